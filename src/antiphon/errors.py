@@ -1,0 +1,122 @@
+"""Exceptions, and whose fault each is: the client's, the upstream's, or ours.
+
+Every error that can reach a client is an `ApiError`: it knows its type, code, message and param (ERR-1, B-6) and the HTTP
+status that goes with it. Nothing here knows how a dialect spells an error on the wire.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+ErrorType = Literal["invalid_request", "not_found", "too_many_requests", "server_error", "model_error"]
+
+# ERR-2: the status that goes with a type when the error does not name a more precise one.
+STATUS_OF_TYPE: Final[dict[str, int]] = {
+    "invalid_request": 400,
+    "not_found": 404,
+    "too_many_requests": 429,
+    "server_error": 500,
+    "model_error": 500,
+}
+
+
+class AntiphonError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class ApiError(AntiphonError):
+    """An error with the five things a client is told: status, type, code, message, param."""
+
+    default_type: ErrorType = "server_error"
+    default_code = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        type: ErrorType | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.param = param
+        self.type: ErrorType = type or self.default_type
+        self.status = status or STATUS_OF_TYPE[self.type]
+        self.retry_after = retry_after
+
+
+class ClientFault(ApiError):
+    """The client sent something that cannot be served."""
+
+    default_type: ErrorType = "invalid_request"
+    default_code = "invalid_value"
+
+
+class InvalidJson(ClientFault):
+    """Not JSON, or not a JSON object."""
+
+    default_code = "invalid_json"
+
+
+class JsonTooDeep(ClientFault):
+    """Brackets nested beyond what any reader downstream would take."""
+
+    default_code = "json_too_deep"
+
+
+class InvalidUnicode(ClientFault):
+    """Bytes that are no UTF-8, or half of a surrogate pair: the policy is to refuse them, everywhere alike."""
+
+    default_code = "invalid_unicode"
+
+
+class InvalidValue(ClientFault):
+    """A field holds what it may not hold; `param` is its path (ERR-3)."""
+
+
+class MissingField(ClientFault):
+    """A required field is absent; `param` is its path (ERR-3)."""
+
+    default_code = "missing_field"
+
+
+class UnsupportedParameter(ClientFault):
+    """Well formed, but the chosen upstream cannot honour it and leaving it out would change the meaning (REQ-6)."""
+
+    default_code = "unsupported_parameter"
+
+
+class OrphanToolOutput(ClientFault):
+    """A tool output whose call nobody knows."""
+
+    default_code = "orphan_tool_output"
+
+
+class UpstreamFault(ApiError):
+    """The upstream failed, refused, or broke its own protocol."""
+
+    default_code = "upstream_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        type: ErrorType | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, code=code, param=param, type=type, status=status or 502, retry_after=retry_after)
+
+
+class IllegalMove(AntiphonError):
+    """Our own fault: somebody drove a lifecycle where it cannot go (B-1, ITEM-4)."""
+
+
+class ProfileError(AntiphonError):
+    """A profile that cannot be loaded; the message names the file and the setting."""

@@ -1,0 +1,46 @@
+"""Errors as they stand on the wire (ERR-1, STR-8, WS-10). The exceptions behind them are in `antiphon.errors`."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.errors import ApiError
+from antiphon.protocol.base import Shape
+
+
+class Error(Shape, frozen=True, kw_only=True):
+    """What a failed response says of itself."""
+
+    code: str
+    message: str
+
+
+class ErrorPayload(Shape, frozen=True, kw_only=True):
+    type: str
+    code: str | None
+    message: str
+    param: str | None
+    headers: dict[str, str] | UnsetType = UNSET
+
+
+class ErrorBody(Shape, frozen=True, kw_only=True):
+    """The body of every answer that is not 2xx."""
+
+    error: ErrorPayload
+
+
+class WebSocketErrorPayload(Shape, frozen=True, kw_only=True):
+    code: str
+    message: str
+    type: str | UnsetType = UNSET
+    param: str | None | UnsetType = UNSET
+
+
+class WebSocketError(Shape, frozen=True, kw_only=True, tag="error"):
+    status: int
+    error: WebSocketErrorPayload
+
+
+def payload_of(error: ApiError) -> ErrorPayload:
+    """An exception as it is told to a client."""
+    return ErrorPayload(type=error.type, code=error.code, message=error.message, param=error.param)

@@ -1,0 +1,199 @@
+"""The 24 events of a stream (B-2), those of custom tools, and a place for events nobody knows (ITEM-5).
+
+Every event has its number (STR-5). The older spellings of this API (`response.reasoning_text.*`, flat errors) are a matter of the
+`responses` dialect; inside there is one spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
+from antiphon.protocol.content import Annotation, Content, LogProb
+from antiphon.protocol.errors import ErrorPayload
+from antiphon.protocol.items import Item
+from antiphon.protocol.response import Response
+
+
+class Event(Shape, frozen=True, kw_only=True):
+    sequence_number: int
+
+
+class ResponseEvent(Event, frozen=True, kw_only=True):
+    response: Response
+
+
+class ResponseCreated(ResponseEvent, frozen=True, kw_only=True, tag="response.created"):
+    """STR-1: first."""
+
+
+class ResponseQueued(ResponseEvent, frozen=True, kw_only=True, tag="response.queued"):
+    """STR-1: waiting for its turn."""
+
+
+class ResponseInProgress(ResponseEvent, frozen=True, kw_only=True, tag="response.in_progress"):
+    """STR-1: before any output."""
+
+
+class ResponseCompleted(ResponseEvent, frozen=True, kw_only=True, tag="response.completed"):
+    """STR-7: terminal."""
+
+
+class ResponseFailed(ResponseEvent, frozen=True, kw_only=True, tag="response.failed"):
+    """STR-7: terminal."""
+
+
+class ResponseIncomplete(ResponseEvent, frozen=True, kw_only=True, tag="response.incomplete"):
+    """STR-7: terminal."""
+
+
+class ItemAdded(Event, frozen=True, kw_only=True, tag="response.output_item.added"):
+    output_index: int
+    item: Item | None
+
+
+class ItemDone(Event, frozen=True, kw_only=True, tag="response.output_item.done"):
+    output_index: int
+    item: Item | None
+
+
+class _InItem(Event, frozen=True, kw_only=True):
+    item_id: str
+    output_index: int
+
+
+class _InPart(_InItem, frozen=True, kw_only=True):
+    content_index: int
+
+
+class _InSummary(_InItem, frozen=True, kw_only=True):
+    summary_index: int
+
+
+class ContentPartAdded(_InPart, frozen=True, kw_only=True, tag="response.content_part.added"):
+    part: Content
+
+
+class ContentPartDone(_InPart, frozen=True, kw_only=True, tag="response.content_part.done"):
+    part: Content
+
+
+class OutputTextDelta(_InPart, frozen=True, kw_only=True, tag="response.output_text.delta"):
+    delta: str
+    logprobs: list[LogProb] | UnsetType = UNSET
+    obfuscation: str | UnsetType = UNSET
+
+
+class OutputTextDone(_InPart, frozen=True, kw_only=True, tag="response.output_text.done"):
+    text: str
+    logprobs: list[LogProb] | UnsetType = UNSET
+
+
+class AnnotationAdded(_InPart, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+    annotation_index: int
+    annotation: Annotation | None
+
+
+class RefusalDelta(_InPart, frozen=True, kw_only=True, tag="response.refusal.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class RefusalDone(_InPart, frozen=True, kw_only=True, tag="response.refusal.done"):
+    refusal: str
+
+
+class ReasoningDelta(_InPart, frozen=True, kw_only=True, tag="response.reasoning.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class ReasoningDone(_InPart, frozen=True, kw_only=True, tag="response.reasoning.done"):
+    text: str
+
+
+class SummaryPartAdded(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
+    part: Content
+
+
+class SummaryPartDone(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
+    part: Content
+
+
+class SummaryTextDelta(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class SummaryTextDone(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
+    text: str
+
+
+class ArgumentsDelta(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class ArgumentsDone(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+    arguments: str
+    name: str | UnsetType = UNSET  # beyond the specification: some clients read it
+
+
+class CustomInputDelta(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
+    delta: str
+    obfuscation: str | UnsetType = UNSET
+
+
+class CustomInputDone(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+    input: str
+
+
+class ErrorEvent(Event, frozen=True, kw_only=True, tag="error"):
+    """STR-8: before `response.failed`, once a stream has begun."""
+
+    error: ErrorPayload
+
+
+class UnknownEvent(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """An event of a type we do not know; its number stands in its raw bytes too."""
+
+    sequence_number: int
+
+
+StreamEvent = (
+    ResponseCreated
+    | ResponseQueued
+    | ResponseInProgress
+    | ResponseCompleted
+    | ResponseFailed
+    | ResponseIncomplete
+    | ItemAdded
+    | ItemDone
+    | ContentPartAdded
+    | ContentPartDone
+    | OutputTextDelta
+    | OutputTextDone
+    | AnnotationAdded
+    | RefusalDelta
+    | RefusalDone
+    | ReasoningDelta
+    | ReasoningDone
+    | SummaryPartAdded
+    | SummaryPartDone
+    | SummaryTextDelta
+    | SummaryTextDone
+    | ArgumentsDelta
+    | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
+    | ErrorEvent
+    | UnknownEvent
+)
+TerminalEvent = ResponseCompleted | ResponseFailed | ResponseIncomplete
+DeltaEvent = OutputTextDelta | RefusalDelta | ReasoningDelta | SummaryTextDelta | ArgumentsDelta | CustomInputDelta
+# By class, for those who must look one up: the spelling on the wire.
+TYPE_OF_EVENT: Final[dict[type, str]] = {
+    cls: str(cls.__struct_config__.tag) for cls in StreamEvent.__args__ if cls is not UnknownEvent
+}

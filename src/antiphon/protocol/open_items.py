@@ -1,0 +1,208 @@
+"""What the writer knows of an item that is not done yet: how it began, what arrived, and the form it will end in.
+
+Only `writer` uses this. An open item knows its own first and last form; the writer knows when they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.items import (
+    CustomToolCall,
+    FunctionCall,
+    Item,
+    Message,
+    Phase,
+    Reasoning,
+    UnknownItem,
+)
+from antiphon.protocol.status import ItemStatus
+
+PartKind = type[OutputText] | type[Refusal] | type[ReasoningText] | type[SummaryText]
+
+
+class OpenPart:
+    """A content part that is being written."""
+
+    __slots__ = ("annotations", "index", "key", "kind", "logprobs", "pieces")
+
+    def __init__(self, kind: PartKind, key: Hashable, index: int) -> None:
+        self.kind: PartKind = kind
+        self.key = key
+        self.index = index
+        self.pieces: list[str] = []
+        self.annotations: list[Annotation] = []
+        self.logprobs: list[LogProb] = []
+
+    def content(self) -> Content:
+        """The part as it stands."""
+        text = "".join(self.pieces)
+        if self.kind is OutputText:
+            return OutputText(text=text, annotations=list(self.annotations), logprobs=list(self.logprobs))
+        if self.kind is Refusal:
+            return Refusal(refusal=text)
+        if self.kind is ReasoningText:
+            return ReasoningText(text=text)
+        return SummaryText(text=text)
+
+
+class OpenItem:
+    """An item between `output_item.added` and `output_item.done`."""
+
+    __slots__ = ("current", "id", "index", "parts")
+
+    name = "item"
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.index = -1
+        self.parts: dict[Hashable, OpenPart] = {}
+        self.current: OpenPart | None = None
+
+    def place(self, kind: PartKind) -> list[Content | None]:
+        """Where parts of this kind end up once they are done."""
+        raise TypeError(f"a {self.name} holds no {kind.__name__}")
+
+    def form(self, status: ItemStatus) -> Item:
+        """The item as it stands, under this status."""
+        raise NotImplementedError
+
+
+class OpenMessage(OpenItem):
+    __slots__ = ("contents", "phase")
+
+    name = "message"
+
+    def __init__(self, id: str, phase: Phase | UnsetType) -> None:
+        super().__init__(id)
+        self.phase = phase
+        self.contents: list[Content | None] = []
+
+    def place(self, kind: PartKind) -> list[Content | None]:
+        return self.contents if kind in (OutputText, Refusal) else super().place(kind)
+
+    def form(self, status: ItemStatus) -> Message:
+        content = [part for part in self.contents if part is not None]
+        return Message(id=self.id, status=status, role="assistant", content=content, phase=self.phase)
+
+
+class OpenReasoning(OpenItem):
+    __slots__ = ("contents", "encrypted_content", "summaries")
+
+    name = "reasoning item"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.contents: list[Content | None] = []
+        self.summaries: list[Content | None] = []
+        self.encrypted_content: str | UnsetType = UNSET
+
+    def place(self, kind: PartKind) -> list[Content | None]:
+        if kind is SummaryText:
+            return self.summaries
+        return self.contents if kind is ReasoningText else super().place(kind)
+
+    def form(self, status: ItemStatus) -> Reasoning:
+        content = [part for part in self.contents if part is not None]
+        return Reasoning(
+            id=self.id,
+            status=status,
+            summary=[part for part in self.summaries if part is not None],
+            content=content or UNSET,
+            encrypted_content=self.encrypted_content,
+        )
+
+
+class OpenCall(OpenItem):
+    __slots__ = ("call_id", "called", "namespace", "pieces")
+
+    name = "function call"
+
+    def __init__(self, id: str, called: str, call_id: str, namespace: str | None) -> None:
+        super().__init__(id)
+        self.called = called
+        self.call_id = call_id
+        self.namespace: str | UnsetType = namespace if namespace is not None else UNSET
+        self.pieces: list[str] = []
+
+    def form(self, status: ItemStatus) -> Item:
+        return FunctionCall(
+            id=self.id,
+            call_id=self.call_id,
+            name=self.called,
+            arguments="".join(self.pieces),
+            status=status,
+            namespace=self.namespace,
+        )
+
+
+class OpenCustomCall(OpenCall):
+    __slots__ = ()
+
+    name = "custom tool call"
+
+    def form(self, status: ItemStatus) -> Item:
+        return CustomToolCall(
+            id=self.id,
+            call_id=self.call_id,
+            name=self.called,
+            input="".join(self.pieces),
+            status=status,
+            namespace=self.namespace,
+        )
+
+
+class OpenWhole(OpenItem):
+    """An item that is not written piece by piece: an extension, a hosted tool's receipt, a compaction."""
+
+    __slots__ = ("finished", "item")
+
+    name = "whole item"
+
+    def __init__(self, id: str, item: Item) -> None:
+        super().__init__(id)
+        self.item = item
+        self.finished = False
+
+    def form(self, status: ItemStatus) -> Item:
+        told = status_of(self.item)
+        # A final form that names its own end keeps it: a hosted tool may have failed though the response goes on.
+        keeps = self.finished and status is ItemStatus.COMPLETED and told not in UNFINISHED
+        return with_id_and_status(self.item, self.id, told if keeps else status)
+
+
+def id_of(item: Item) -> str | None:
+    """The item's own id, if it has one."""
+    found = item.text("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
+    return found if isinstance(found, str) else None
+
+
+def status_of(item: Item) -> str | None:
+    """The item's own status, if it has one."""
+    found = item.text("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
+    return found if isinstance(found, str) else None
+
+
+def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
+    """The item under this id, and under this status if it has a place for one; the rest is untouched."""
+    if id_of(item) == id and status_of(item) == status:
+        return item
+    if isinstance(item, UnknownItem):
+        members = item.fields()
+        members["id"] = Raw(msgspec.json.encode(id))
+        if "status" in members and status is not None:
+            members["status"] = Raw(msgspec.json.encode(status))
+        return UnknownItem(kind=item.kind, raw=Raw(msgspec.json.encode(members)))
+    changes: dict[str, Any] = {"id": id}
+    if getattr(item, "status", UNSET) is not UNSET and status is not None:
+        changes["status"] = status
+    return replace(item, **changes)
+
+
+UNFINISHED: Final = frozenset({None, ItemStatus.IN_PROGRESS.value})

@@ -1,0 +1,122 @@
+"""Requests: what a client asks of `/responses` and `/responses/compact`, with the limits of the schema (REQ-8).
+
+`UNSET` is a field that was not sent, `None` one that was sent as null. Fields below the line "beyond the specification" are
+what real clients send besides; any other field is kept in `extra` (REQ-7).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import Number, Text10M
+from antiphon.protocol.items import ItemParam, MessageParam
+from antiphon.protocol.tools import JsonSchema, ToolChoiceParam, ToolParam
+
+Include = Literal["reasoning.encrypted_content", "message.output_text.logprobs"]
+Verbosity = Literal["low", "medium", "high"]
+# The schema lists five efforts and describes a sixth, `minimal`; `max` is one provider's name above `xhigh`.
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ReasoningSummary = Literal["concise", "detailed", "auto"]
+Truncation = Literal["auto", "disabled"]
+ServiceTier = Literal["auto", "default", "flex", "priority", "scale"]
+
+ShortKey = Annotated[str, Meta(max_length=64)]
+Metadata = Annotated[dict[ShortKey, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]
+
+
+class TextFormat(Shape, frozen=True, kw_only=True, tag="text"):
+    """Plain text."""
+
+
+class JsonObjectFormat(Shape, frozen=True, kw_only=True, tag="json_object"):
+    """Any JSON object."""
+
+
+class JsonSchemaFormatParam(Shape, frozen=True, kw_only=True, tag="json_schema"):
+    name: str | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    schema: JsonSchema | None | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+
+
+TextFormatParam = TextFormat | JsonObjectFormat | JsonSchemaFormatParam
+
+
+class TextParam(Shape, frozen=True, kw_only=True):
+    format: TextFormatParam | None | UnsetType = UNSET
+    verbosity: Verbosity | None | UnsetType = UNSET
+
+
+class StreamOptions(Shape, frozen=True, kw_only=True):
+    include_obfuscation: bool | UnsetType = UNSET
+
+
+class ReasoningConfigParam(Shape, frozen=True, kw_only=True):
+    effort: ReasoningEffort | None | UnsetType = UNSET
+    summary: ReasoningSummary | None | UnsetType = UNSET
+
+
+class Request(Shape, frozen=True, kw_only=True):
+    """The body of `POST /responses`, and of every turn in the hub."""
+
+    model: str | None | UnsetType = UNSET
+    input: Text10M | list[ItemParam] | None | UnsetType = UNSET
+    previous_response_id: str | None | UnsetType = UNSET
+    include: list[str] | None | UnsetType = UNSET
+    tools: list[ToolParam] | None | UnsetType = UNSET
+    tool_choice: ToolChoiceParam | None | UnsetType = UNSET
+    metadata: Metadata | None | UnsetType = UNSET
+    text: TextParam | None | UnsetType = UNSET
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    presence_penalty: Number | None | UnsetType = UNSET
+    frequency_penalty: Number | None | UnsetType = UNSET
+    parallel_tool_calls: bool | None | UnsetType = UNSET
+    stream: bool | None | UnsetType = UNSET
+    stream_options: StreamOptions | None | UnsetType = UNSET
+    background: bool | None | UnsetType = UNSET
+    max_output_tokens: Annotated[int, Meta(ge=16)] | None | UnsetType = UNSET
+    max_tool_calls: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
+    reasoning: ReasoningConfigParam | None | UnsetType = UNSET
+    safety_identifier: ShortKey | None | UnsetType = UNSET
+    prompt_cache_key: ShortKey | None | UnsetType = UNSET
+    truncation: Truncation | None | UnsetType = UNSET
+    instructions: str | None | UnsetType = UNSET
+    store: bool | None | UnsetType = UNSET
+    service_tier: ServiceTier | None | UnsetType = UNSET
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None | UnsetType = UNSET
+    # Beyond the specification:
+    conversation: str | dict[str, Any] | None | UnsetType = UNSET
+    context_management: list[dict[str, Any]] | None | UnsetType = UNSET
+    client_metadata: dict[str, Any] | None | UnsetType = UNSET
+    prompt_cache_retention: str | None | UnsetType = UNSET
+    user: str | None | UnsetType = UNSET
+    generate: bool | UnsetType = UNSET
+
+
+class CompactRequest(Shape, frozen=True, kw_only=True):
+    """The body of `POST /responses/compact`."""
+
+    model: str
+    input: Text10M | list[ItemParam] | None | UnsetType = UNSET
+    previous_response_id: str | None | UnsetType = UNSET
+    instructions: str | None | UnsetType = UNSET
+    prompt_cache_key: ShortKey | None | UnsetType = UNSET
+
+
+class WebSocketCreate(Request, frozen=True, kw_only=True, tag="response.create"):
+    """A turn on a WebSocket: the creation body under a type (WS-1). What it may not hold is judged by the endpoint (WS-2)."""
+
+
+def input_items(request: Request) -> list[ItemParam]:
+    """The input as items: a string is one user message (ITEM-8)."""
+    match request.input:
+        case str() as text:
+            return [MessageParam(role="user", content=text)]
+        case list() as items:
+            return items
+        case _:
+            return []

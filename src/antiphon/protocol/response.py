@@ -1,0 +1,211 @@
+"""The response object: what was asked, echoed with its effective values, and what came of it (HTTP-2).
+
+`opening` makes the object a turn begins with; everything after that is the writer's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import Number
+from antiphon.protocol.errors import Error
+from antiphon.protocol.items import Item
+from antiphon.protocol.request import (
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningEffort,
+    ReasoningSummary,
+    Request,
+    TextFormat,
+    Truncation,
+    Verbosity,
+)
+from antiphon.protocol.status import ResponseStatus
+from antiphon.protocol.tools import (
+    AllowedTools,
+    AllowedToolsParam,
+    FunctionTool,
+    FunctionToolParam,
+    JsonSchema,
+    Tool,
+    ToolChoice,
+    ToolChoiceParam,
+    ToolParam,
+)
+
+
+class IncompleteDetails(Shape, frozen=True, kw_only=True):
+    reason: str
+
+
+class InputTokensDetails(Shape, frozen=True, kw_only=True):
+    cached_tokens: int
+
+
+class OutputTokensDetails(Shape, frozen=True, kw_only=True):
+    reasoning_tokens: int
+
+
+class Usage(Shape, frozen=True, kw_only=True):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens_details: OutputTokensDetails
+
+
+class JsonSchemaFormat(JsonSchemaFormatParam, frozen=True, kw_only=True, tag="json_schema"):
+    name: str
+    description: str | None
+    # The published schema has room for null only; a schema that was asked for is echoed all the same (HTTP-2).
+    schema: JsonSchema | None
+    strict: bool
+
+
+class TextConfig(Shape, frozen=True, kw_only=True):
+    format: TextFormat | JsonObjectFormat | JsonSchemaFormat
+    verbosity: Verbosity | UnsetType = UNSET
+
+
+class ReasoningConfig(Shape, frozen=True, kw_only=True):
+    effort: ReasoningEffort | None
+    summary: ReasoningSummary | None
+
+
+class Response(Shape, frozen=True, kw_only=True):
+    """The whole of it: all 31 required fields, null where there is nothing to say."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None
+    status: str
+    incomplete_details: IncompleteDetails | None
+    model: str
+    previous_response_id: str | None
+    instructions: str | list[Any] | None
+    output: list[Item]
+    error: Error | None
+    tools: list[Tool]
+    tool_choice: ToolChoice
+    truncation: Truncation
+    parallel_tool_calls: bool
+    text: TextConfig
+    top_p: Number
+    presence_penalty: Number
+    frequency_penalty: Number
+    top_logprobs: int
+    temperature: Number
+    reasoning: ReasoningConfig | None
+    usage: Usage | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    store: bool
+    background: bool
+    service_tier: str
+    metadata: Any
+    safety_identifier: str | None
+    prompt_cache_key: str | None
+    # Beyond the specification:
+    conversation: dict[str, Any] | None | UnsetType = UNSET
+
+
+class CompactResource(Shape, frozen=True, kw_only=True):
+    id: str
+    object: Literal["response.compaction"] = "response.compaction"
+    output: list[Item]
+    created_at: int
+    usage: Usage
+
+
+def opening(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
+    """The response a turn begins with: the request's settings with their effective values, and no output yet."""
+    return Response(
+        id=id,
+        created_at=created_at,
+        completed_at=None,
+        status=ResponseStatus.IN_PROGRESS,
+        incomplete_details=None,
+        model=model if model is not None else (request.model or ""),
+        previous_response_id=request.previous_response_id or None,
+        instructions=_or(request.instructions, None),
+        output=[],
+        error=None,
+        tools=[_echo_tool(tool) for tool in request.tools or ()],
+        tool_choice=_echo_tool_choice(request.tool_choice or "auto"),
+        truncation=request.truncation or "disabled",
+        parallel_tool_calls=_or(request.parallel_tool_calls, True),
+        text=_echo_text(request),
+        top_p=_or(request.top_p, 1.0),
+        presence_penalty=_or(request.presence_penalty, 0.0),
+        frequency_penalty=_or(request.frequency_penalty, 0.0),
+        top_logprobs=_or(request.top_logprobs, 0),
+        temperature=_or(request.temperature, 1.0),
+        reasoning=_echo_reasoning(request),
+        usage=None,
+        max_output_tokens=_or(request.max_output_tokens, None),
+        max_tool_calls=_or(request.max_tool_calls, None),
+        store=_or(request.store, True),
+        background=_or(request.background, False),
+        service_tier=request.service_tier or "default",
+        metadata=request.metadata or {},
+        safety_identifier=_or(request.safety_identifier, None),
+        prompt_cache_key=_or(request.prompt_cache_key, None),
+    )
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is UNSET or value is None else value
+
+
+def _echo_tool(tool: ToolParam) -> Tool:
+    if not isinstance(tool, FunctionToolParam):
+        return tool
+    return FunctionTool(
+        name=tool.name,
+        description=_or(tool.description, None),
+        parameters=_or(tool.parameters, None),
+        strict=_or(tool.strict, DEFAULT_STRICT),
+        defer_loading=tool.defer_loading,
+        extra=tool.extra,
+    )
+
+
+def _echo_tool_choice(choice: ToolChoiceParam) -> ToolChoice:
+    if isinstance(choice, AllowedToolsParam):
+        return AllowedTools(tools=list(choice.tools), mode=choice.mode or "auto", extra=choice.extra)
+    return choice
+
+
+def _echo_text(request: Request) -> TextConfig:
+    if not request.text:
+        return TextConfig(format=TextFormat())
+    verbosity = request.text.verbosity or UNSET
+    match request.text.format:
+        case JsonSchemaFormatParam() as asked:
+            return TextConfig(
+                format=JsonSchemaFormat(
+                    name=asked.name or "response",
+                    description=_or(asked.description, None),
+                    schema=_or(asked.schema, None),
+                    strict=_or(asked.strict, False),
+                ),
+                verbosity=verbosity,
+            )
+        case JsonObjectFormat() as asked_object:
+            return TextConfig(format=asked_object, verbosity=verbosity)
+        case _:
+            return TextConfig(format=TextFormat(), verbosity=verbosity)
+
+
+def _echo_reasoning(request: Request) -> ReasoningConfig | None:
+    if not request.reasoning:
+        return None
+    return ReasoningConfig(effort=_or(request.reasoning.effort, None), summary=_or(request.reasoning.summary, None))
+
+
+# What a function tool means that does not say: this API family enforces the schema unless told otherwise, chat does not.
+DEFAULT_STRICT: Final = True

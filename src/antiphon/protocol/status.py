@@ -1,0 +1,82 @@
+"""The two lifecycles of the protocol as tables: an item's and a response's (B-1, B-4, ITEM-2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from antiphon.errors import IllegalMove
+
+
+class ItemStatus(StrEnum):
+    """Where an item is in its life. Only extension items may be `failed` (ITEM-2)."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+
+    @property
+    def is_terminal(self) -> bool:
+        return not ITEM_MOVES[self]
+
+    @property
+    def is_success(self) -> bool:
+        return self is ItemStatus.COMPLETED
+
+    def to(self, target: ItemStatus) -> ItemStatus:
+        """The next status, or IllegalMove."""
+        if target not in ITEM_MOVES[self]:
+            raise IllegalMove(f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_MOVES[self])}")
+        return target
+
+
+class ResponseStatus(StrEnum):
+    """Where a response is in its life."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        return not RESPONSE_MOVES[self]
+
+    @property
+    def is_success(self) -> bool:
+        return self is ResponseStatus.COMPLETED
+
+    def to(self, target: ResponseStatus) -> ResponseStatus:
+        """The next status, or IllegalMove."""
+        if target not in RESPONSE_MOVES[self]:
+            raise IllegalMove(f"a response cannot go from {self.value} to {target.value}; {_choices(RESPONSE_MOVES[self])}")
+        return target
+
+
+def _choices(moves: tuple[StrEnum, ...]) -> str:
+    return "from there it can go to " + ", ".join(moves) if moves else "that is the end of its life"
+
+
+ITEM_MOVES: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {
+    ItemStatus.IN_PROGRESS: (ItemStatus.COMPLETED, ItemStatus.INCOMPLETE, ItemStatus.FAILED),
+    ItemStatus.COMPLETED: (),
+    ItemStatus.INCOMPLETE: (),
+    ItemStatus.FAILED: (),
+}
+
+RESPONSE_MOVES: Final[dict[ResponseStatus, tuple[ResponseStatus, ...]]] = {
+    ResponseStatus.QUEUED: (ResponseStatus.IN_PROGRESS, ResponseStatus.FAILED, ResponseStatus.CANCELLED),
+    ResponseStatus.IN_PROGRESS: (
+        ResponseStatus.COMPLETED,
+        ResponseStatus.INCOMPLETE,
+        ResponseStatus.FAILED,
+        ResponseStatus.CANCELLED,
+    ),
+    ResponseStatus.COMPLETED: (),
+    ResponseStatus.INCOMPLETE: (),
+    ResponseStatus.FAILED: (),
+    ResponseStatus.CANCELLED: (),
+}

@@ -1,0 +1,184 @@
+"""Tools and tool choice: the specification's flat functions, and what real clients send besides.
+
+`custom` (free text, perhaps under a grammar), `namespace` (a named group), `tool_search`, and the hosted tools of providers are
+beyond the specification; they are typed so that a translation can name them when it cannot carry them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
+
+# REQ-8
+ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9_-]+$")]
+JsonSchema = dict[str, Any]
+
+ToolChoiceValue = Literal["none", "auto", "required"]
+
+
+class UnknownTool(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """A tool of a type we do not know."""
+
+
+class FunctionToolParam(Shape, frozen=True, kw_only=True, tag="function"):
+    name: ToolName
+    description: str | None | UnsetType = UNSET
+    parameters: JsonSchema | None | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+
+
+class FunctionTool(FunctionToolParam, frozen=True, kw_only=True, tag="function"):
+    name: str
+    description: str | None
+    parameters: JsonSchema | None
+    strict: bool | None
+
+
+class TextFormatOfTool(Shape, frozen=True, kw_only=True, tag="text"):
+    """A custom tool's input is any text."""
+
+
+class GrammarFormat(Shape, frozen=True, kw_only=True, tag="grammar"):
+    """A custom tool's input obeys a grammar."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class CustomTool(Shape, frozen=True, kw_only=True, tag="custom"):
+    name: str
+    description: str | None | UnsetType = UNSET
+    format: TextFormatOfTool | GrammarFormat | None | UnsetType = UNSET
+    defer_loading: bool | UnsetType = UNSET
+
+
+class NamespaceTool(Shape, frozen=True, kw_only=True, tag="namespace"):
+    """Tools under a common name; a call names both."""
+
+    name: str
+    tools: list[FunctionToolParam | CustomTool | UnknownTool]
+    description: str | None | UnsetType = UNSET
+
+
+class ToolSearchTool(Shape, frozen=True, kw_only=True, tag="tool_search"):
+    """A tool that finds tools; with `execution: client` the client runs it."""
+
+    execution: str | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    parameters: JsonSchema | None | UnsetType = UNSET
+
+
+class WebSearchTool(Shape, frozen=True, kw_only=True, tag="web_search"):
+    external_web_access: bool | None | UnsetType = UNSET
+    indexed_web_access: bool | None | UnsetType = UNSET
+    filters: dict[str, Any] | None | UnsetType = UNSET
+    user_location: dict[str, Any] | None | UnsetType = UNSET
+    search_context_size: str | None | UnsetType = UNSET
+    search_content_types: list[str] | None | UnsetType = UNSET
+
+
+class WebSearchPreviewTool(Shape, frozen=True, kw_only=True, tag="web_search_preview"):
+    user_location: dict[str, Any] | None | UnsetType = UNSET
+    search_context_size: str | None | UnsetType = UNSET
+
+
+class FileSearchTool(Shape, frozen=True, kw_only=True, tag="file_search"):
+    vector_store_ids: list[str]
+    max_num_results: int | None | UnsetType = UNSET
+    ranking_options: dict[str, Any] | None | UnsetType = UNSET
+    filters: dict[str, Any] | None | UnsetType = UNSET
+
+
+class CodeInterpreterTool(Shape, frozen=True, kw_only=True, tag="code_interpreter"):
+    container: str | dict[str, Any] | UnsetType = UNSET
+
+
+class ImageGenerationTool(Shape, frozen=True, kw_only=True, tag="image_generation"):
+    model: str | None | UnsetType = UNSET
+    quality: str | None | UnsetType = UNSET
+    size: str | None | UnsetType = UNSET
+    output_format: str | None | UnsetType = UNSET
+
+
+class ComputerTool(Shape, frozen=True, kw_only=True, tag="computer_use_preview"):
+    environment: str
+    display_width: int
+    display_height: int
+
+
+class McpTool(Shape, frozen=True, kw_only=True, tag="mcp"):
+    server_label: str
+    server_url: str | None | UnsetType = UNSET
+    server_description: str | None | UnsetType = UNSET
+    connector_id: str | None | UnsetType = UNSET
+    headers: dict[str, str] | None | UnsetType = UNSET
+    authorization: str | None | UnsetType = UNSET
+    allowed_tools: Any = UNSET
+    require_approval: Any = UNSET
+
+
+class LocalShellTool(Shape, frozen=True, kw_only=True, tag="local_shell"):
+    """The client runs shell commands for the model."""
+
+
+class ShellTool(Shape, frozen=True, kw_only=True, tag="shell"):
+    environment: dict[str, Any] | None | UnsetType = UNSET
+
+
+class ApplyPatchTool(Shape, frozen=True, kw_only=True, tag="apply_patch"):
+    """The client applies patches for the model."""
+
+
+HostedTool = (
+    WebSearchTool
+    | WebSearchPreviewTool
+    | FileSearchTool
+    | CodeInterpreterTool
+    | ImageGenerationTool
+    | ComputerTool
+    | McpTool
+    | LocalShellTool
+    | ShellTool
+    | ApplyPatchTool
+)
+ToolParam = FunctionToolParam | CustomTool | NamespaceTool | ToolSearchTool | HostedTool | UnknownTool
+Tool = FunctionTool | CustomTool | NamespaceTool | ToolSearchTool | HostedTool | UnknownTool
+
+
+class UnknownToolChoice(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """A choice of a tool whose type we do not know (a provider's hosted tool, say)."""
+
+
+class FunctionToolChoice(Shape, frozen=True, kw_only=True, tag="function"):
+    name: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+
+
+class SpecificFunction(FunctionToolChoice, frozen=True, kw_only=True, tag="function"):
+    name: str
+
+
+class SpecificCustom(Shape, frozen=True, kw_only=True, tag="custom"):
+    name: str
+    namespace: str | UnsetType = UNSET
+
+
+SpecificToolChoice = SpecificFunction | SpecificCustom | UnknownToolChoice
+
+
+class AllowedToolsParam(Shape, frozen=True, kw_only=True, tag="allowed_tools"):
+    tools: Annotated[list[SpecificToolChoice], Meta(min_length=1, max_length=128)]
+    mode: ToolChoiceValue | UnsetType = UNSET
+
+
+class AllowedTools(Shape, frozen=True, kw_only=True, tag="allowed_tools"):
+    tools: list[FunctionToolChoice | SpecificCustom | UnknownToolChoice]
+    mode: ToolChoiceValue
+
+
+ToolChoiceParam = ToolChoiceValue | SpecificFunction | SpecificCustom | AllowedToolsParam | UnknownToolChoice
+ToolChoice = ToolChoiceValue | FunctionToolChoice | SpecificCustom | AllowedTools | UnknownToolChoice

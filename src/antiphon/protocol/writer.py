@@ -1,0 +1,490 @@
+"""`ResponseWriter` makes every event there is: callers say what arrived, it numbers, opens and closes (STR-1 … STR-12).
+
+An item is addressed by the sender's own key, so several can be open at once and none has to know its output index. A message or
+a reasoning item holds parts; a part has a key too where the sender numbers its parts, else the next kind of content closes the
+last. Whatever happens, the writer's own output obeys the grammar: on failure or a cut every open item closes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.errors import ApiError, IllegalMove
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.content import Annotation, LogProb, OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.errors import Error, payload_of
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
+    CustomInputDelta,
+    CustomInputDone,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    OutputTextDone,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    ResponseInProgress,
+    ResponseQueued,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    SummaryTextDone,
+    UnknownEvent,
+)
+from antiphon.protocol.items import Item, Phase, UnknownItem
+from antiphon.protocol.open_items import (
+    OpenCall,
+    OpenCustomCall,
+    OpenItem,
+    OpenMessage,
+    OpenPart,
+    OpenReasoning,
+    OpenWhole,
+    PartKind,
+    id_of,
+)
+from antiphon.protocol.response import IncompleteDetails, Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ItemStatus, ResponseStatus
+
+Emit = Callable[[StreamEvent], None]
+_Open = TypeVar("_Open", bound=OpenItem)
+
+
+class ResponseWriter:
+    """One response, from `response.created` to its one terminal event."""
+
+    def __init__(self, opening: Response, emit: Emit, stamps: Stamps) -> None:
+        self._response = opening
+        self._emit = emit
+        self._new_id, self._now = stamps
+        self._number = 0
+        self._status: ResponseStatus | None = None
+        self._output: list[Item | None] = []
+        self._open: dict[Hashable, OpenItem] = {}
+        self._closed: set[Hashable] = set()
+        self._ids: set[str] = set()
+
+    # What it is
+
+    @property
+    def response(self) -> Response:
+        """The response as it stands, with the items that are done."""
+        return replace(self._response, output=[item for item in self._output if item is not None])
+
+    @property
+    def started(self) -> bool:
+        return self._status is not None
+
+    @property
+    def ended(self) -> bool:
+        return self._status is not None and self._status.is_terminal
+
+    @property
+    def open_keys(self) -> list[Hashable]:
+        """The keys of open items, in the order in which they were announced."""
+        return list(self._open)
+
+    @property
+    def item_count(self) -> int:
+        """How many items were announced so far."""
+        return len(self._output)
+
+    def is_open(self, key: Hashable) -> bool:
+        return key in self._open
+
+    def was_closed(self, key: Hashable) -> bool:
+        return key in self._closed
+
+    def update(self, **changes: Any) -> None:
+        """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
+        self._response = replace(self._response, **changes)
+
+    # Beginning
+
+    def queue(self) -> None:
+        """STR-1: created, and waiting."""
+        self._begin(ResponseStatus.QUEUED)
+        self._emit(ResponseQueued(sequence_number=self._next(), response=self._response))
+
+    def start(self) -> None:
+        """STR-1: created if it was not, and in progress. Any content does it by itself."""
+        if self._status is None:
+            self._begin(ResponseStatus.IN_PROGRESS)
+        else:
+            self._move(ResponseStatus.IN_PROGRESS)
+        self._emit(ResponseInProgress(sequence_number=self._next(), response=self._response))
+
+    # Messages
+
+    def message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
+        """Announces a message (STR-2). Its content does it by itself."""
+        self._add(key, OpenMessage(self._claim("msg", id), phase))
+
+    def text(self, key: Hashable, delta: str, *, part: Hashable = None, logprobs: list[LogProb] | None = None) -> None:
+        """Output text arrived. This is the hot path of every stream."""
+        item = self._open.get(key)
+        if item is None:
+            self.message(key)
+            item = self._open[key]
+        open_part = item.current if part is None else item.parts.get((OutputText, part))
+        if open_part is None or open_part.kind is not OutputText:
+            open_part = self._open_part(item, OutputText, part)
+        if not delta and not logprobs:
+            return
+        open_part.pieces.append(delta)
+        if logprobs:
+            open_part.logprobs += logprobs
+        number = self._number
+        self._number = number + 1
+        self._emit(
+            OutputTextDelta(
+                sequence_number=number,
+                item_id=item.id,
+                output_index=item.index,
+                content_index=open_part.index,
+                delta=delta,
+                logprobs=logprobs or [],
+            )
+        )
+
+    def refusal(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+        """STR-11: the model declines, in these words."""
+        if key not in self._open:
+            self.message(key)
+        self._delta(key, Refusal, delta, part)
+
+    def annotation(self, key: Hashable, annotation: Annotation, *, part: Hashable = None) -> None:
+        """STR-11: a citation of the output text."""
+        if key not in self._open:
+            self.message(key)
+        item = self._open[key]
+        open_part = self._part(item, OutputText, part)
+        at = len(open_part.annotations)
+        open_part.annotations.append(annotation)
+        self._emit(
+            AnnotationAdded(
+                sequence_number=self._next(),
+                item_id=item.id,
+                output_index=item.index,
+                content_index=open_part.index,
+                annotation_index=at,
+                annotation=annotation,
+            )
+        )
+
+    def phase(self, key: Hashable, phase: Phase) -> None:
+        """ITEM-7: a phase that is told after the message began."""
+        self._get(key, OpenMessage).phase = phase
+
+    # Reasoning
+
+    def reasoning_item(self, key: Hashable, *, id: str | None = None) -> None:
+        """Announces a reasoning item. Its content does it by itself."""
+        self._add(key, OpenReasoning(self._claim("rs", id)))
+
+    def reasoning(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+        """STR-10: a piece of the reasoning itself."""
+        if key not in self._open:
+            self.reasoning_item(key)
+        self._delta(key, ReasoningText, delta, part)
+
+    def summary(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+        """STR-10: a piece of a summary of it."""
+        if key not in self._open:
+            self.reasoning_item(key)
+        self._delta(key, SummaryText, delta, part)
+
+    def encrypted(self, key: Hashable, content: str) -> None:
+        """RSN-1: the sealed form of the reasoning; it is told when the item is done."""
+        if key not in self._open:
+            self.reasoning_item(key)
+        self._get(key, OpenReasoning).encrypted_content = content
+
+    # Calls
+
+    def call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
+        """Announces a function call; its name must be whole by now (TOOL-3)."""
+        self._add(key, OpenCall(self._claim("fc", id), name, call_id, namespace))
+
+    def arguments(self, key: Hashable, delta: str) -> None:
+        """STR-9: a piece of a call's arguments."""
+        item = self._get(key, OpenCall)
+        if delta:
+            item.pieces.append(delta)
+            self._emit(ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+
+    def custom_call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
+        """Announces a call of a custom tool."""
+        self._add(key, OpenCustomCall(self._claim("ctc", id), name, call_id, namespace))
+
+    def custom_input(self, key: Hashable, delta: str) -> None:
+        """A piece of a custom call's input."""
+        item = self._get(key, OpenCustomCall)
+        if delta:
+            item.pieces.append(delta)
+            self._emit(CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+
+    # Everything else
+
+    def add(self, key: Hashable, item: Item) -> None:
+        """Announces an item as it stands: an extension, a hosted tool's receipt, a compaction; `done` gives its final form."""
+        self._add(key, OpenWhole(self._claim("item", id_of(item)), item))
+
+    def done(self, key: Hashable, item: Item) -> None:
+        """Closes an item that was announced with `add`, in its final form."""
+        open_item = self._get(key, OpenWhole)
+        open_item.item = item
+        open_item.finished = True
+        self.close(key)
+
+    def item(self, key: Hashable, item: Item) -> None:
+        """An item that arrives whole."""
+        self.add(key, item)
+        self.done(key, item)
+
+    def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
+        """Announces an item of our own kind; its type must be `slug:name` (B-3)."""
+        id = self._claim(_slug_of(kind), None)
+        body = {"type": kind, "id": id, "status": ItemStatus.IN_PROGRESS, **members}
+        self._add(key, OpenWhole(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
+
+    def extension(self, kind: str, members: dict[str, Any]) -> None:
+        """An event of our own kind; its type must be `slug:name` (B-3). It takes a number like any other (STR-5)."""
+        _slug_of(kind)
+        self.carry(kind, members)
+
+    def carry(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
+        """An event whose type we do not know, passed on under our numbers (ITEM-5); `key` is the open item it speaks of."""
+        self._must_run()
+        number = self._next()
+        placed: dict[str, Any] = {**members, "type": kind, "sequence_number": number}
+        item = self._open.get(key)
+        if item is not None:
+            placed |= {"item_id": item.id, "output_index": item.index}
+        self._emit(UnknownEvent(kind=kind, raw=Raw(msgspec.json.encode(placed)), sequence_number=number))
+
+    # Ending
+
+    def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
+        """Closes one part of an open item (STR-3), if it is open: the current one, or the one with this kind and key."""
+        item = self._open[key]
+        open_part = item.current if kind is None else item.parts.get((kind, part))
+        if open_part is not None:
+            self._close_part(item, open_part)
+
+    def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
+        """STR-4: an item is done, in its final form."""
+        self._must_run()
+        item = self._open.get(key)
+        if item is None:
+            why = "it was closed already (ITEM-4)" if key in self._closed else "it was never announced"
+            raise IllegalMove(f"the item {key!r} cannot be closed: {why}")
+        ItemStatus.IN_PROGRESS.to(status)
+        for open_part in list(item.parts.values()):
+            self._close_part(item, open_part)
+        self._close_call(item)
+        del self._open[key]
+        self._closed.add(key)
+        final = item.form(status)
+        self._output[item.index] = final
+        self._emit(ItemDone(sequence_number=self._next(), output_index=item.index, item=final))
+
+    def complete(self, usage: Usage | None = None) -> None:
+        """The response ended well: what is open is complete."""
+        self._must_run()
+        for key in list(self._open):
+            self.close(key)
+        self._end(ResponseStatus.COMPLETED, usage, completed_at=self._now())
+
+    def incomplete(self, reason: str, usage: Usage | None = None) -> None:
+        """ITEM-3, REQ-3: the response ended by itself, too early. Only its last item may be incomplete."""
+        self._must_run()
+        last = len(self._output) - 1
+        for key, item in list(self._open.items()):
+            self.close(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
+        self._end(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
+
+    def fail(self, error: ApiError, usage: Usage | None = None) -> None:
+        """ITEM-3, STR-8: every open item closes as incomplete, then `error`, then `response.failed`."""
+        self._must_run()
+        for key in list(self._open):
+            self.close(key, ItemStatus.INCOMPLETE)
+        self._emit(ErrorEvent(sequence_number=self._next(), error=payload_of(error)))
+        self._end(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
+
+    # Inside
+
+    def _next(self) -> int:
+        number = self._number
+        self._number = number + 1
+        return number
+
+    def _begin(self, status: ResponseStatus) -> None:
+        if self._status is not None:
+            raise IllegalMove(f"the response has begun already: it is {self._status.value}")
+        self._status = status
+        self._response = replace(self._response, status=status, output=[])
+        self._emit(ResponseCreated(sequence_number=self._next(), response=self._response))
+
+    def _move(self, status: ResponseStatus) -> None:
+        assert self._status is not None
+        self._status = self._status.to(status)
+        self._response = replace(self._response, status=status)
+
+    def _must_run(self) -> None:
+        if self._status is None or self._status is ResponseStatus.QUEUED:
+            self.start()
+        if self._status is not ResponseStatus.IN_PROGRESS:
+            raise IllegalMove(f"the response is {self._status}: nothing can follow (STR-7)")
+
+    def _end(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> None:
+        self._move(status)
+        if usage is not None:
+            changes["usage"] = usage
+        self._response = replace(self.response, **changes)
+        self._emit(TERMINAL[status](sequence_number=self._next(), response=self._response))
+
+    def _claim(self, prefix: str, wanted: str | None) -> str:
+        """ITEM-6: ids are unique; an upstream's second use of one is not taken over."""
+        id = wanted if wanted and wanted not in self._ids else self._new_id(prefix)
+        self._ids.add(id)
+        return id
+
+    def _add(self, key: Hashable, item: OpenItem) -> None:
+        self._must_run()
+        if key in self._open or key in self._closed:
+            raise IllegalMove(f"the item {key!r} was announced before (ITEM-4)")
+        item.index = len(self._output)
+        self._output.append(None)
+        self._open[key] = item
+        form = item.form(ItemStatus.IN_PROGRESS)
+        self._emit(ItemAdded(sequence_number=self._next(), output_index=item.index, item=form))
+
+    def _get(self, key: Hashable, kind: type[_Open]) -> _Open:
+        item = self._open.get(key)
+        if not isinstance(item, kind):
+            found = "no open item" if item is None else f"an open {item.name}"
+            raise IllegalMove(f"the key {key!r} names {found}, wanted an open {kind.name}")
+        return item
+
+    def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
+        open_part = item.current if part is None else item.parts.get((kind, part))
+        if open_part is None or open_part.kind is not kind:
+            open_part = self._open_part(item, kind, part)
+        return open_part
+
+    def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
+        self._must_run()
+        if item.current is not None and part is None:
+            self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
+        place = item.place(kind)
+        open_part = OpenPart(kind, (kind, part), len(place))
+        place.append(None)
+        item.parts[open_part.key] = open_part
+        if part is None:
+            item.current = open_part
+        added, empty = open_part.index, open_part.content()
+        if kind is SummaryText:
+            self._emit(
+                SummaryPartAdded(
+                    sequence_number=self._next(), item_id=item.id, output_index=item.index, summary_index=added, part=empty
+                )
+            )
+        else:
+            self._emit(
+                ContentPartAdded(
+                    sequence_number=self._next(), item_id=item.id, output_index=item.index, content_index=added, part=empty
+                )
+            )
+        return open_part
+
+    def _delta(self, key: Hashable, kind: PartKind, delta: str, part: Hashable) -> None:
+        item = self._open[key]
+        open_part = self._part(item, kind, part)
+        if not delta:
+            return
+        open_part.pieces.append(delta)
+        where = {"item_id": item.id, "output_index": item.index, "delta": delta}
+        if kind is ReasoningText:
+            self._emit(ReasoningDelta(sequence_number=self._next(), content_index=open_part.index, **where))  # type: ignore[arg-type]
+        elif kind is Refusal:
+            self._emit(RefusalDelta(sequence_number=self._next(), content_index=open_part.index, **where))  # type: ignore[arg-type]
+        else:
+            self._emit(SummaryTextDelta(sequence_number=self._next(), summary_index=open_part.index, **where))  # type: ignore[arg-type]
+
+    def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
+        """STR-3: the kind's own done, then the part's."""
+        del item.parts[open_part.key]
+        if item.current is open_part:
+            item.current = None
+        final = open_part.content()
+        item.place(open_part.kind)[open_part.index] = final
+        where: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
+        match final:
+            case SummaryText(text=text):
+                where["summary_index"] = open_part.index
+                self._emit(SummaryTextDone(sequence_number=self._next(), text=text, **where))
+                self._emit(SummaryPartDone(sequence_number=self._next(), part=final, **where))
+                return
+            case OutputText(text=text):
+                where["content_index"] = open_part.index
+                logprobs = list(open_part.logprobs)
+                self._emit(OutputTextDone(sequence_number=self._next(), text=text, logprobs=logprobs, **where))
+            case Refusal(refusal=text):
+                where["content_index"] = open_part.index
+                self._emit(RefusalDone(sequence_number=self._next(), refusal=text, **where))
+            case ReasoningText(text=text):
+                where["content_index"] = open_part.index
+                self._emit(ReasoningDone(sequence_number=self._next(), text=text, **where))
+        self._emit(ContentPartDone(sequence_number=self._next(), part=final, **where))
+
+    def _close_call(self, item: OpenItem) -> None:
+        """STR-9: the whole arguments, once."""
+        match item:
+            case OpenCustomCall():
+                self._emit(
+                    CustomInputDone(
+                        sequence_number=self._next(), item_id=item.id, output_index=item.index, input="".join(item.pieces)
+                    )
+                )
+            case OpenCall():
+                self._emit(
+                    ArgumentsDone(
+                        sequence_number=self._next(),
+                        item_id=item.id,
+                        output_index=item.index,
+                        arguments="".join(item.pieces),
+                        name=item.called,
+                    )
+                )
+
+
+def _slug_of(kind: str) -> str:
+    if not is_extension_type(kind):
+        raise IllegalMove(f"an extension's type is spelled slug:name, such as acme:progress; got {kind!r} (B-3)")
+    return kind.partition(":")[0]
+
+
+TERMINAL: Final[dict[ResponseStatus, Callable[..., StreamEvent]]] = {
+    ResponseStatus.COMPLETED: ResponseCompleted,
+    ResponseStatus.INCOMPLETE: ResponseIncomplete,
+    ResponseStatus.FAILED: ResponseFailed,
+}
