@@ -29,6 +29,7 @@ class ApiError(AntiphonError):
 
     default_type: ErrorType = "server_error"
     default_code = "internal_error"
+    default_status: int | None = None  # where the fault's own type has a more precise one than ERR-2 says
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class ApiError(AntiphonError):
         self.code = code or self.default_code
         self.param = param
         self.type: ErrorType = type or self.default_type
-        self.status = status or STATUS_OF_TYPE[self.type]
+        self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
 
 
@@ -100,18 +101,7 @@ class UpstreamFault(ApiError):
     """The upstream failed, refused, or broke its own protocol."""
 
     default_code = "upstream_error"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        param: str | None = None,
-        type: ErrorType | None = None,
-        status: int | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message, code=code, param=param, type=type, status=status or 502, retry_after=retry_after)
+    default_status = 502
 
 
 class IllegalMove(AntiphonError):

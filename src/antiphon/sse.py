@@ -6,6 +6,7 @@ CRLF and nothing else: U+2028, U+2029 and U+0085 are text (never `splitlines()`)
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -14,8 +15,7 @@ from msgspec import Struct
 from antiphon.errors import UpstreamFault
 
 DONE: Final = b"[DONE]"
-MAX_LINE: Final = 64 * 1024 * 1024
-BOM: Final = b"\xef\xbb\xbf"
+MAX_LENGTH: Final = 64 * 1024 * 1024
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -28,15 +28,13 @@ class Frame(Struct, frozen=True, gc=False):
 class Decoder:
     """Bytes in, frames out; comments, ids and retry hints are passed over."""
 
-    def __init__(self, max_line: int = MAX_LINE) -> None:
-        self._max_line = max_line
-        self._buffer = b""
-        self._scanned = 0
+    def __init__(self, max_length: int = MAX_LENGTH) -> None:
+        self._max_length = max_length
+        self._line = bytearray()  # the beginning of a line whose end has not come
         self._event = ""
-        self._data: list[bytes] = []
-        self._size = 0
-        self._begun = False
-        self._between = False  # the BOM was dealt with, and no byte of a frame is held
+        self._data = bytearray()  # the data lines of an event whose end has not come, an LF after each
+        self._begun = False  # whether the BOM was dealt with
+        self._between = False  # whether it was, and nothing of a frame is held
         self._after_cr = False
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -52,110 +50,104 @@ class Decoder:
         """The stream ended. A frame whose last blank line never came counts; one that was cut inside a line counts only if
         its data is whole all the same, which cut JSON never is."""
         frames: list[Frame] = []
-        cut_line, self._buffer, self._scanned = self._buffer, b"", 0
-        if cut_line:
-            self._line(cut_line, frames)
-        if self._data and (not cut_line or _is_whole(b"\n".join(self._data))):
+        was_cut = bool(self._line)
+        if self._line.startswith(b"data:"):
+            self._take(bytes(self._line), frames)
+        if self._data and (not was_cut or _is_whole(bytes(self._data))):
             self._dispatch(frames)
-        self._data, self._event = [], ""
+        self._line.clear()
+        self._data.clear()
+        self._event = ""
         return frames
-
-    @property
-    def pending(self) -> bool:
-        """Whether bytes of an unfinished frame are held."""
-        return bool(self._buffer or self._data)
 
     def _feed(self, data: bytes) -> list[Frame]:
         if self._after_cr and data:
             self._after_cr = False
-            if data[:1] == b"\n":  # the second half of a CRLF that was cut in two
-                data = data[1:]
-        buffer = self._buffer + data if self._buffer else data
+            data = data.removeprefix(b"\n")  # the second half of a CRLF that was cut in two
         if not self._begun:
-            if len(buffer) < len(BOM) and BOM.startswith(buffer):
-                self._buffer = buffer
+            data = bytes(self._line) + data
+            self._line.clear()
+            if len(data) < len(BOM) and BOM.startswith(data):
+                self._line += data
                 return []
             self._begun = True
-            buffer = buffer.removeprefix(BOM)
+            data = data.removeprefix(BOM)
+        lines = LINE_END.split(data) if CR in data else data.split(b"\n")
+        self._after_cr = self._after_cr or data[-1:] == b"\r"
         frames: list[Frame] = []
-        start = 0
-        at = self._scanned  # no line ends before here: a line that comes byte by byte is not searched again and again
-        while True:
-            end = _line_end(buffer, at)
-            if end < 0:
-                break
-            self._check(end - start)
-            self._line(buffer[start:end], frames)
-            start = end + 1
-            if buffer[end] == CR:
-                if start == len(buffer):
-                    self._after_cr = True
-                elif buffer[start] == LF:
-                    start += 1
-            at = start
-        self._buffer = buffer[start:] if start else buffer
-        self._scanned = len(self._buffer)
-        self._check(self._scanned)
-        self._between = not (self._buffer or self._data or self._event or self._after_cr)
+        self._take_lines(lines, frames)
+        self._between = not (self._line or self._data or self._event or self._after_cr)
         return frames
 
+    def _take_lines(self, lines: list[bytes], frames: list[Frame]) -> None:
+        """`lines` as they came: the first may have begun earlier, the last has no end yet."""
+        rest = lines.pop()
+        if lines and self._line:
+            lines[0] = bytes(self._line) + lines[0]
+            self._line.clear()
+        for line in lines:
+            self._check(len(line))
+            self._take(line, frames)
+        self._line += rest
+        self._check(len(self._line))
+
     def _check(self, length: int) -> None:
-        if length + self._size > self._max_line:
+        if length + len(self._data) > self._max_length:
             raise UpstreamFault(
-                f"the upstream sent a line or an event of more than {self._max_line} bytes", code="upstream_invalid_response"
+                f"the upstream sent a line or an event of more than {self._max_length} bytes", code="upstream_invalid_response"
             )
 
-    def _line(self, line: bytes, frames: list[Frame]) -> None:
+    def _take(self, line: bytes, frames: list[Frame]) -> None:
         if not line:
             if self._data:
                 self._dispatch(frames)
             self._event = ""
             return
         name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
-            self._size += len(value)
+            self._data += value.removeprefix(b" ")
+            self._data.append(LF)
         elif name == b"event":
-            self._event = value.decode("utf-8", "replace")
+            self._event = value.removeprefix(b" ").decode("utf-8", "replace")
 
     def _dispatch(self, frames: list[Frame]) -> None:
-        frames.append(Frame(self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))
-        self._data = []
-        self._event = ""
-        self._size = 0
+        self._data.pop()  # the LF after the last line
+        frames.append(Frame(self._event, bytes(self._data)))
+        self._data.clear()
 
 
 def encode(event: str, data: bytes) -> bytes:
-    """One frame on the wire (HTTP-3). `data` holds no line ending: JSON never does."""
-    return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
+    """One frame on the wire (HTTP-3)."""
+    if "\n" in event or "\r" in event:  # a name nobody knows, from an upstream: it must not begin a line of its own
+        event = event.replace("\r", " ").replace("\n", " ")
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), _one_line(data))
 
 
 def encode_data(data: bytes) -> bytes:
     """One frame without a name, as chat servers send them."""
-    return b"data: %b\n\n" % data
+    return b"data: %b\n\n" % _one_line(data)
 
 
 def comment(text: str = "") -> bytes:
     """A line that every reader passes over: it keeps a silent connection alive (HTTP-7)."""
-    return b": %b\n\n" % text.replace("\r", " ").replace("\n", " ").encode()
+    return b": %b\n\n" % _one_line(text.encode())
+
+
+def _one_line(data: bytes) -> bytes:
+    """JSON has line endings only between its tokens, where a space does as well (bytes of unknown items keep theirs)."""
+    return data.replace(b"\r", b" ").replace(b"\n", b" ") if LF in data or CR in data else data
 
 
 def _is_whole(data: bytes) -> bool:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return data == DONE
+    except (msgspec.DecodeError, RecursionError):
+        return data.rstrip() == DONE
     return True
 
 
-def _line_end(buffer: bytes, at: int) -> int:
-    """Where the line that goes on at `at` ends, -1 if it does not."""
-    lf = buffer.find(b"\n", at)
-    cr = buffer.find(b"\r", at, lf if lf >= 0 else len(buffer))
-    return cr if cr >= 0 else lf
-
-
+BOM: Final = b"\xef\xbb\xbf"
+LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 CR: Final = 13
 LF: Final = 10
 END: Final = encode_data(DONE)  # HTTP-4

@@ -7,15 +7,17 @@ bytes. They are not written to the wire as they stand here: `codec.encode` puts 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 # Both spellings begin alike, so that one search through encoded bytes tells whether anything has to be put back.
 MARK: Final = b'"antiphon:raw'
 EXTRA_NAME: Final = "antiphon:raw_fields"
 UNKNOWN_TAG: Final = "antiphon:raw"
+# Nothing is both longer and shorter: msgspec never decodes into these places, so no client can fill them by using our spellings.
+NEVER_DECODED: Final = Meta(min_length=1, max_length=0)
 
 # B-3: an extension type is a slug, a colon and a name.
 EXTENSION_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*:[a-zA-Z0-9][a-zA-Z0-9_.-]*")
@@ -24,13 +26,13 @@ EXTENSION_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*:[a-zA-Z0-9][a-zA-Z0-9_.
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A typed object of the protocol; `extra` keeps the fields it has no name for."""
 
-    extra: dict[str, Raw] | UnsetType = field(default=UNSET, name=EXTRA_NAME)
+    extra: Annotated[dict[str, Raw], NEVER_DECODED] | UnsetType = field(default=UNSET, name=EXTRA_NAME)
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
     """An object whose `type` we do not know, kept as the bytes it came in."""
 
-    kind: str
+    kind: Annotated[str, NEVER_DECODED]
     raw: Raw
 
     def fields(self) -> dict[str, Raw]:

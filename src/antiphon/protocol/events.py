@@ -193,6 +193,20 @@ StreamEvent = (
 )
 TerminalEvent = ResponseCompleted | ResponseFailed | ResponseIncomplete
 DeltaEvent = OutputTextDelta | RefusalDelta | ReasoningDelta | SummaryTextDelta | ArgumentsDelta | CustomInputDelta
+SummaryPartEvent = SummaryPartAdded | SummaryPartDone | SummaryTextDelta | SummaryTextDone
+ContentPartEvent = (
+    ContentPartAdded
+    | ContentPartDone
+    | OutputTextDelta
+    | OutputTextDone
+    | AnnotationAdded
+    | RefusalDelta
+    | RefusalDone
+    | ReasoningDelta
+    | ReasoningDone
+)
+PartEvent = ContentPartEvent | SummaryPartEvent
+CallEvent = ArgumentsDelta | ArgumentsDone | CustomInputDelta | CustomInputDone
 # By class, for those who must look one up: the spelling on the wire.
 TYPE_OF_EVENT: Final[dict[type, str]] = {
     cls: str(cls.__struct_config__.tag) for cls in StreamEvent.__args__ if cls is not UnknownEvent

@@ -15,7 +15,6 @@ from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 from antiphon.protocol.content import (
     Content,
     ContentParam,
-    SummaryText,
     Text10M,
     ToolOutputContent,
     ToolOutputContentParam,
@@ -86,8 +85,8 @@ class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag
 
 
 class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
-    # ITEM-6: the schema's param has a null `content` only; output has parts there, and output must be accepted.
-    summary: list[SummaryText]
+    # ITEM-6: the schema's param has null for `content` and summary texts alone; output has any part in both, and must be taken.
+    summary: list[Content]
     content: list[Content] | None | UnsetType = UNSET
     encrypted_content: str | None | UnsetType = UNSET
     id: str | None | UnsetType = UNSET
@@ -96,8 +95,6 @@ class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
 
 class Reasoning(ReasoningParam, frozen=True, kw_only=True, tag="reasoning"):
     id: str
-    summary: list[Content]  # type: ignore[assignment]  # the schema lets any part stand in a summary
-    content: list[Content] | None | UnsetType = UNSET
 
 
 class CompactionParam(Shape, frozen=True, kw_only=True, tag="compaction"):

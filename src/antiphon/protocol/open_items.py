@@ -1,6 +1,7 @@
 """What the writer knows of an item that is not done yet: how it began, what arrived, and the form it will end in.
 
-Only `writer` uses this. An open item knows its own first and last form; the writer knows when they are told.
+An open item knows its own first and last form; the writer knows when they are told. Only the writer opens items; what can be
+asked of any item, typed or unknown (`id_of`, `status_of`, `type_of`, `may_fail`), the grammar asks too.
 """
 
 from __future__ import annotations
@@ -12,18 +13,26 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
+from antiphon.errors import IllegalMove
 from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.items import (
     CustomToolCall,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
     FunctionCall,
+    FunctionCallOutputParam,
+    FunctionCallParam,
     Item,
     Message,
+    MessageParam,
     Phase,
     Reasoning,
+    ReasoningParam,
     UnknownItem,
 )
 from antiphon.protocol.status import ItemStatus
 
+StreamedPart = OutputText | Refusal | ReasoningText | SummaryText
 PartKind = type[OutputText] | type[Refusal] | type[ReasoningText] | type[SummaryText]
 
 
@@ -40,7 +49,7 @@ class OpenPart:
         self.annotations: list[Annotation] = []
         self.logprobs: list[LogProb] = []
 
-    def content(self) -> Content:
+    def content(self) -> StreamedPart:
         """The part as it stands."""
         text = "".join(self.pieces)
         if self.kind is OutputText:
@@ -55,7 +64,7 @@ class OpenPart:
 class OpenItem:
     """An item between `output_item.added` and `output_item.done`."""
 
-    __slots__ = ("current", "id", "index", "parts")
+    __slots__ = ("current", "extra", "id", "index", "parts")
 
     name = "item"
 
@@ -64,10 +73,16 @@ class OpenItem:
         self.index = -1
         self.parts: dict[Hashable, OpenPart] = {}
         self.current: OpenPart | None = None
+        self.extra: dict[str, Raw] | UnsetType = UNSET  # unknown fields of an item that is written piece by piece
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether `failed` is an end this item can have (ITEM-2)."""
+        return False
 
     def place(self, kind: PartKind) -> list[Content | None]:
         """Where parts of this kind end up once they are done."""
-        raise TypeError(f"a {self.name} holds no {kind.__name__}")
+        raise IllegalMove(f"a {self.name} holds no part of the type {kind.__struct_config__.tag} (STR-3)")
 
     def form(self, status: ItemStatus) -> Item:
         """The item as it stands, under this status."""
@@ -89,7 +104,7 @@ class OpenMessage(OpenItem):
 
     def form(self, status: ItemStatus) -> Message:
         content = [part for part in self.contents if part is not None]
-        return Message(id=self.id, status=status, role="assistant", content=content, phase=self.phase)
+        return Message(id=self.id, status=status, role="assistant", content=content, phase=self.phase, extra=self.extra)
 
 
 class OpenReasoning(OpenItem):
@@ -116,13 +131,14 @@ class OpenReasoning(OpenItem):
             summary=[part for part in self.summaries if part is not None],
             content=content or UNSET,
             encrypted_content=self.encrypted_content,
+            extra=self.extra,
         )
 
 
-class OpenCall(OpenItem):
-    __slots__ = ("call_id", "called", "namespace", "pieces")
+class OpenAnyCall(OpenItem):
+    """What the two kinds of calls have in common."""
 
-    name = "function call"
+    __slots__ = ("call_id", "called", "namespace", "pieces")
 
     def __init__(self, id: str, called: str, call_id: str, namespace: str | None) -> None:
         super().__init__(id)
@@ -131,7 +147,13 @@ class OpenCall(OpenItem):
         self.namespace: str | UnsetType = namespace if namespace is not None else UNSET
         self.pieces: list[str] = []
 
-    def form(self, status: ItemStatus) -> Item:
+
+class OpenCall(OpenAnyCall):
+    __slots__ = ()
+
+    name = "function call"
+
+    def form(self, status: ItemStatus) -> FunctionCall:
         return FunctionCall(
             id=self.id,
             call_id=self.call_id,
@@ -139,15 +161,16 @@ class OpenCall(OpenItem):
             arguments="".join(self.pieces),
             status=status,
             namespace=self.namespace,
+            extra=self.extra,
         )
 
 
-class OpenCustomCall(OpenCall):
+class OpenCustomCall(OpenAnyCall):
     __slots__ = ()
 
     name = "custom tool call"
 
-    def form(self, status: ItemStatus) -> Item:
+    def form(self, status: ItemStatus) -> CustomToolCall:
         return CustomToolCall(
             id=self.id,
             call_id=self.call_id,
@@ -155,6 +178,7 @@ class OpenCustomCall(OpenCall):
             input="".join(self.pieces),
             status=status,
             namespace=self.namespace,
+            extra=self.extra,
         )
 
 
@@ -170,11 +194,40 @@ class OpenWhole(OpenItem):
         self.item = item
         self.finished = False
 
+    @property
+    def may_fail(self) -> bool:
+        return may_fail(self.item)
+
+    def finish(self, item: Item) -> None:
+        """Takes the final form, if this item can end in it."""
+        if type_of(item) != type_of(self.item):
+            raise IllegalMove(f"the item {self.id} was announced as {type_of(self.item)} and cannot end as {type_of(item)} (STR-4)")
+        if status_of(item) == ItemStatus.FAILED and not may_fail(item):
+            raise IllegalMove(f"a {type_of(item)} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
+        self.item = item
+        self.finished = True
+
     def form(self, status: ItemStatus) -> Item:
         told = status_of(self.item)
         # A final form that names its own end keeps it: a hosted tool may have failed though the response goes on.
-        keeps = self.finished and status is ItemStatus.COMPLETED and told not in UNFINISHED
+        keeps = self.finished and status is ItemStatus.COMPLETED and is_end(self.item)
         return with_id_and_status(self.item, self.id, told if keeps else status)
+
+
+def type_of(item: Item) -> str:
+    """The item's type, as it is spelled on the wire."""
+    return item.kind if isinstance(item, UnknownItem) else str(item.__struct_config__.tag)
+
+
+def may_fail(item: Item) -> bool:
+    """Whether `failed` is an end this item can have: one of an extension or a hosted tool, not one of the specification's."""
+    return not isinstance(item, NEVER_FAILED)
+
+
+def is_end(item: Item) -> bool:
+    """Whether the item's own status is one to end in. An unknown item may have words of its own for that (ITEM-5)."""
+    told = status_of(item)
+    return told not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else told in ENDS
 
 
 def id_of(item: Item) -> str | None:
@@ -205,4 +258,13 @@ def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
     return replace(item, **changes)
 
 
-UNFINISHED: Final = frozenset({None, ItemStatus.IN_PROGRESS.value})
+# ITEM-2
+NEVER_FAILED: Final = (
+    MessageParam,
+    ReasoningParam,
+    FunctionCallParam,
+    FunctionCallOutputParam,
+    CustomToolCallParam,
+    CustomToolCallOutputParam,
+)
+ENDS: Final = frozenset(status.value for status in ItemStatus if status.is_terminal)

@@ -20,6 +20,7 @@ from antiphon.protocol.request import (
     ReasoningSummary,
     Request,
     TextFormat,
+    TextFormatParam,
     Truncation,
     Verbosity,
 )
@@ -183,28 +184,26 @@ def _echo_tool_choice(choice: ToolChoiceParam) -> ToolChoice:
 def _echo_text(request: Request) -> TextConfig:
     if not request.text:
         return TextConfig(format=TextFormat())
-    verbosity = request.text.verbosity or UNSET
-    match request.text.format:
-        case JsonSchemaFormatParam() as asked:
-            return TextConfig(
-                format=JsonSchemaFormat(
-                    name=asked.name or "response",
-                    description=_or(asked.description, None),
-                    schema=_or(asked.schema, None),
-                    strict=_or(asked.strict, False),
-                ),
-                verbosity=verbosity,
-            )
-        case JsonObjectFormat() as asked_object:
-            return TextConfig(format=asked_object, verbosity=verbosity)
-        case _:
-            return TextConfig(format=TextFormat(), verbosity=verbosity)
+    return TextConfig(format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra)
+
+
+def _echo_format(asked: TextFormatParam | None | UnsetType) -> TextFormat | JsonObjectFormat | JsonSchemaFormat:
+    if isinstance(asked, JsonSchemaFormatParam):
+        return JsonSchemaFormat(
+            name=asked.name or "response",
+            description=_or(asked.description, None),
+            schema=_or(asked.schema, None),
+            strict=_or(asked.strict, False),
+            extra=asked.extra,
+        )
+    return asked or TextFormat()
 
 
 def _echo_reasoning(request: Request) -> ReasoningConfig | None:
-    if not request.reasoning:
+    asked = request.reasoning
+    if not asked:
         return None
-    return ReasoningConfig(effort=_or(request.reasoning.effort, None), summary=_or(request.reasoning.summary, None))
+    return ReasoningConfig(effort=asked.effort or None, summary=asked.summary or None, extra=asked.extra)
 
 
 # What a function tool means that does not say: this API family enforces the schema unless told otherwise, chat does not.

@@ -8,7 +8,7 @@ last. Whatever happens, the writer's own output obeys the grammar: on failure or
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError, IllegalMove
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.content import Annotation, LogProb, OutputText, ReasoningText, Refusal, SummaryText
-from antiphon.protocol.errors import Error, payload_of
+from antiphon.protocol.errors import Error, ErrorPayload, payload_of
 from antiphon.protocol.events import (
     AnnotationAdded,
     ArgumentsDelta,
@@ -59,6 +59,7 @@ from antiphon.protocol.open_items import (
     OpenWhole,
     PartKind,
     id_of,
+    status_of,
 )
 from antiphon.protocol.response import IncompleteDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -115,6 +116,8 @@ class ResponseWriter:
 
     def update(self, **changes: Any) -> None:
         """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
+        if self.ended:
+            raise IllegalMove(f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)")
         self._response = replace(self._response, **changes)
 
     # Beginning
@@ -250,9 +253,7 @@ class ResponseWriter:
 
     def done(self, key: Hashable, item: Item) -> None:
         """Closes an item that was announced with `add`, in its final form."""
-        open_item = self._get(key, OpenWhole)
-        open_item.item = item
-        open_item.finished = True
+        self._get(key, OpenWhole).finish(item)
         self.close(key)
 
     def item(self, key: Hashable, item: Item) -> None:
@@ -260,10 +261,17 @@ class ResponseWriter:
         self.add(key, item)
         self.done(key, item)
 
+    def keep(self, key: Hashable, extra: dict[str, Raw]) -> None:
+        """Unknown fields of an item that is written piece by piece (ITEM-5); they are told when it is done."""
+        item = self._get(key, OpenItem)
+        if isinstance(item, OpenWhole):
+            raise IllegalMove(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
+        item.extra = extra
+
     def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
         """Announces an item of our own kind; its type must be `slug:name` (B-3)."""
         id = self._claim(_slug_of(kind), None)
-        body = {"type": kind, "id": id, "status": ItemStatus.IN_PROGRESS, **members}
+        body = {**members, "type": kind, "id": id, "status": ItemStatus.IN_PROGRESS}
         self._add(key, OpenWhole(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
 
     def extension(self, kind: str, members: dict[str, Any]) -> None:
@@ -285,19 +293,17 @@ class ResponseWriter:
 
     def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
         """Closes one part of an open item (STR-3), if it is open: the current one, or the one with this kind and key."""
-        item = self._open[key]
+        item = self._get(key, OpenItem)
         open_part = item.current if kind is None else item.parts.get((kind, part))
         if open_part is not None:
             self._close_part(item, open_part)
 
     def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
         """STR-4: an item is done, in its final form."""
-        self._must_run()
-        item = self._open.get(key)
-        if item is None:
-            why = "it was closed already (ITEM-4)" if key in self._closed else "it was never announced"
-            raise IllegalMove(f"the item {key!r} cannot be closed: {why}")
+        item = self._get(key, OpenItem)
         ItemStatus.IN_PROGRESS.to(status)
+        if status is ItemStatus.FAILED and not item.may_fail:
+            raise IllegalMove(f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
         for open_part in list(item.parts.values()):
             self._close_part(item, open_part)
         self._close_call(item)
@@ -310,6 +316,7 @@ class ResponseWriter:
     def complete(self, usage: Usage | None = None) -> None:
         """The response ended well: what is open is complete."""
         self._must_run()
+        self._refuse_incomplete(len(self._output))
         for key in list(self._open):
             self.close(key)
         self._end(ResponseStatus.COMPLETED, usage, completed_at=self._now())
@@ -318,6 +325,7 @@ class ResponseWriter:
         """ITEM-3, REQ-3: the response ended by itself, too early. Only its last item may be incomplete."""
         self._must_run()
         last = len(self._output) - 1
+        self._refuse_incomplete(last)
         for key, item in list(self._open.items()):
             self.close(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
         self._end(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
@@ -329,6 +337,21 @@ class ResponseWriter:
             self.close(key, ItemStatus.INCOMPLETE)
         self._emit(ErrorEvent(sequence_number=self._next(), error=payload_of(error)))
         self._end(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
+
+    def end_as(self, response: Response) -> None:
+        """Ends in the words of a response that is known to its end (a replay); its output is what was written here."""
+        self._must_run()
+        if self._open or response.status not in TERMINAL:
+            what = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
+            raise IllegalMove(f"the response cannot end as {response.id} did: {what} (STR-7)")
+        status = ResponseStatus(response.status)
+        if status is not ResponseStatus.FAILED:
+            self._refuse_incomplete(len(self._output) - (status is ResponseStatus.INCOMPLETE))
+        elif response.error is not None:  # STR-8
+            told = ErrorPayload(type="server_error", code=response.error.code, message=response.error.message, param=None)
+            self._emit(ErrorEvent(sequence_number=self._next(), error=told))
+        self._response = response
+        self._end(status, None)
 
     # Inside
 
@@ -362,9 +385,19 @@ class ResponseWriter:
         self._response = replace(self.response, **changes)
         self._emit(TERMINAL[status](sequence_number=self._next(), response=self._response))
 
+    def _refuse_incomplete(self, end: int) -> None:
+        for index, item in enumerate(self._output[:end]):
+            if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
+                raise IllegalMove(
+                    f"output[{index}] is incomplete: only the last item of a response that ends by itself may be, and then "
+                    "the response is incomplete too; end it with incomplete() or fail() (ITEM-3)"
+                )
+
     def _claim(self, prefix: str, wanted: str | None) -> str:
         """ITEM-6: ids are unique; an upstream's second use of one is not taken over."""
-        id = wanted if wanted and wanted not in self._ids else self._new_id(prefix)
+        id = wanted or self._new_id(prefix)
+        while id in self._ids:
+            id = self._new_id(prefix)
         self._ids.add(id)
         return id
 
@@ -380,10 +413,13 @@ class ResponseWriter:
 
     def _get(self, key: Hashable, kind: type[_Open]) -> _Open:
         item = self._open.get(key)
-        if not isinstance(item, kind):
-            found = "no open item" if item is None else f"an open {item.name}"
-            raise IllegalMove(f"the key {key!r} names {found}, wanted an open {kind.name}")
-        return item
+        if isinstance(item, kind):
+            return item
+        if item is not None:
+            found = f"an open {item.name}"
+        else:
+            found = "an item that was closed already (ITEM-4)" if key in self._closed else "no item: none was announced under it"
+        raise IllegalMove(f"the key {key!r} names {found}; wanted an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         open_part = item.current if part is None else item.parts.get((kind, part))
@@ -392,10 +428,9 @@ class ResponseWriter:
         return open_part
 
     def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        self._must_run()
+        place = item.place(kind)
         if item.current is not None and part is None:
             self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
-        place = item.place(kind)
         open_part = OpenPart(kind, (kind, part), len(place))
         place.append(None)
         item.parts[open_part.key] = open_part
@@ -454,6 +489,8 @@ class ResponseWriter:
             case ReasoningText(text=text):
                 where["content_index"] = open_part.index
                 self._emit(ReasoningDone(sequence_number=self._next(), text=text, **where))
+            case _ as never:
+                assert_never(never)
         self._emit(ContentPartDone(sequence_number=self._next(), part=final, **where))
 
     def _close_call(self, item: OpenItem) -> None:

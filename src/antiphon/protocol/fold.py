@@ -1,0 +1,314 @@
+"""Events ⇄ response: `fold` reads a stream into the response it tells of, `replay` tells a response as a stream.
+
+A fold takes the output from the events of items, everything else from the newest response event. It believes what it reads:
+whether the events agree with each other is the grammar's matter. It can be asked at any time, also where a stream was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Final, assert_never, cast
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from antiphon.errors import IllegalMove
+from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    CallEvent,
+    ContentPartAdded,
+    ContentPartDone,
+    CustomInputDelta,
+    CustomInputDone,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    OutputTextDone,
+    PartEvent,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    ResponseEvent,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    SummaryTextDone,
+    TerminalEvent,
+    UnknownEvent,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
+from antiphon.protocol.open_items import StreamedPart, status_of
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ItemStatus, ResponseStatus
+from antiphon.protocol.writer import TERMINAL, ResponseWriter
+
+
+def fold(events: Iterable[StreamEvent]) -> Response:
+    """The response that a stream tells of, as far as it goes."""
+    reader = Fold()
+    for event in events:
+        reader.feed(event)
+    return reader.response
+
+
+def replay(response: Response) -> list[StreamEvent]:
+    """A stream that tells of this response. If it has not ended there is no terminal event, and items in progress stay open.
+
+    For `cancelled` the table of events has no terminal one, so that is told as far as it goes too. An item that the writer could
+    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole.
+    """
+    events: list[StreamEvent] = []
+    numbers = count(1)
+    # Items keep their ids; one that has none, or another's, gets one that is the same in every replay.
+    stamps = Stamps(lambda prefix: f"{prefix}_{response.id}_{next(numbers)}", lambda: response.created_at)
+    opening = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
+    writer = ResponseWriter(opening, events.append, stamps)
+    if response.status == ResponseStatus.QUEUED:
+        writer.queue()
+    else:
+        writer.start()
+    has_ended = response.status in TERMINAL
+    for key, item in enumerate(response.output):
+        is_open = not has_ended and status_of(item) == ItemStatus.IN_PROGRESS
+        _replay_item(writer, key, item, is_open)
+    if has_ended:
+        writer.end_as(response)
+    return events
+
+
+class Fold:
+    """Reads one stream."""
+
+    def __init__(self) -> None:
+        self._newest: Response | None = None
+        self._has_ended = False
+        self._items: dict[int, _FoldedItem] = {}
+
+    def feed(self, event: StreamEvent) -> None:
+        match event:
+            case ResponseEvent():
+                self._newest = event.response
+                self._has_ended = isinstance(event, TerminalEvent)
+            case ItemAdded() | ItemDone():
+                self._at(event.output_index).take(event)
+            case ErrorEvent() | UnknownEvent():
+                pass
+            case _:
+                self._at(event.output_index).feed(event)
+
+    @property
+    def response(self) -> Response:
+        """The response so far; items that are not done as far as they came."""
+        if self._newest is None:
+            raise IllegalMove("there is no response yet: none of the events was a response event such as response.created")
+        output: dict[int, Item] = {}
+        for index, folded in self._items.items():
+            item = folded.form()
+            if item is not None:
+                output[index] = item
+        for index, item in enumerate(self._newest.output):
+            folded_item = self._items.get(index)
+            # Poor servers tell of some items only in the terminal event, or never say that they are done.
+            if index not in output or (self._has_ended and folded_item is not None and not folded_item.is_done):
+                output[index] = item
+        return replace(self._newest, output=[output[index] for index in sorted(output)])
+
+    def _at(self, index: int) -> _FoldedItem:
+        found = self._items.get(index)
+        if found is None:
+            found = self._items[index] = _FoldedItem()
+        return found
+
+
+class _FoldedItem:
+    """An item as it was announced, and what has come since."""
+
+    def __init__(self) -> None:
+        self.item: Item | None = None
+        self.is_done = False
+        self._contents: dict[int, _FoldedPart] = {}
+        self._summaries: dict[int, _FoldedPart] = {}
+        self._pieces: list[str] = []
+
+    def take(self, event: ItemAdded | ItemDone) -> None:
+        if event.item is not None and not self.is_done:
+            self.item = event.item
+            self.is_done = isinstance(event, ItemDone)
+
+    def feed(self, event: PartEvent | CallEvent) -> None:
+        match event:
+            case ArgumentsDelta() | CustomInputDelta():
+                self._pieces.append(event.delta)
+            case ArgumentsDone():
+                self._pieces = [event.arguments]
+            case CustomInputDone():
+                self._pieces = [event.input]
+            case SummaryPartAdded() | SummaryPartDone() | SummaryTextDelta() | SummaryTextDone():
+                self._summaries.setdefault(event.summary_index, _FoldedPart()).feed(event)
+            case _:
+                self._contents.setdefault(event.content_index, _FoldedPart()).feed(event)
+
+    def form(self) -> Item | None:
+        """The item as it stands."""
+        item = self.item
+        if self.is_done:
+            return item
+        match item:
+            case Message():
+                return replace(item, content=_put(self._contents, item.content))
+            case Reasoning():
+                contents = _put(self._contents, item.content or [])
+                return replace(item, content=contents or item.content, summary=_put(self._summaries, item.summary))
+            case FunctionCall():
+                return replace(item, arguments="".join(self._pieces) or item.arguments)
+            case CustomToolCall():
+                return replace(item, input="".join(self._pieces) or item.input)
+            case _:
+                return item
+
+
+class _FoldedPart:
+    """A part as it was announced, and what has come since."""
+
+    def __init__(self) -> None:
+        self._part: Content | None = None
+        self._pieces: list[str] = []
+        self._annotations: list[Annotation] = []
+        self._logprobs: list[LogProb] = []
+
+    def feed(self, event: PartEvent) -> None:
+        match event:
+            case ContentPartAdded() | SummaryPartAdded():
+                self._part = event.part
+                return
+            case ContentPartDone() | SummaryPartDone():
+                self._part = event.part
+                self._pieces, self._annotations, self._logprobs = [], [], []
+                return
+            case OutputTextDelta():
+                self._pieces.append(event.delta)
+                self._logprobs += event.logprobs or ()
+            case RefusalDelta() | ReasoningDelta() | SummaryTextDelta():
+                self._pieces.append(event.delta)
+            case OutputTextDone():
+                self._pieces = [event.text]
+                self._logprobs = event.logprobs or self._logprobs
+            case RefusalDone():
+                self._pieces = [event.refusal]
+            case ReasoningDone() | SummaryTextDone():
+                self._pieces = [event.text]
+            case AnnotationAdded():
+                if event.annotation is not None:
+                    self._annotations.append(event.annotation)
+            case _ as never:
+                assert_never(never)
+        if self._part is None:  # poor servers announce no parts
+            self._part = EMPTY_PART[type(event)]
+
+    def form(self) -> Content:
+        """The part as it stands."""
+        assert self._part is not None
+        part, text = self._part, "".join(self._pieces)
+        match part:
+            case OutputText():
+                annotations = [*part.annotations, *self._annotations]
+                return replace(part, text=text or part.text, annotations=annotations, logprobs=self._logprobs or part.logprobs)
+            case Refusal():
+                return replace(part, refusal=text or part.refusal)
+            case ReasoningText() | SummaryText():
+                return replace(part, text=text or part.text)
+            case _:
+                return part
+
+
+def _put(parts: dict[int, _FoldedPart], announced: list[Content]) -> list[Content]:
+    """The parts that were streamed, in their places among those that were announced with the item."""
+    contents = {**dict(enumerate(announced)), **{index: part.form() for index, part in parts.items()}}
+    return [contents[index] for index in sorted(contents)]
+
+
+def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) -> None:
+    is_streamed = _can_be_streamed(item, is_open)
+    match item:
+        case Message() if is_streamed:
+            writer.message(key, id=item.id, phase=item.phase)
+            _replay_parts(writer, key, item.content, is_open)
+        case Reasoning() if is_streamed:
+            writer.reasoning_item(key, id=item.id)
+            _replay_parts(writer, key, item.summary, is_open)
+            _replay_parts(writer, key, item.content or [], is_open)
+            if isinstance(item.encrypted_content, str):
+                writer.encrypted(key, item.encrypted_content)
+        case FunctionCall() if is_streamed:
+            writer.call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
+            writer.arguments(key, item.arguments)
+        case CustomToolCall() if is_streamed:
+            writer.custom_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
+            writer.custom_input(key, item.input)
+        case _:
+            writer.add(key, item)
+            if not is_open:
+                writer.done(key, item)
+            return
+    if item.extra:
+        writer.keep(key, item.extra)
+    if not is_open:
+        writer.close(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
+
+
+def _can_be_streamed(item: Item, is_open: bool) -> bool:
+    """Whether the writer, told piece by piece, would make exactly this item."""
+    match item:
+        case Message(role="assistant"):
+            is_whole = all(isinstance(part, OutputText | Refusal) and _is_plain(part) for part in item.content)
+        case Reasoning(status=ItemStatus()):
+            content_is_plain = all(isinstance(part, ReasoningText) and _is_plain(part) for part in item.content or ())
+            summary_is_plain = all(isinstance(part, SummaryText) and _is_plain(part) for part in item.summary)
+            is_sealed_early = is_open and item.encrypted_content is not UNSET
+            has_null = item.encrypted_content is None or item.content is None or item.content == []
+            is_whole = content_is_plain and summary_is_plain and not is_sealed_early and not has_null
+        case FunctionCall() | CustomToolCall():
+            is_whole = bool(item.namespace) or item.namespace is UNSET
+        case _:
+            return False
+    # Like the sealed form, unknown fields are told when an item is done.
+    return is_whole and not (is_open and item.extra)
+
+
+def _is_plain(part: StreamedPart) -> bool:
+    return part.extra is UNSET and not (isinstance(part, OutputText) and part.logprobs is UNSET)
+
+
+def _replay_parts(writer: ResponseWriter, key: int, parts: list[Content], is_open: bool) -> None:
+    for number, part in enumerate(cast(list[StreamedPart], parts)):
+        match part:
+            case OutputText():
+                writer.text(key, part.text, part=number, logprobs=part.logprobs or None)
+                for annotation in part.annotations:
+                    writer.annotation(key, annotation, part=number)
+            case Refusal():
+                writer.refusal(key, part.refusal, part=number)
+            case ReasoningText():
+                writer.reasoning(key, part.text, part=number)
+            case SummaryText():
+                writer.summary(key, part.text, part=number)
+            case _ as never:
+                assert_never(never)
+        if not is_open:
+            writer.end_part(key, type(part), number)
+
+
+EMPTY_PART: Final[dict[type, Content]] = {
+    **dict.fromkeys((OutputTextDelta, OutputTextDone, AnnotationAdded), OutputText(text="", annotations=[])),
+    **dict.fromkeys((RefusalDelta, RefusalDone), Refusal(refusal="")),
+    **dict.fromkeys((ReasoningDelta, ReasoningDone), ReasoningText(text="")),
+    **dict.fromkeys((SummaryTextDelta, SummaryTextDone), SummaryText(text="")),
+}

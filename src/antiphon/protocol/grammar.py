@@ -1,0 +1,225 @@
+"""`Grammar` judges any sequence of events, ours or another server's, and says what was expected (STR-1 … STR-12, ITEM-2 … ITEM-6).
+
+The tables in `grammar_tables` say what may come where; `grammar_items` follows each item and each part and compares what is said
+with what was said before. Nothing here raises or gives up: after a violation a life goes on, and one mistake is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.events import (
+    CallEvent,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    PartEvent,
+    ResponseEvent,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TerminalEvent,
+    UnknownEvent,
+)
+from antiphon.protocol.grammar_items import ItemLife, Report, Violation, difference_of, name_of
+from antiphon.protocol.grammar_tables import (
+    HOSTED_EVENTS,
+    OLDER,
+    RESPONSE,
+    ROW_OF_RESPONSE,
+    STATUS_OF_EVENT,
+    WANTED_OF_RESPONSE,
+    ItemStage,
+    ResponseStage,
+    next_stage,
+)
+from antiphon.protocol.open_items import id_of, status_of
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ItemStatus
+
+__all__ = ["Grammar", "Violation", "judge"]
+
+
+def judge(events: Iterable[StreamEvent]) -> list[Violation]:
+    """All that is wrong with a whole stream."""
+    grammar = Grammar()
+    found = [violation for event in events for violation in grammar.feed(event)]
+    return found + grammar.finish()
+
+
+class Grammar:
+    """Follows one stream."""
+
+    def __init__(self) -> None:
+        self._report = Report()
+        self._stage = ResponseStage.BEFORE
+        self._number = 0
+        self._id: str | None = None
+        self._places: dict[int, ItemLife] = {}
+        self._items: list[ItemLife] = []  # all that came, also where two came under one index
+
+    def feed(self, event: StreamEvent) -> list[Violation]:
+        """What is wrong with this event, after those before it."""
+        self._report.sequence = event.sequence_number
+        if self._stage is ResponseStage.ENDED:
+            self._report.add("STR-7", "response", f"{name_of(event)} came after the terminal event; expected nothing but [DONE]")
+            return self._report.take()
+        self._count(event)
+        self._move(event)
+        match event:
+            case ResponseEvent():
+                self._judge_response(event)
+            case ItemAdded():
+                self._announce(event)
+            case ItemDone():
+                self._item_at(event).finish(event)
+            case UnknownEvent():
+                self._judge_unknown(event)
+            case ErrorEvent():
+                pass
+            case _:
+                self._item_at(event).feed(event)
+        return self._report.take()
+
+    def finish(self) -> list[Violation]:
+        """What is wrong with ending here."""
+        self._report.sequence = None
+        if self._stage is ResponseStage.BEFORE:
+            self._report.add("STR-1", "response", "the stream ended without any event; expected response.created")
+        elif self._stage is not ResponseStage.ENDED:
+            wanted = "response.completed, response.incomplete or response.failed"
+            self._report.add("STR-7", "response", f"the stream ended without a terminal event; expected {wanted}")
+            self._judge_open_items("the stream ended")
+        return self._report.take()
+
+    def _count(self, event: StreamEvent) -> None:
+        if event.sequence_number != self._number:
+            self._report.add(
+                "STR-5",
+                "response",
+                f"{name_of(event)} has sequence_number {event.sequence_number}; expected {self._number}: "
+                "numbers start at 0 and rise by 1 with every event, extension events included",
+            )
+        self._number = event.sequence_number + 1
+
+    def _move(self, event: StreamEvent) -> None:
+        stage = self._stage
+        self._stage, legal = next_stage(RESPONSE, stage, event)
+        if not legal:
+            wanted = WANTED_OF_RESPONSE[stage]
+            self._report.add(ROW_OF_RESPONSE[stage], "response", f"{name_of(event)} came; expected {wanted}")
+
+    # The response
+
+    def _judge_response(self, event: ResponseEvent) -> None:
+        name, response = name_of(event), event.response
+        row = "STR-7" if isinstance(event, TerminalEvent) else "STR-1"
+        statuses = STATUS_OF_EVENT[type(event)]
+        if response.status not in statuses:
+            wanted = " or ".join(repr(status.value) for status in statuses)
+            self._report.add(row, "response.status", f"{name} says {response.status!r}; expected {wanted}")
+        if self._id is not None and response.id != self._id:
+            self._report.add(row, "response.id", f"{name} says {response.id!r}; expected {self._id!r}, as in the events before")
+        self._id = response.id
+        if isinstance(event, TerminalEvent):
+            self._judge_end(event, name)
+
+    def _judge_end(self, event: TerminalEvent, name: str) -> None:
+        response = event.response
+        if isinstance(event, ResponseFailed) and response.error is None:
+            self._report.add("STR-8", "response.error", f"{name} has none; expected an error with its code and message")
+        if isinstance(event, ResponseIncomplete) and response.incomplete_details is None:
+            self._report.add("ITEM-3", "response.incomplete_details", f"{name} has none; expected a reason")
+        self._judge_open_items(f"{name} came")
+        self._judge_output(response, name)
+        if not isinstance(event, ResponseFailed):
+            self._judge_incomplete_items(isinstance(event, ResponseIncomplete), name)
+
+    def _judge_open_items(self, what: str) -> None:
+        for item in self._items:
+            if item.stage is not ItemStage.DONE:
+                self._report.add(
+                    "STR-4", item.place, f"{what} while the item is open; expected response.output_item.done before it"
+                )
+
+    def _judge_output(self, response: Response, name: str) -> None:
+        """STR-6, STR-7: the terminal event holds the full response, every item as it was done."""
+        told, streamed = len(response.output), len(self._items)
+        if told != streamed:
+            self._report.add("STR-7", "response.output", f"{name} has {told} items; expected the {streamed} that were streamed")
+            return
+        for item, last in zip(self._in_order(), response.output, strict=True):
+            if item.final is not None:
+                difference = difference_of(item.final, last)
+                if difference:
+                    self._report.add("STR-6", item.place, f"{name} differs from response.output_item.done: {difference}")
+
+    def _judge_incomplete_items(self, is_incomplete: bool, name: str) -> None:
+        """ITEM-3: in a response that ends by itself."""
+        for item in self._in_order()[:-1] if is_incomplete else self._items:
+            if item.final is not None and status_of(item.final) == ItemStatus.INCOMPLETE:
+                wanted = "only in the last item" if is_incomplete else "in none, or response.incomplete"
+                self._report.add(
+                    "ITEM-3", item.place, f"the item has the status 'incomplete' before {name}; expected that {wanted}"
+                )
+
+    def _in_order(self) -> list[ItemLife]:
+        return sorted(self._items, key=lambda item: item.index)
+
+    # Items
+
+    def _announce(self, event: ItemAdded) -> None:
+        known = self._places.get(event.output_index)
+        id = id_of(event.item) if event.item is not None else None
+        if known is None or (known.announced and known.id != id):
+            self._judge_id(event, id)
+            known = self._add(self._judge_index(event, known))
+        known.announce(event)
+
+    def _judge_index(self, event: ItemAdded, known: ItemLife | None) -> int:
+        """Where the item goes, which is where it says unless another one is open there."""
+        index, wanted = event.output_index, max(self._places, default=-1) + 1
+        if known is not None:
+            self._report.add(
+                "STR-2", known.place, f"the index belongs to {known.id!r}; expected output_index {wanted} for the next"
+            )
+            return index if known.stage is ItemStage.DONE else wanted
+        if index > wanted or index < 0:
+            self._report.add("STR-2", f"output[{index}]", f"the next item came here; expected output_index {wanted}: no gaps")
+        return index
+
+    def _judge_id(self, event: ItemAdded, id: str | None) -> None:
+        """ITEM-6"""
+        same = next((item for item in self._items if id and item.id == id), None)
+        if same is not None:
+            self._report.add("ITEM-6", f"output[{event.output_index}]", f"the id {id!r} is {same.place}'s; expected one of its own")
+
+    def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemLife:
+        known = self._places.get(event.output_index)
+        if known is None:
+            place = f"output[{event.output_index}]"
+            self._report.add("STR-2", place, f"{name_of(event)} came; expected response.output_item.added before it")
+            known = self._add(event.output_index)
+            known.suppose()
+        return known
+
+    def _add(self, index: int) -> ItemLife:
+        item = self._places[index] = ItemLife(self._report, index)
+        self._items.append(item)
+        return item
+
+    # What nobody knows
+
+    def _judge_unknown(self, event: UnknownEvent) -> None:
+        """ITEM-5, and the older spellings of this API, whose items are not held to what their deltas would have said."""
+        kind = event.kind
+        if kind in OLDER:
+            self._report.add("STR-10", "response", f"{kind} came, an older spelling; expected {OLDER[kind]}")
+            index = msgspec.json.decode(event.fields().get("output_index", msgspec.Raw(b"null")))
+            if isinstance(index, int) and index in self._places:
+                self._places[index].doubt()
+        elif not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
+            self._report.add("ITEM-5", kind, "an event of an unknown type came; expected a known type or one spelled slug:name")

@@ -1,0 +1,479 @@
+"""The lives inside a stream: what the grammar knows of each output index and of each part, and what it compares (STR-2 … STR-11).
+
+What an event says is compared with what was said before it (STR-6). After a violation a life goes on from where it was or where
+the event would have led, whichever is later, and a rule is reported once for each place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never, cast
+
+import msgspec
+from msgspec import Struct, UnsetType
+
+from antiphon.errors import JsonTooDeep
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.codec import encode
+from antiphon.protocol.content import Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.events import (
+    TYPE_OF_EVENT,
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    CallEvent,
+    ContentPartAdded,
+    ContentPartDone,
+    ContentPartEvent,
+    CustomInputDelta,
+    CustomInputDone,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    OutputTextDone,
+    PartEvent,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    ResponseEvent,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryPartEvent,
+    SummaryTextDelta,
+    SummaryTextDone,
+    UnknownEvent,
+)
+from antiphon.protocol.grammar_tables import (
+    EMPTY,
+    HOLDERS,
+    ITEM,
+    KIND_OF_EVENT,
+    KINDS,
+    NEVER_CHANGED,
+    PART,
+    PART_ADDED,
+    ROW_OF_EVENT,
+    ROW_OF_ITEM,
+    ROW_OF_PLACE,
+    WANTED_OF_ITEM,
+    ItemStage,
+    PartStage,
+    next_stage,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
+from antiphon.protocol.open_items import id_of, is_end, may_fail, status_of, type_of
+from antiphon.protocol.status import ItemStatus
+
+
+class Violation(Struct, frozen=True):
+    """A requirement that was broken: its row, what came and what was expected, and the number of the event (None: at the end)."""
+
+    row: str
+    message: str
+    sequence: int | None
+
+    def __str__(self) -> str:
+        return f"{self.row}: {self.message}"
+
+
+class Report:
+    """Keeps violations until they are taken; says a thing once for each place, so that one mistake is not told a hundred times."""
+
+    def __init__(self) -> None:
+        self.sequence: int | None = None
+        self._found: list[Violation] = []
+        self._told: set[tuple[str, str]] = set()
+
+    def add(self, row: str, place: str, what: str) -> None:
+        if (row, place) not in self._told:
+            self._told.add((row, place))
+            self._found.append(Violation(row, f"{place}: {what}", self.sequence))
+
+    def take(self) -> list[Violation]:
+        found, self._found = self._found, []
+        return found
+
+
+class ItemLife:
+    """What is known of one output index. Where it is doubtful, because of a violation, its contents are not compared any more."""
+
+    def __init__(self, report: Report, index: int) -> None:
+        self.index = index
+        self.place = f"output[{index}]"
+        self.stage = ItemStage.ABSENT
+        self.id: str | None = None
+        self.announced = False
+        self.doubtful = False
+        self.final: Item | None = None
+        self._report = report
+        self._first: Item | None = None
+        self._parts: dict[str, dict[int, PartLife]] = {"content": {}, "summary": {}}
+        self._pieces: list[str] = []
+        self._told: str | None = None
+
+    def suppose(self) -> None:
+        """It was not announced, but is there: life goes on as though it had been."""
+        self.stage = ItemStage.ANNOUNCED
+        self.doubtful = True
+
+    def doubt(self) -> None:
+        """Something of it is not as it should be, and has been told: what depends on it is not."""
+        self.doubtful = True
+        for part in (part for parts in self._parts.values() for part in parts.values()):
+            part.doubtful = True
+
+    def announce(self, event: ItemAdded) -> None:
+        """STR-2. It may come late, after the first content."""
+        late = self.doubtful and not self.announced
+        if not late and not self._move(event):
+            return
+        self.announced = True
+        self._first = event.item
+        if event.item is None:
+            self.doubtful = True
+            self._report.add("STR-2", self.place, "response.output_item.added has a null item; expected one with its id and type")
+            return
+        self.id = id_of(event.item) or self.id
+        self._judge_head(event.item, "response.output_item.added")
+        status = status_of(event.item)
+        if status not in (None, ItemStatus.IN_PROGRESS):
+            self._report.add("STR-2", self.place, f"the item is announced with the status {status!r}; expected 'in_progress'")
+        if isinstance(event.item, UnknownItem) and not is_extension_type(event.item.kind):
+            self._report.add(
+                "ITEM-5", self.place, f"its type is {event.item.kind!r}; expected a known type or one spelled slug:name"
+            )
+
+    def feed(self, event: PartEvent | CallEvent) -> None:
+        """What comes between the announcement and the end."""
+        if self.id is None:
+            self.id = event.item_id
+        elif event.item_id != self.id:
+            self._report.add("ITEM-6", self.place, f"{name_of(event)} has the item_id {event.item_id!r}; expected {self.id!r}")
+        holders = HOLDERS[type(event)]
+        if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
+            wanted = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
+            what = f"{name_of(event)} came, and the item is a {type_of(self._first)}; expected it in a {wanted} only"
+            self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
+        elif not self._move(event):
+            self.doubtful = True
+        elif isinstance(event, CallEvent):
+            self._judge_call(event)
+        elif isinstance(event, SummaryPartEvent):
+            self._part("summary", event.summary_index, event).feed(event)
+        else:
+            self._part("content", event.content_index, event).feed(event)
+
+    def finish(self, event: ItemDone) -> None:
+        """STR-4"""
+        if self.stage is ItemStage.DONE:
+            self._move(event)
+            return
+        self._judge_open_parts()
+        if not self._move(event):
+            self.doubtful = True
+        self.final = event.item
+        if event.item is None:
+            self._report.add("STR-4", self.place, "response.output_item.done has a null item; expected its final form")
+            return
+        self._judge_head(event.item, "response.output_item.done")
+        self._judge_status(event.item)
+        if self._first is not None and not self.doubtful:
+            self._judge_against_announcement(self._first, event.item)
+            self._judge_contents(self._first, event.item)
+
+    def _move(self, event: ItemAdded | ItemDone | PartEvent | CallEvent) -> bool:
+        stage = self.stage
+        self.stage, legal = next_stage(ITEM, stage, event)
+        if not legal:
+            self._report.add(ROW_OF_ITEM[stage], self.place, f"{name_of(event)} came; expected {WANTED_OF_ITEM[stage]}")
+        return legal
+
+    def _part(self, where: str, index: int, event: PartEvent) -> PartLife:
+        parts = self._parts[where]
+        found = parts.get(index)
+        if found is None:
+            place, row = f"{self.place}.{where}[{index}]", ROW_OF_PLACE[where]
+            wanted = max(parts, default=-1) + 1
+            if isinstance(event, PART_ADDED) and (index > wanted or index < 0):
+                self._report.add(row, place, f"the next part came here; expected {where}_index {wanted}: no gaps")
+            found = parts[index] = PartLife(self._report, place, row)
+        return found
+
+    # What the item says of itself
+
+    def _judge_head(self, item: Item, name: str) -> None:
+        """ITEM-2, ITEM-6: an id, and always the same."""
+        id = id_of(item)
+        if not id:
+            self._report.add("ITEM-2", self.place, f"the item of {name} has no id; expected one")
+        elif self.id is not None and id != self.id:
+            self._report.add("ITEM-6", self.place, f"the item of {name} has the id {id!r}; expected {self.id!r}")
+
+    def _judge_status(self, item: Item) -> None:
+        """ITEM-2. Some items have no status: reasoning and compaction need none, those of extensions are carried as they came."""
+        status = status_of(item)
+        if status is None:
+            return
+        wanted = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
+        if not is_end(item) or (status == ItemStatus.FAILED and not may_fail(item)):
+            self._report.add("ITEM-2", self.place, f"the item is done with the status {status!r}; expected {wanted}")
+
+    def _judge_against_announcement(self, first: Item, final: Item) -> None:
+        if type_of(first) != type_of(final):
+            self.doubtful = True
+            self._report.add("STR-4", self.place, f"the item is done as {type_of(final)}; expected {type_of(first)}, as announced")
+        for name in NEVER_CHANGED:
+            told, now = getattr(first, name, None), getattr(final, name, None)
+            if told and told != now:
+                self._report.add("STR-4", self.place, f"the item is done with the {name} {now!r}; expected {told!r}, as announced")
+
+    def _judge_contents(self, first: Item, final: Item) -> None:
+        """STR-6: the item against what was streamed of it. An item that came whole at once was not streamed, and need not be."""
+        match first, final:
+            case Message(), Message():
+                self._judge_parts("content", first.content, final.content)
+            case Reasoning(), Reasoning():
+                self._judge_parts("content", first.content or [], final.content or [])
+                self._judge_parts("summary", first.summary, final.summary)
+            case FunctionCall(), FunctionCall():
+                self._judge_told("arguments", first.arguments, final.arguments)
+            case CustomToolCall(), CustomToolCall():
+                self._judge_told("input", first.input, final.input)
+
+    # Calls
+
+    def _judge_call(self, event: CallEvent) -> None:
+        """STR-9"""
+        match event:
+            case ArgumentsDelta() | CustomInputDelta():
+                self._pieces.append(event.delta)
+            case ArgumentsDone():
+                self._tell(event.arguments, "arguments", event)
+                called = getattr(self._first, "name", None)
+                if called and event.name and event.name != called:
+                    self._report.add("STR-9", self.place, f"{name_of(event)} has the name {event.name!r}; expected {called!r}")
+            case CustomInputDone():
+                self._tell(event.input, "input", event)
+            case _ as never:
+                assert_never(never)
+
+    def _tell(self, told: str, field: str, event: CallEvent) -> None:
+        if not self.doubtful:
+            announced = getattr(self._first, field, "")
+            spoken = "".join(self._pieces) if self._pieces else announced
+            if told != spoken:
+                self._report.add(
+                    "STR-6", f"{self.place}.{field}", f"{name_of(event)} differs from the deltas: {_parting(spoken, told)}"
+                )
+        self._told = told
+
+    def _judge_told(self, field: str, announced: str, final: str) -> None:
+        told = announced if self._told is None else self._told
+        if told != final:
+            before = "what was announced, and nothing was streamed" if self._told is None else f"the {field} told before"
+            what = f"response.output_item.done differs from {before}: {_parting(told, final)}"
+            self._report.add("STR-6", f"{self.place}.{field}", what)
+
+    # Parts
+
+    def _judge_open_parts(self) -> None:
+        for where, parts in self._parts.items():
+            for part in parts.values():
+                if part.stage is not PartStage.CLOSED and not part.doubtful:
+                    wanted = "response.content_part.done" if where == "content" else "response.reasoning_summary_part.done"
+                    self._report.add(part.row, part.place, f"the item is done while the part is open; expected {wanted}")
+                    part.doubtful = True
+
+    def _judge_parts(self, where: str, announced: list[Content], final: list[Content]) -> None:
+        parts = self._parts[where]
+        if not parts:
+            difference = difference_of(announced, final)
+            if difference:
+                what = f"response.output_item.done has content that was not streamed: {difference}"
+                self._report.add(ROW_OF_PLACE[where], f"{self.place}.{where}", what)
+        elif len(parts) != len(final):
+            what = f"response.output_item.done has {len(final)} parts; expected the {len(parts)} that were streamed"
+            self._report.add("STR-6", f"{self.place}.{where}", what)
+        else:
+            for part, content in zip((parts[index] for index in sorted(parts)), final, strict=True):
+                part.judge_in_item(content)
+
+
+class PartLife:
+    """What is known of one part of an item. Where it is doubtful, its content is not compared any more."""
+
+    def __init__(self, report: Report, place: str, row: str) -> None:
+        self.place = place
+        self.row = row
+        self.stage = PartStage.ABSENT
+        self._events = SummaryPartEvent if row == ROW_OF_PLACE["summary"] else ContentPartEvent
+        self.doubtful = False
+        self._report = report
+        self._kind: type | None = None
+        self._first: Content | None = None
+        self._final: Content | None = None
+        self._pieces: list[str] = []
+        self._told: str | None = None
+        self._logprobs: list[LogProb] = []
+        self._annotations: list[Any] = []
+
+    def feed(self, event: PartEvent) -> None:
+        """STR-3: announced, deltas, the kind's own done, done."""
+        self._move(event)
+        match event:
+            case ContentPartAdded() | SummaryPartAdded():
+                self._announce(event.part)
+            case OutputTextDelta():
+                self._pieces.append(event.delta)
+                self._logprobs += event.logprobs or ()
+            case RefusalDelta() | ReasoningDelta() | SummaryTextDelta():
+                self._pieces.append(event.delta)
+            case AnnotationAdded():
+                self._annotate(event)
+            case OutputTextDone():
+                self._tell(event.text, event)
+                self._judge_logprobs(event.logprobs, name_of(event))
+            case RefusalDone():
+                self._tell(event.refusal, event)
+            case ReasoningDone() | SummaryTextDone():
+                self._tell(event.text, event)
+            case ContentPartDone() | SummaryPartDone():
+                self._close(event.part, name_of(event))
+            case _ as never:
+                assert_never(never)
+
+    def judge_in_item(self, content: Content) -> None:
+        """STR-6: the part in the finished item."""
+        if self._final is not None and not self.doubtful:
+            difference = difference_of(self._final, content)
+            if difference:
+                self._report.add(
+                    "STR-6", self.place, f"response.output_item.done differs from the part that was done: {difference}"
+                )
+
+    def _move(self, event: PartEvent) -> None:
+        stage, row = self.stage, self.row
+        self.stage, legal = next_stage(PART, stage, event)
+        if self._kind is not None and KIND_OF_EVENT.get(type(event), self._kind) is not self._kind:
+            self.stage, legal, row = stage, False, ROW_OF_EVENT[type(event)]
+        if not legal:
+            if not self.doubtful:
+                self._report.add(row, self.place, f"{name_of(event)} came; expected {self._wanted(stage)}")
+            self.doubtful = True
+
+    def _wanted(self, stage: PartStage) -> str:
+        """The events that could have come, of this place and of this kind of part."""
+        mine = [event for event in PART[stage] if issubclass(event, self._events)]
+        wanted = [event for event in mine if KIND_OF_EVENT.get(event) in (None, self._kind)]
+        return " or ".join(TYPE_OF_EVENT[event] for event in wanted) or "nothing more: the part is done"
+
+    def _announce(self, part: Content) -> None:
+        if self._first is None:
+            self._first = part
+            self._kind = type(part)
+            kind = KINDS.get(self._kind)
+            if self.stage is PartStage.OPEN and (kind is None or not issubclass(kind.delta, self._events)):
+                self.stage = PartStage.WHOLE
+
+    def _annotate(self, event: AnnotationAdded) -> None:
+        """STR-11"""
+        wanted = len(self._annotations)
+        if event.annotation_index != wanted:
+            what = f"{name_of(event)} has the annotation_index {event.annotation_index}; expected {wanted}"
+            self._report.add("STR-11", self.place, what)
+        self._annotations.append(event.annotation)
+
+    def _tell(self, told: str, event: PartEvent) -> None:
+        if self._told is None:
+            spoken = "".join(self._pieces) if self._pieces else _text(self._first)
+            if told != spoken and not self.doubtful:
+                self._report.add("STR-6", self.place, f"{name_of(event)} differs from the deltas: {_parting(spoken, told)}")
+            self._told = told
+
+    def _judge_logprobs(self, told: list[LogProb] | UnsetType, name: str) -> None:
+        """STR-12"""
+        if not self.doubtful:
+            announced = self._first.logprobs if isinstance(self._first, OutputText) else []
+            difference = difference_of(self._logprobs or announced or [], told or [])
+            if difference:
+                self._report.add("STR-12", self.place, f"the logprobs of {name} differ from those of the deltas: {difference}")
+
+    def _close(self, part: Content, name: str) -> None:
+        self._final = part
+        if self.doubtful or self._first is None:
+            return
+        if type(part) is not type(self._first):
+            self.doubtful = True
+            wanted = self._first.__struct_config__.tag
+            self._report.add(self.row, self.place, f"{name} has a part of another type; expected {wanted}, as announced")
+            return
+        if self._told is not None and _text(part) != self._told:
+            self._report.add(
+                "STR-6", self.place, f"{name} differs from the text that was told: {_parting(self._told, _text(part))}"
+            )
+        if isinstance(part, OutputText):
+            self._judge_logprobs(part.logprobs, name)
+            difference = difference_of(self._annotations or cast(OutputText, self._first).annotations, part.annotations)
+            if difference:
+                self._report.add("STR-11", self.place, f"the annotations of {name} differ from those that were added: {difference}")
+
+
+def name_of(event: StreamEvent | ResponseEvent) -> str:
+    return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
+
+
+def _text(part: Content | None) -> str:
+    match part:
+        case Refusal(refusal=text):
+            return text
+        case OutputText(text=text) | ReasoningText(text=text) | SummaryText(text=text):
+            return text
+        case _:
+            return ""
+
+
+def _parting(one: str, other: str) -> str:
+    """Where two texts part, code point for code point."""
+    shorter = min(len(one), len(other))
+    at = next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    return f"they part at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
+
+
+def difference_of(one: Any, other: Any) -> str:
+    """The first place where two values differ on the wire, in words; empty if they agree. Absent, null and empty are the same."""
+    try:
+        waiting = [("", _plain(one), _plain(other))]
+    except (JsonTooDeep, RecursionError):
+        return ""  # deeper than we can look
+    while waiting:
+        path, left, right = waiting.pop()
+        match left, right:
+            case dict(), dict():
+                names = reversed({**left, **right})
+                waiting += [(f"{path}.{name}".lstrip("."), left.get(name), right.get(name)) for name in names]
+            case list(), list() if len(left) == len(right):
+                waiting += [(f"{path}[{at}]", left[at], right[at]) for at in reversed(range(len(left)))]
+            case str(), str() if left != right:
+                return f"{path}: {_parting(left, right)}".removeprefix(": ")
+            case _ if left != right and (left not in EMPTY or right not in EMPTY):
+                return f"{path}: {_excerpt(left)} against {_excerpt(right)}".removeprefix(": ")
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(encode(value))
+
+
+def _excerpt(value: Any, limit: int = 40) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return f"an array of {len(value)}"
+        case str():
+            return ascii(value[:limit]) + ("…" if len(value) > limit else "")
+        case None:
+            return "nothing"
+        case _:
+            return repr(value)

@@ -1,0 +1,229 @@
+"""The rules of the grammar, to be read off tables: the life of a response, of each output index, and of each part inside an item.
+
+A row is where a life stands, an entry is an event that may come there and where it leads; what has no entry is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeVar
+
+from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
+    CustomInputDelta,
+    CustomInputDone,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    OutputTextDone,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    ResponseInProgress,
+    ResponseQueued,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    SummaryTextDone,
+    UnknownEvent,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, HostedItem, Message, Reasoning
+from antiphon.protocol.status import ResponseStatus
+
+
+class ResponseStage(IntEnum):
+    """How far a response is."""
+
+    BEFORE = 0
+    CREATED = 1
+    QUEUED = 2
+    IN_PROGRESS = 3
+    FAILING = 4
+    ENDED = 5
+
+
+class ItemStage(IntEnum):
+    """How far an output index is. The two in the middle are a call's: pieces of its arguments came; it was told whole."""
+
+    ABSENT = 0
+    ANNOUNCED = 1
+    IN_PIECES = 2
+    TOLD = 3
+    DONE = 4
+
+
+class PartStage(IntEnum):
+    """How far a part is. `WHOLE` is a part whose kind has no deltas: it is announced and done, with nothing in between."""
+
+    ABSENT = 0
+    OPEN = 1
+    WHOLE = 2
+    TOLD = 3
+    CLOSED = 4
+
+
+_Stage = TypeVar("_Stage", ResponseStage, ItemStage, PartStage)
+
+
+def next_stage(table: Mapping[_Stage, Mapping[type, _Stage]], stage: _Stage, event: StreamEvent) -> tuple[_Stage, bool]:
+    """Where an event leads, and whether it may come here. If not, life goes on from the later of the two places."""
+    kind = type(event)
+    found = table[stage].get(kind)
+    if found is not None:
+        return found, True
+    leads = next((moves[kind] for moves in table.values() if kind in moves), stage)
+    return max(stage, leads), False
+
+
+class StreamedKind(NamedTuple):
+    """The two events that carry a streamed kind of part."""
+
+    delta: type
+    done: type
+
+
+KINDS: Final[dict[type, StreamedKind]] = {
+    OutputText: StreamedKind(OutputTextDelta, OutputTextDone),
+    Refusal: StreamedKind(RefusalDelta, RefusalDone),
+    ReasoningText: StreamedKind(ReasoningDelta, ReasoningDone),
+    SummaryText: StreamedKind(SummaryTextDelta, SummaryTextDone),
+}
+KIND_OF_EVENT: Final[dict[type, type]] = {
+    AnnotationAdded: OutputText,
+    **{event: part for part, kind in KINDS.items() for event in kind},
+}
+PART_ADDED: Final = (ContentPartAdded, SummaryPartAdded)
+PART_DONE: Final = (ContentPartDone, SummaryPartDone)
+DELTAS: Final = tuple(kind.delta for kind in KINDS.values())
+TOLD: Final = tuple(kind.done for kind in KINDS.values())
+CALL_DELTAS: Final = (ArgumentsDelta, CustomInputDelta)
+CALL_TOLD: Final = (ArgumentsDone, CustomInputDone)
+IN_PARTS: Final = (*PART_ADDED, *DELTAS, AnnotationAdded, *TOLD, *PART_DONE)
+OUTPUT: Final = (ItemAdded, *IN_PARTS, *CALL_DELTAS, *CALL_TOLD, ItemDone, UnknownEvent)
+
+# The life of a response (STR-1, STR-7, STR-8).
+RESPONSE: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
+    ResponseStage.BEFORE: {ResponseCreated: ResponseStage.CREATED},
+    ResponseStage.CREATED: {ResponseQueued: ResponseStage.QUEUED, ResponseInProgress: ResponseStage.IN_PROGRESS},
+    ResponseStage.QUEUED: {
+        ResponseInProgress: ResponseStage.IN_PROGRESS,
+        ErrorEvent: ResponseStage.FAILING,
+        ResponseFailed: ResponseStage.ENDED,
+    },
+    ResponseStage.IN_PROGRESS: {
+        **dict.fromkeys(OUTPUT, ResponseStage.IN_PROGRESS),
+        ErrorEvent: ResponseStage.FAILING,
+        ResponseCompleted: ResponseStage.ENDED,
+        ResponseIncomplete: ResponseStage.ENDED,
+        ResponseFailed: ResponseStage.ENDED,
+    },
+    ResponseStage.FAILING: {ResponseFailed: ResponseStage.ENDED},
+    ResponseStage.ENDED: {},
+}
+ROW_OF_RESPONSE: Final[dict[ResponseStage, str]] = {
+    ResponseStage.BEFORE: "STR-1",
+    ResponseStage.CREATED: "STR-1",
+    ResponseStage.QUEUED: "STR-1",
+    ResponseStage.IN_PROGRESS: "STR-1",
+    ResponseStage.FAILING: "STR-8",
+}
+WANTED_OF_RESPONSE: Final[dict[ResponseStage, str]] = {
+    ResponseStage.BEFORE: "response.created before anything else",
+    ResponseStage.CREATED: "response.in_progress or response.queued after response.created",
+    ResponseStage.QUEUED: "response.in_progress, or error and response.failed, after response.queued",
+    ResponseStage.IN_PROGRESS: "output, error or a terminal event: the response is in progress already",
+    ResponseStage.FAILING: "response.failed after error",
+}
+STATUS_OF_EVENT: Final[dict[type, tuple[ResponseStatus, ...]]] = {
+    ResponseCreated: (ResponseStatus.IN_PROGRESS, ResponseStatus.QUEUED),
+    ResponseQueued: (ResponseStatus.QUEUED,),
+    ResponseInProgress: (ResponseStatus.IN_PROGRESS,),
+    ResponseCompleted: (ResponseStatus.COMPLETED,),
+    ResponseIncomplete: (ResponseStatus.INCOMPLETE,),
+    ResponseFailed: (ResponseStatus.FAILED,),
+}
+
+# The life of an output index (STR-2, STR-4, STR-9, ITEM-4).
+ITEM: Final[dict[ItemStage, dict[type, ItemStage]]] = {
+    ItemStage.ABSENT: {ItemAdded: ItemStage.ANNOUNCED},
+    ItemStage.ANNOUNCED: {
+        **dict.fromkeys(IN_PARTS, ItemStage.ANNOUNCED),
+        **dict.fromkeys(CALL_DELTAS, ItemStage.IN_PIECES),
+        **dict.fromkeys(CALL_TOLD, ItemStage.TOLD),
+        ItemDone: ItemStage.DONE,
+    },
+    ItemStage.IN_PIECES: {
+        **dict.fromkeys(CALL_DELTAS, ItemStage.IN_PIECES),
+        **dict.fromkeys(CALL_TOLD, ItemStage.TOLD),
+    },
+    ItemStage.TOLD: {ItemDone: ItemStage.DONE},
+    ItemStage.DONE: {},
+}
+ROW_OF_ITEM: Final[dict[ItemStage, str]] = {
+    ItemStage.ABSENT: "STR-2",
+    ItemStage.ANNOUNCED: "STR-2",
+    ItemStage.IN_PIECES: "STR-9",
+    ItemStage.TOLD: "STR-9",
+    ItemStage.DONE: "ITEM-4",
+}
+WANTED_OF_ITEM: Final[dict[ItemStage, str]] = {
+    ItemStage.ABSENT: "response.output_item.added before it",
+    ItemStage.ANNOUNCED: "content of the item or response.output_item.done: it was announced before",
+    ItemStage.IN_PIECES: "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas",
+    ItemStage.TOLD: "response.output_item.done: the call was told whole",
+    ItemStage.DONE: "nothing more at this output_index: the item is done",
+}
+
+# The life of a part in an item (STR-3, STR-10). Citations may still come between the text's done and the part's.
+PART: Final[dict[PartStage, dict[type, PartStage]]] = {
+    PartStage.ABSENT: dict.fromkeys(PART_ADDED, PartStage.OPEN),
+    PartStage.OPEN: {
+        **dict.fromkeys(DELTAS, PartStage.OPEN),
+        AnnotationAdded: PartStage.OPEN,
+        **dict.fromkeys(TOLD, PartStage.TOLD),
+    },
+    PartStage.WHOLE: dict.fromkeys(PART_DONE, PartStage.CLOSED),
+    PartStage.TOLD: {AnnotationAdded: PartStage.TOLD, **dict.fromkeys(PART_DONE, PartStage.CLOSED)},
+    PartStage.CLOSED: {},
+}
+ROW_OF_PLACE: Final = {"content": "STR-3", "summary": "STR-10"}
+
+# Which items an event may speak of; an item of unknown type may hold anything.
+HOLDERS: Final[dict[type, tuple[Any, ...]]] = {
+    **dict.fromkeys(IN_PARTS, (Message, Reasoning)),
+    **dict.fromkeys((SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone), (Reasoning,)),
+    ArgumentsDelta: (FunctionCall,),
+    ArgumentsDone: (FunctionCall,),
+    CustomInputDelta: (CustomToolCall,),
+    CustomInputDone: (CustomToolCall,),
+}
+ROW_OF_EVENT: Final[dict[type, str]] = {
+    **dict.fromkeys(IN_PARTS, "STR-3"),
+    **dict.fromkeys((ReasoningDelta, ReasoningDone), "STR-10"),
+    **dict.fromkeys((SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone), "STR-10"),
+    **dict.fromkeys((RefusalDelta, RefusalDone, AnnotationAdded), "STR-11"),
+    **dict.fromkeys((*CALL_DELTAS, *CALL_TOLD), "STR-9"),
+}
+# What an announced item may not change, once it is not a zero value.
+NEVER_CHANGED: Final = ("role", "name", "call_id", "namespace")
+EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+# ITEM-5: events of hosted tools are named after their items.
+HOSTED_EVENTS: Final = tuple(f"response.{cls.__struct_config__.tag}" for cls in HostedItem.__args__)
+# API-6
+OLDER: Final = {
+    "response.reasoning_text.delta": "response.reasoning.delta",
+    "response.reasoning_text.done": "response.reasoning.done",
+}

@@ -1,0 +1,41 @@
+"""What every shape has in common: a place for what is unknown, and the spelling of extensions."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import UNSET, Raw
+
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.content import InputText
+from antiphon.protocol.items import UnknownItem
+
+ITEM = UnknownItem(kind="acme:x", raw=Raw(b'{"type":"acme:x","id":"i","n":1.0,"none":null}'))
+
+
+@pytest.mark.parametrize("kind", ["acme:thing", "vtcode:file_change", "a1-b:C.d_e-f", "0:0"])
+def test_an_extension_is_a_slug_a_colon_and_a_name(kind: str) -> None:
+    """B-3, ITEM-5."""
+    assert is_extension_type(kind)
+
+
+@pytest.mark.parametrize("kind", ["message", ":x", "acme:", "Acme:x", "acme:x:y", "ac me:x", "acme:x\n", "-acme:x", "acme:.x", ""])
+def test_anything_else_is_none(kind: str) -> None:
+    """B-3."""
+    assert not is_extension_type(kind)
+
+
+def test_the_members_of_an_unknown_object_stay_raw() -> None:
+    assert {name: bytes(raw) for name, raw in ITEM.fields().items()} == {
+        "type": b'"acme:x"',
+        "id": b'"i"',
+        "n": b"1.0",
+        "none": b"null",
+    }
+
+
+def test_a_member_is_text_only_if_it_is_a_string() -> None:
+    assert [ITEM.text(name) for name in ("id", "n", "none", "gone")] == ["i", None, None, None]
+
+
+def test_a_shape_of_known_fields_has_nothing_extra() -> None:
+    assert InputText(text="x").extra is UNSET

@@ -1,0 +1,39 @@
+"""Errors on the wire: the body of an answer, of an event, of a WebSocket message (ERR-1, STR-8, WS-10)."""
+
+from __future__ import annotations
+
+import json
+
+from antiphon.errors import ApiError, InvalidValue
+from antiphon.protocol.codec import encode
+from antiphon.protocol.errors import ErrorBody, WebSocketError, WebSocketErrorPayload, payload_of
+from antiphon.protocol.events import ErrorEvent
+
+
+def test_the_body_of_an_error_has_type_code_message_and_param() -> None:
+    """ERR-1, B-6."""
+    error = InvalidValue("model: got 5, wanted a string", param="model")
+    assert json.loads(encode(ErrorBody(error=payload_of(error)))) == {
+        "error": {"type": "invalid_request", "code": "invalid_value", "message": "model: got 5, wanted a string", "param": "model"}
+    }
+
+
+def test_what_an_error_does_not_know_is_null() -> None:
+    """ERR-1."""
+    assert json.loads(encode(payload_of(ApiError("broken"))))["param"] is None
+
+
+def test_an_error_inside_a_stream_is_nested() -> None:
+    """STR-8."""
+    event = ErrorEvent(sequence_number=3, error=payload_of(ApiError("broken", code="c", param="p")))
+    assert json.loads(encode(event)) == {
+        "type": "error",
+        "sequence_number": 3,
+        "error": {"type": "server_error", "code": "c", "message": "broken", "param": "p"},
+    }
+
+
+def test_an_error_on_a_websocket_has_its_status_beside_it() -> None:
+    """WS-10."""
+    envelope = WebSocketError(status=400, error=WebSocketErrorPayload(code="c", message="m", param=None))
+    assert json.loads(encode(envelope)) == {"type": "error", "status": 400, "error": {"code": "c", "message": "m", "param": None}}

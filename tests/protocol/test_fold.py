@@ -1,0 +1,340 @@
+"""A stream read into a response and told again: both ways lose nothing, and a poor or cut stream is read as far as it goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+from tests.generate.events import ENDINGS, FIRST_SECOND, Life, counting_stamps, lives, responses, written
+
+from antiphon.errors import IllegalMove, UpstreamFault
+from antiphon.protocol.content import InputText, OutputText, ReasoningText, Refusal, SummaryText, UrlCitation
+from antiphon.protocol.emitters import Collector
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    CustomInputDelta,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    OutputTextDone,
+    ReasoningDelta,
+    ReasoningDone,
+    RefusalDelta,
+    RefusalDone,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseInProgress,
+    ResponseQueued,
+    StreamEvent,
+    SummaryTextDelta,
+    SummaryTextDone,
+    UnknownEvent,
+)
+from antiphon.protocol.fold import Fold, fold, replay
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpListTools, Message, Reasoning
+from antiphon.protocol.open_items import id_of
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.writer import ResponseWriter
+
+# Laws
+
+
+@given(written(ENDINGS))
+@settings(max_examples=150)
+def test_the_fold_of_what_the_writer_said_is_what_it_made_STR_6(life: Life) -> None:
+    assert fold(life.events) == life.response
+
+
+@given(responses())
+@settings(max_examples=150)
+def test_the_fold_of_a_replay_is_the_response_ITEM_7(response: Response) -> None:
+    """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error included."""
+    events = replay(response)
+    assert judge(events) == []
+    assert fold(events) == response
+
+
+@given(lives(["cut"]))
+def test_a_response_that_has_not_ended_is_replayed_as_far_as_it_came(events: list[StreamEvent]) -> None:
+    if not events:
+        return
+    cut = fold(events)
+    again = replay(cut)
+    assert fold(again) == cut
+    assert {violation.row for violation in judge(again)} <= {"STR-7", "STR-4"}
+
+
+@given(lives())
+def test_at_any_time_the_fold_has_what_came_so_far(events: list[StreamEvent]) -> None:
+    reader = Fold()
+    begun: list[int] = []
+    done: dict[int, Item | None] = {}
+    texts: dict[int, str] = {}
+    for event in events:
+        reader.feed(event)
+        match event:
+            case ItemAdded():
+                begun.append(event.output_index)
+            case ItemDone():
+                done[event.output_index] = event.item
+            case ArgumentsDelta() | CustomInputDelta():
+                texts[event.output_index] = texts.get(event.output_index, "") + event.delta
+            case _:
+                pass
+        output = reader.response.output
+        assert len(output) == len(begun)
+        assert {index: output[index] for index in done} == done
+        for index, text in texts.items():
+            call: Any = output[index]
+            assert text == (call.arguments if isinstance(call, FunctionCall) else call.input)
+
+
+@given(st.data(), lives())
+def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[StreamEvent]) -> None:
+    assert fold([begun(), *data.draw(st.permutations(events))]).id == "resp_1"
+
+
+# Cut streams, part by part
+
+
+def begun(output: list[Item] | None = None) -> ResponseCreated:
+    response = opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+    return ResponseCreated(sequence_number=0, response=replace(response, output=output or []))
+
+
+def item(kind: type[Item], **changes: Any) -> Any:
+    """An item in progress, with nothing in it yet."""
+    known: dict[type, dict[str, Any]] = {
+        Message: {"role": "assistant", "content": []},
+        Reasoning: {"summary": []},
+        FunctionCall: {"call_id": "c_1", "name": "look", "arguments": ""},
+        CustomToolCall: {"call_id": "c_1", "name": "patch", "input": ""},
+    }
+    return kind(**{"id": "it_1", "status": ItemStatus.IN_PROGRESS, **known.get(kind, {}), **changes})
+
+
+def folded(announced: Item, *events: StreamEvent) -> Any:
+    """What a fold makes of one item."""
+    (found,) = fold([begun(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
+    return found
+
+
+AT: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_index": 0, "content_index": 0}
+IN_SUMMARY: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_index": 0, "summary_index": 0}
+IN_CALL: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_index": 0}
+
+
+@pytest.mark.parametrize(
+    ("events", "part"),
+    [
+        ([OutputTextDelta(**AT, delta="Hel"), OutputTextDelta(**AT, delta="lo")], OutputText(text="Hello", annotations=[])),
+        ([OutputTextDelta(**AT, delta="Hel"), OutputTextDone(**AT, text="Hello")], OutputText(text="Hello", annotations=[])),
+        ([AnnotationAdded(**AT, annotation_index=0, annotation=None)], OutputText(text="", annotations=[])),
+        ([RefusalDelta(**AT, delta="N"), RefusalDelta(**AT, delta="o")], Refusal(refusal="No")),
+        ([RefusalDone(**AT, refusal="No")], Refusal(refusal="No")),
+    ],
+)
+def test_parts_that_were_never_announced_are_read_all_the_same(events: list[StreamEvent], part: Any) -> None:
+    assert folded(item(Message), *events).content == [part]
+
+
+def test_reasoning_that_was_never_announced_is_read_all_the_same() -> None:
+    cut = folded(item(Reasoning), ReasoningDelta(**AT, delta="H"), SummaryTextDelta(**IN_SUMMARY, delta="S"))
+    assert (cut.content, cut.summary) == ([ReasoningText(text="H")], [SummaryText(text="S")])
+    told = folded(item(Reasoning), ReasoningDone(**AT, text="Hm"), SummaryTextDone(**IN_SUMMARY, text="So"))
+    assert (told.content, told.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
+
+
+def test_a_call_that_is_cut_has_the_arguments_that_came() -> None:
+    assert folded(item(FunctionCall), ArgumentsDelta(**IN_CALL, delta='{"x')).arguments == '{"x'
+    assert (
+        folded(item(FunctionCall), ArgumentsDelta(**IN_CALL, delta="{"), ArgumentsDone(**IN_CALL, arguments="{}")).arguments == "{}"
+    )
+    assert folded(item(FunctionCall, arguments="{}")).arguments == "{}"
+    assert folded(item(CustomToolCall), CustomInputDelta(**IN_CALL, delta="x")).input == "x"
+
+
+def test_content_that_was_announced_with_its_item_stays() -> None:
+    announced = item(Message, content=[InputText(text="a"), OutputText(text="b", annotations=[])])
+    found = folded(announced, ContentPartAdded(**AT, part=InputText(text="c")))
+    assert found.content == [InputText(text="c"), OutputText(text="b", annotations=[])]
+
+
+def test_nothing_touches_an_item_that_is_done_ITEM_4() -> None:
+    done = item(Message, status=ItemStatus.COMPLETED)
+    late: list[StreamEvent] = [
+        OutputTextDelta(**AT, delta="late"),
+        ItemAdded(sequence_number=0, output_index=0, item=item(Message)),
+        ItemDone(sequence_number=0, output_index=0, item=item(Message, id="other")),
+    ]
+    assert folded(item(Message), ItemDone(sequence_number=0, output_index=0, item=done), *late) == done
+
+
+# Poor servers
+
+
+def ended(*output: Item) -> StreamEvent:
+    response = replace(begun().response, status="completed", output=list(output))
+    return ResponseCompleted(sequence_number=9, response=response)
+
+
+def test_items_that_were_never_streamed_are_taken_from_the_terminal_event() -> None:
+    first, second = item(Message, id="a", status=ItemStatus.COMPLETED), item(Message, id="b", status=ItemStatus.COMPLETED)
+    streamed: list[StreamEvent] = [ItemDone(sequence_number=1, output_index=0, item=first)]
+    assert fold([begun(), *streamed, ended(first, second)]).output == [first, second]
+
+
+def test_an_item_that_was_never_done_is_taken_from_the_terminal_event() -> None:
+    done = item(Message, status=ItemStatus.COMPLETED)
+    assert folded(item(Message), ended(done)) == done
+
+
+def test_what_was_streamed_stays_where_the_terminal_event_has_no_output() -> None:
+    done = item(Message, status=ItemStatus.COMPLETED)
+    assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=done), ended()) == done
+    assert folded(item(Message), ended()) == item(Message)
+
+
+def test_what_was_streamed_counts_where_the_terminal_event_says_something_else() -> None:
+    done = item(Message, status=ItemStatus.COMPLETED)
+    assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=done), ended(replace(done, id="drifted"))) == done
+
+
+def test_an_item_that_is_null_is_not_there() -> None:
+    null: list[StreamEvent] = [ItemAdded(sequence_number=1, output_index=0, item=None), OutputTextDelta(**AT, delta="a")]
+    assert fold([begun(), *null]).output == []
+    assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=None)) == item(Message)
+
+
+def test_items_stand_in_the_order_of_their_indexes_whatever_the_gaps() -> None:
+    first, second = item(Message, id="a"), item(Message, id="b")
+    far: list[StreamEvent] = [
+        ItemAdded(sequence_number=1, output_index=10**12, item=second),
+        ItemAdded(sequence_number=2, output_index=3, item=first),
+    ]
+    assert fold([begun(), *far]).output == [first, second]
+
+
+def test_without_a_response_event_there_is_no_response() -> None:
+    with pytest.raises(IllegalMove, match="none of the events was a response event"):
+        fold([])
+
+
+# Replays
+
+
+def made(*output: Item, status: str = "completed") -> Response:
+    return replace(begun().response, status=status, output=list(output))
+
+
+def test_a_response_that_waits_is_replayed_as_waiting() -> None:
+    assert [type(event) for event in replay(made(status="queued"))] == [ResponseCreated, ResponseQueued]
+
+
+@pytest.mark.parametrize("status", ["cancelled", "in_progress", "something_new"])
+def test_a_response_without_a_terminal_event_of_its_own_is_replayed_without_one(status: str) -> None:
+    """There is no event for `cancelled` in the specification: what was done is told, and the stream just ends."""
+    done, open_item = item(Message, id="a", status=ItemStatus.INCOMPLETE), item(FunctionCall, id="b", arguments="{")
+    events = replay(made(done, open_item, status=status))
+    assert [type(event) for event in events[:2]] == [ResponseCreated, ResponseInProgress]
+    assert {violation.row for violation in judge(events)} == {"STR-7", "STR-4"}
+    assert fold(events).output == [done, open_item]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        item(Message, role="user"),
+        item(Message, content=[InputText(text="a")]),
+        item(Message, content=[OutputText(text="no logprobs", annotations=[])]),
+        item(Message, content=[Refusal(refusal="no", extra={"acme": Raw(b"1")})]),
+        item(Reasoning, status=UNSET),
+        item(Reasoning, content=[]),
+        item(Reasoning, content=None),
+        item(Reasoning, content=[OutputText(text="t", annotations=[], logprobs=[])]),
+        item(Reasoning, summary=[ReasoningText(text="t")]),
+        item(Reasoning, encrypted_content=None),
+        item(FunctionCall, namespace=""),
+        item(CustomToolCall, namespace=None),
+    ],
+)
+def test_an_item_that_cannot_be_made_piece_by_piece_is_told_whole(odd: Any) -> None:
+    still_open = made(odd, status="in_progress")
+    assert fold(replay(still_open)) == still_open
+    done = made(odd if odd.status is UNSET else replace(odd, status=ItemStatus.COMPLETED))
+    events = replay(done)
+    assert fold(events) == done
+    assert judge(events) == []
+    assert [type(event) for event in events[2:-1]] == [ItemAdded, ItemDone]
+
+
+@pytest.mark.parametrize("kind", [Message, Reasoning, FunctionCall, CustomToolCall])
+def test_unknown_fields_of_an_item_survive_a_replay_ITEM_5(kind: type[Item]) -> None:
+    done = made(item(kind, status=ItemStatus.COMPLETED, extra={"acme": Raw(b"1")}))
+    assert fold(replay(done)) == done
+    still_open = made(item(kind, extra={"acme": Raw(b"1")}), status="in_progress")
+    assert fold(replay(still_open)) == still_open
+
+
+@pytest.mark.parametrize("status", ["completed", "in_progress"])
+def test_every_kind_of_part_survives_a_replay_RSN_1(status: str) -> None:
+    cited = UrlCitation(start_index=0, end_index=1, url="https://example.org", title="t")
+    texts = [OutputText(text="x", annotations=[cited], logprobs=[]), Refusal(refusal="y")]
+    message = item(Message, id="a", status=ItemStatus(status), phase="commentary", content=texts)
+    thoughts = {"content": [ReasoningText(text="x")], "summary": [SummaryText(text="y")]}
+    done = made(message, item(Reasoning, id="b", status=ItemStatus(status), **thoughts), status=status)
+    assert fold(replay(done)) == done
+
+
+def test_reasoning_that_is_sealed_before_its_end_is_told_whole() -> None:
+    """The writer tells the sealed form when the item is done; this one is not, and yet has it."""
+    sealed = made(item(Reasoning, encrypted_content="x"), status="in_progress")
+    assert fold(replay(sealed)) == sealed
+
+
+def test_reasoning_with_an_empty_seal_keeps_it_RSN_1() -> None:
+    sealed = made(item(Reasoning, encrypted_content="", status=ItemStatus.COMPLETED))
+    assert fold(replay(sealed)) == sealed
+
+
+def test_items_without_ids_get_the_same_ones_in_every_replay_ITEM_6() -> None:
+    twice = [McpListTools(server_label="s", tools=[]), item(Message, id="a", status=ItemStatus.COMPLETED)]
+    first, again = fold(replay(made(*twice, *twice))), fold(replay(made(*twice, *twice)))
+    assert first == again
+    assert len({id_of(item) for item in first.output}) == 4
+
+
+def test_a_failed_response_is_replayed_with_its_error_STR_8() -> None:
+    collector = Collector()
+    writer = ResponseWriter(begun().response, collector, counting_stamps())
+    writer.fail(UpstreamFault("gone", code="upstream_disconnected"))
+    error = replay(writer.response)[-2]
+    assert isinstance(error, ErrorEvent)
+    assert (error.error.code, error.error.message) == ("upstream_disconnected", "gone")
+
+
+def test_a_failed_response_that_does_not_say_why_is_replayed_without_an_error_event() -> None:
+    assert not any(isinstance(event, ErrorEvent) for event in replay(made(status="failed")))
+
+
+def test_a_response_that_breaks_the_rules_cannot_be_replayed_ITEM_3() -> None:
+    with pytest.raises(IllegalMove, match="ITEM-3"):
+        replay(made(item(Message, status=ItemStatus.INCOMPLETE)))
+    with pytest.raises(IllegalMove, match="from in_progress to in_progress"):
+        replay(made(item(Message, content=[OutputText(text="", annotations=[], logprobs=[])])))
+
+
+def test_events_of_extensions_are_passed_over() -> None:
+    unknown = UnknownEvent(kind="acme:progress", sequence_number=1, raw=Raw(b'{"type":"acme:progress"}'))
+    assert fold([begun(), unknown]) == begun().response

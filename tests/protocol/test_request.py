@@ -1,0 +1,88 @@
+"""Requests: absent is not null, limits are those of the schema (REQ-8), and a string input is one message (ITEM-8)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+from tests.generate.shapes import documents
+
+from antiphon.errors import ClientFault
+from antiphon.protocol.codec import decode_as, decode_compact_request, decode_request, encode
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.request import Request, WebSocketCreate, input_items
+
+
+def test_absent_is_not_null() -> None:
+    absent, null = decode_request(b"{}"), decode_request(b'{"temperature":null}')
+    assert (absent.temperature, null.temperature) == (UNSET, None)
+    assert (encode(absent), encode(null)) == (b"{}", b'{"temperature":null}')
+
+
+@given(st.text(max_size=10))
+def test_a_string_input_is_one_user_message(text: str) -> None:
+    """ITEM-8."""
+    assert input_items(Request(input=text)) == [MessageParam(role="user", content=text)]
+
+
+@pytest.mark.parametrize("request_", [Request(), Request(input=None), Request(input=[])])
+def test_no_input_is_no_items(request_: Request) -> None:
+    assert input_items(request_) == []
+
+
+def test_items_are_the_input_itself() -> None:
+    items = [MessageParam(role="user", content="a"), MessageParam(role="assistant", content="b")]
+    assert input_items(Request(input=[*items])) == items
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"input": [{"type": "function_call", "call_id": "c" * 65, "name": "f", "arguments": ""}]}, "input[0].call_id"),
+        ({"input": [{"type": "function_call_output", "call_id": "", "output": ""}]}, "input[0].call_id"),
+        ({"input": [{"type": "custom_tool_call", "call_id": "c" * 65, "name": "f", "input": ""}]}, "input[0].call_id"),
+        ({"input": [{"type": "custom_tool_call_output", "call_id": "", "output": ""}]}, "input[0].call_id"),
+        ({"tools": [{"type": "function", "name": "f" * 65}]}, "tools[0].name"),
+        ({"tools": [{"type": "function", "name": "f.g"}]}, "tools[0].name"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f.g"}]}]}, "tools[0].tools[0].name"),
+        ({"max_output_tokens": 15}, "max_output_tokens"),
+        ({"max_tool_calls": 0}, "max_tool_calls"),
+        ({"top_logprobs": -1}, "top_logprobs"),
+        ({"safety_identifier": "s" * 65}, "safety_identifier"),
+        ({"prompt_cache_key": "k" * 65}, "prompt_cache_key"),
+        ({"tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}] * 129}}, "tool_choice.tools"),
+        ({"input": [{"role": "user", "content": "x" * (10 * 1024 * 1024 + 1)}]}, "input[0].content"),
+    ],
+)
+def test_limits_are_told_by_their_path_inside_a_request_too(document: Any, path: str) -> None:
+    """REQ-8; each limit by itself is in test_schema."""
+    with pytest.raises(ClientFault) as refused:
+        decode_request(json.dumps(document).encode())
+    assert (refused.value.code, refused.value.param) == ("invalid_value", path)
+
+
+def test_compaction_needs_a_model() -> None:
+    """CMP-1."""
+    with pytest.raises(ClientFault) as refused:
+        decode_compact_request(b'{"input":"x"}')
+    assert (refused.value.code, refused.value.param) == ("missing_field", "model")
+
+
+@given(documents(Request))
+def test_a_turn_on_a_websocket_is_a_request_under_a_type(document: Any) -> None:
+    """WS-1: the rest is the creation body; that some fields may not be there is for the endpoint to say (WS-2)."""
+    message = {"type": "response.create", **document}
+    turn = decode_as(json.dumps(message).encode(), WebSocketCreate)
+    assert isinstance(turn, Request)
+    assert json.loads(encode(turn)) == message
+
+
+def test_another_message_on_a_websocket_is_refused_by_its_type() -> None:
+    """WS-1."""
+    with pytest.raises(ClientFault) as refused:
+        decode_as(b'{"type":"response.cancel"}', WebSocketCreate)
+    assert (refused.value.param, refused.value.message) == ("type", 'type: got "response.cancel", wanted "response.create"')

@@ -1,0 +1,184 @@
+"""The response that a turn begins with: whole from the first, the request's settings in it with their effective values (HTTP-2)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+from tests.generate.schema import published, valid
+from tests.generate.shapes import documents
+
+from antiphon.protocol.codec import decode_request, encode
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+
+# What a request means that does not say.
+DEFAULTS: Final[dict[str, Any]] = {
+    "previous_response_id": None,
+    "instructions": None,
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": True,
+    "background": False,
+    "service_tier": "default",
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+}
+
+
+def opened(document: Any) -> Any:
+    request = decode_request(json.dumps(document).encode())
+    return json.loads(encode(opening(request, id="resp_1", created_at=7)))
+
+
+@given(documents(Request))
+def test_all_31_required_fields_are_there_and_settings_have_their_effective_values(document: Any) -> None:
+    """HTTP-2."""
+    response = opened(document)
+    assert len(response) == 31
+    assert {key: response[key] for key in ("id", "object", "created_at", "status")} == {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 7,
+        "status": "in_progress",
+    }
+    assert [response[key] for key in ("output", "error", "usage", "incomplete_details", "completed_at")] == [
+        [],
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert response["model"] == (document.get("model") or "")
+    for name, default in DEFAULTS.items():
+        said = document.get(name)
+        assert response[name] == (default if said is None or (name == "previous_response_id" and not said) else said), name
+
+
+@given(st.data())
+def test_it_is_valid_by_the_published_schema(data: st.DataObject) -> None:
+    """HTTP-2, for every request that is valid by it."""
+    schemas = published()
+    request = data.draw(valid("CreateResponseBody"))
+    # The published schema has room for null only; a schema that was asked for is echoed all the same.
+    format = schemas["JsonSchemaResponseFormat"]
+    echoed = format | {"properties": format["properties"] | {"schema": {}}}
+    components = {"schemas": schemas | {"JsonSchemaResponseFormat": echoed}}
+    jsonschema.validate(opened(request), {"$ref": "#/components/schemas/ResponseResource", "components": components})
+
+
+def test_what_identifies_a_request_is_echoed() -> None:
+    """REQ-5."""
+    settings = {
+        "metadata": {"k": "v"},
+        "service_tier": "flex",
+        "safety_identifier": "s",
+        "prompt_cache_key": "p",
+        "text": {"verbosity": "low"},
+    }
+    response = opened(settings)
+    assert {key: response[key] for key in settings} == settings | {"text": {"format": {"type": "text"}, "verbosity": "low"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "echo"),
+    [
+        (None, {"format": {"type": "text"}}),
+        ({}, {"format": {"type": "text"}}),
+        ({"format": None, "verbosity": None}, {"format": {"type": "text"}}),
+        ({"format": {"type": "text", "x": 1}}, {"format": {"type": "text", "x": 1}}),
+        ({"format": {"type": "json_object"}, "verbosity": "high"}, {"format": {"type": "json_object"}, "verbosity": "high"}),
+        (
+            {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+            {
+                "format": {
+                    "type": "json_schema",
+                    "name": "response",
+                    "description": None,
+                    "schema": {"type": "object"},
+                    "strict": False,
+                }
+            },
+        ),
+        (
+            {"format": {"type": "json_schema", "name": "n", "description": "d", "schema": {}, "strict": True, "x": 1}, "y": 2},
+            {"format": {"type": "json_schema", "name": "n", "description": "d", "schema": {}, "strict": True, "x": 1}, "y": 2},
+        ),
+    ],
+)
+def test_the_format_is_echoed_with_all_its_fields(text: Any, echo: Any) -> None:
+    """HTTP-2, REQ-1."""
+    assert opened({"text": text})["text"] == echo
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "echo"),
+    [
+        (None, None),
+        ({}, {"effort": None, "summary": None}),
+        ({"effort": "none", "summary": "auto", "x": 1}, {"effort": "none", "summary": "auto", "x": 1}),
+    ],
+)
+def test_reasoning_is_echoed_with_all_its_fields(reasoning: Any, echo: Any) -> None:
+    """HTTP-2."""
+    assert opened({"reasoning": reasoning})["reasoning"] == echo
+
+
+@pytest.mark.parametrize(
+    ("tool", "echo"),
+    [
+        (
+            {"type": "function", "name": "f"},
+            {"type": "function", "name": "f", "description": None, "parameters": None, "strict": True},
+        ),
+        (
+            {"type": "function", "name": "f", "description": "d", "parameters": {}, "strict": False, "defer_loading": True, "x": 1},
+            {"type": "function", "name": "f", "description": "d", "parameters": {}, "strict": False, "defer_loading": True, "x": 1},
+        ),
+        ({"type": "custom", "name": "c"}, {"type": "custom", "name": "c"}),
+        ({"type": "acme:tool", "x": 1.0}, {"type": "acme:tool", "x": 1.0}),
+    ],
+)
+def test_tools_are_echoed_whole(tool: Any, echo: Any) -> None:
+    """HTTP-2: a function with every field, strict where it does not say; any other as it came."""
+    assert opened({"tools": [tool]})["tools"] == [echo]
+
+
+@pytest.mark.parametrize(
+    ("choice", "echo"),
+    [
+        (None, "auto"),
+        ("required", "required"),
+        ({"type": "function", "name": "f"}, {"type": "function", "name": "f"}),
+        (
+            {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}], "x": 1},
+            {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}], "mode": "auto", "x": 1},
+        ),
+        (
+            {"type": "allowed_tools", "tools": [{"type": "custom", "name": "c"}], "mode": "none"},
+            {"type": "allowed_tools", "tools": [{"type": "custom", "name": "c"}], "mode": "none"},
+        ),
+        ({"type": "web_search"}, {"type": "web_search"}),
+    ],
+)
+def test_the_choice_of_a_tool_is_echoed(choice: Any, echo: Any) -> None:
+    """HTTP-2, TOOL-2."""
+    assert opened({"tool_choice": choice})["tool_choice"] == echo
+
+
+def test_the_model_that_answers_may_be_another_than_the_one_asked_for() -> None:
+    assert opening(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
+    assert opening(Request(model=UNSET), id="r", created_at=0).model == ""

@@ -1,0 +1,53 @@
+"""The two lifecycles: every pair of statuses, legal or refused (B-1, B-4, ITEM-2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.errors import IllegalMove
+from antiphon.protocol.status import ItemStatus, ResponseStatus
+
+LEGAL_ITEM_MOVES = {("in_progress", "completed"), ("in_progress", "incomplete"), ("in_progress", "failed")}
+LEGAL_RESPONSE_MOVES = {
+    ("queued", "in_progress"),
+    ("queued", "failed"),
+    ("queued", "cancelled"),
+    ("in_progress", "completed"),
+    ("in_progress", "incomplete"),
+    ("in_progress", "failed"),
+    ("in_progress", "cancelled"),
+}
+
+
+@pytest.mark.parametrize("target", list(ItemStatus))
+@pytest.mark.parametrize("status", list(ItemStatus))
+def test_an_item_goes_forward_once_and_never_back_B_1_ITEM_2(status: ItemStatus, target: ItemStatus) -> None:
+    if (status, target) in LEGAL_ITEM_MOVES:
+        assert status.to(target) is target
+    else:
+        with pytest.raises(IllegalMove, match=f"an item cannot go from {status} to {target}; "):
+            status.to(target)
+
+
+@pytest.mark.parametrize("target", list(ResponseStatus))
+@pytest.mark.parametrize("status", list(ResponseStatus))
+def test_a_response_goes_forward_once_and_never_back_B_4(status: ResponseStatus, target: ResponseStatus) -> None:
+    if (status, target) in LEGAL_RESPONSE_MOVES:
+        assert status.to(target) is target
+    else:
+        with pytest.raises(IllegalMove, match=f"a response cannot go from {status} to {target}; "):
+            status.to(target)
+
+
+def test_what_is_the_end_and_what_is_a_success_B_1() -> None:
+    assert [status for status in ItemStatus if not status.is_terminal] == ["in_progress"]
+    assert [status for status in ItemStatus if status.is_success] == ["completed"]
+    assert [status for status in ResponseStatus if not status.is_terminal] == ["queued", "in_progress"]
+    assert [status for status in ResponseStatus if status.is_success] == ["completed"]
+
+
+def test_a_refusal_says_where_one_could_go_instead() -> None:
+    with pytest.raises(IllegalMove, match="from there it can go to in_progress, failed, cancelled"):
+        ResponseStatus.QUEUED.to(ResponseStatus.COMPLETED)
+    with pytest.raises(IllegalMove, match="that is the end of its life"):
+        ItemStatus.COMPLETED.to(ItemStatus.IN_PROGRESS)

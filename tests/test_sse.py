@@ -1,0 +1,310 @@
+"""Server-sent events: however the bytes are cut, the frames are the same; and nothing inside a text can make one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon import sse
+from antiphon.errors import UpstreamFault
+from antiphon.sse import Decoder, Frame
+
+BOM: Final = b"\xef\xbb\xbf"
+# Characters that other readers take for line endings, and one whose bytes are easily cut in two.
+ODD: Final = "\u2028\u2029\u0085\x0b\x0c\x1c\U0001f600é: "
+FORGERY: Final = '\n\ndata: [DONE]\n\nevent: response.completed\r\rdata: {"forged":true}\r\n\r\n'
+
+one_line: Final = st.text(st.sampled_from(ODD) | st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=8)
+
+
+class Stream(NamedTuple):
+    """Bytes, and the frames that are in them."""
+
+    wire: bytes
+    frames: list[Frame]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    """Streams as no server would write them: every line ending, comments, ids and hints, values with and without their space."""
+    wire, frames = draw(st.sampled_from([b"", BOM])), []
+    for event, data in draw(st.lists(st.tuples(st.just("") | one_line, st.lists(one_line, max_size=3)), max_size=4)):
+        named = [_field(draw, "event", event)] if event else []
+        lines = [*named, *(_field(draw, "data", text) for text in data)]
+        for noise in draw(
+            st.lists(st.sampled_from([":", ": note", "id: 7", "id", "retry: 10", "database: x", "dat", " data: x"]), max_size=2)
+        ):
+            lines.insert(draw(st.integers(0, len(lines))), noise)
+        for line in [*lines, ""]:
+            # After a CR an LF is the second half of a CRLF, so a blank line there ends in something else.
+            endings = [b"\r", b"\r\n"] if not line and wire.endswith(b"\r") else [b"\n", b"\r", b"\r\n"]
+            wire += line.encode() + draw(st.sampled_from(endings))
+        frames += [Frame(event, "\n".join(data).encode())] if data else []
+    return Stream(wire, frames)
+
+
+def _field(draw: st.DrawFn, name: str, value: str) -> str:
+    forms = [f"{name}: {value}"] + [f"{name}:{value}"] * (not value.startswith(" ")) + [name] * (not value)
+    return draw(st.sampled_from(forms))
+
+
+def fed(pieces: Iterable[bytes]) -> list[Frame]:
+    decoder = Decoder()
+    frames = [frame for piece in pieces for frame in decoder.feed(piece)]
+    return frames + decoder.finish()
+
+
+def pieces(wire: bytes, cuts: Iterable[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(wire) + 1) for cut in cuts), len(wire)]
+    return [wire[start:end] for start, end in pairwise(edges)]
+
+
+# Any cut gives the same frames
+
+
+@given(streams())
+def test_every_cut_in_two_gives_the_same_frames(stream: Stream) -> None:
+    for cut in range(len(stream.wire) + 1):
+        assert fed(pieces(stream.wire, [cut])) == stream.frames
+
+
+@given(streams(), st.lists(st.integers(0, 200), max_size=10))
+def test_any_cuts_give_the_same_frames(stream: Stream, cuts: list[int]) -> None:
+    """Cuts at one place twice feed no bytes at all."""
+    assert fed(pieces(stream.wire, cuts)) == stream.frames
+
+
+@given(streams())
+def test_byte_by_byte_gives_the_same_frames(stream: Stream) -> None:
+    assert fed(stream.wire[at : at + 1] for at in range(len(stream.wire))) == stream.frames
+
+
+@given(streams(), st.lists(st.integers(0, 200), max_size=10))
+def test_a_frame_is_given_as_soon_as_its_blank_line_has_come(stream: Stream, cuts: list[int]) -> None:
+    """Nothing waits for the next read: not even for the LF that may follow a CR."""
+    decoder = Decoder()
+    frames = [frame for piece in pieces(stream.wire, cuts) for frame in decoder.feed(piece)]
+    assert frames == stream.frames
+    assert decoder.finish() == []
+
+
+@pytest.mark.parametrize(
+    ("wire", "frames"),
+    [
+        (b"data: a\n\ndata: b\n\n", [Frame("", b"a"), Frame("", b"b")]),
+        (b"data: a\ndata:\ndata\ndata: b\n\n", [Frame("", b"a\n\n\nb")]),
+        (b"data\n\n", [Frame("", b"")]),
+        (b"data: \n\n", [Frame("", b"")]),
+        (b"data:  a\n\n", [Frame("", b" a")]),
+        (b"event: x\n\ndata: a\n\n", [Frame("", b"a")]),
+        (b"event: x\nevent: y\ndata: a\n\n", [Frame("y", b"a")]),
+        (b"data: a\nevent: x\n\n", [Frame("x", b"a")]),
+        (b"event\ndata: a\n\n", [Frame("", b"a")]),
+        (b"event: \xff\ndata: a\n\n", [Frame("\ufffd", b"a")]),
+        (BOM + b"data: a\n\n" + BOM + b"data: b\n\n", [Frame("", b"a")]),
+        (b"\n\n\n: x\n\n\r\r", []),
+        (b"", []),
+        (BOM[:2], []),
+    ],
+)
+def test_fields_mean_what_the_standard_says(wire: bytes, frames: list[Frame]) -> None:
+    assert fed([wire]) == frames
+    assert fed([wire[:1], b"", wire[1:]]) == frames
+
+
+def test_one_frame_a_read_is_read_as_any_other() -> None:
+    """The short way through `feed`, which is taken only between frames, for exactly one frame of one data line."""
+    decoder = Decoder()
+    reads = [
+        b"data: a\n\n",
+        b"data: b\n\n",
+        b"data: c\r\n\r\n",
+        b"data: d\n",
+        b"data: e\n\n",
+        b"data: f\ndata: g\n\n",
+        b"data: h\rx\n\n",
+    ]
+    reads += [b"event: z\n", b"data: i\n\n", b"data: j\n\n", b"data: k", b"data: l\n\n"]
+    assert [[frame.event + ":" + frame.data.decode() for frame in decoder.feed(read)] for read in reads] == [
+        [":a"],
+        [":b"],
+        [":c"],
+        [],
+        [":d\ne"],
+        [":f\ng"],
+        [":h"],
+        [],
+        ["z:i"],
+        [":j"],
+        [],
+        [":kdata: l"],
+    ]
+
+
+# The end
+
+
+json_frames: Final = st.lists(
+    st.builds(
+        Frame,
+        st.sampled_from(["", "response.created"]),
+        st.dictionaries(st.text(max_size=3), st.text(max_size=3) | st.integers(), max_size=3).map(msgspec.json.encode)
+        | st.just(sse.DONE),
+    ),
+    max_size=3,
+)
+
+
+@given(json_frames, st.sampled_from([b"\n", b"\r", b"\r\n"]))
+def test_a_stream_that_is_cut_anywhere_gives_whole_frames_and_no_others(frames: list[Frame], ending: bytes) -> None:
+    wire = b"".join(
+        (b"event: %b%b" % (frame.event.encode(), ending) if frame.event else b"") + b"data: %b" % frame.data + ending * 2
+        for frame in frames
+    )
+    for end in range(len(wire) + 1):
+        found = fed([wire[:end]])
+        assert found == frames[: len(found)]
+        assert len(found) >= wire[:end].count(ending * 2)
+
+
+@pytest.mark.parametrize(
+    ("wire", "frames"),
+    [
+        (b'data: {"a":1}\n', [Frame("", b'{"a":1}')]),
+        (b'data: {"a":1}', [Frame("", b'{"a":1}')]),
+        (b'data: {"a":1', []),
+        (b"data: [DONE]", [Frame("", b"[DONE]")]),
+        (b"data: [DON", []),
+        (b"data: not json", []),
+        (b"data: not json\n", [Frame("", b"not json")]),
+        (b'data: {"a":\ndata: 1}', [Frame("", b'{"a":\n1}')]),
+        (b'data: {"a":\ndata: 1', []),
+        (b'event: x\ndata: {"a":1}', [Frame("x", b'{"a":1}')]),
+        (b'data: {"a":1}\nevent: respon', [Frame("", b'{"a":1}')]),
+        (b'data: {"a":1}\nda', [Frame("", b'{"a":1}')]),
+        (b"event: x\n", []),
+        (b"data: " + b"[" * 100_000, []),
+    ],
+)
+def test_what_the_end_leaves_over_counts_if_it_is_whole(wire: bytes, frames: list[Frame]) -> None:
+    assert fed([wire]) == frames
+
+
+def test_after_the_end_nothing_is_left() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b"event: x\ndata: 1\n") == []
+    assert decoder.finish() == [Frame("x", b"1")]
+    assert decoder.finish() == []
+
+
+# Limits
+
+
+def feed_at_most(most: int, decoder: Decoder, wire: bytes, size: int) -> None:
+    """Feeds it in reads of one size; fails where one more would begin after so many bytes."""
+    for at in range(0, len(wire), size):
+        assert at <= most
+        decoder.feed(wire[at : at + size])
+
+
+@given(st.integers(1, 40), st.sampled_from([b"data: ", b": ", b"event: ", b"id: "]), st.integers(1, 7))
+def test_a_line_without_end_is_refused_before_more_than_a_read_beyond_the_limit_is_held(
+    limit: int, begin: bytes, size: int
+) -> None:
+    decoder = Decoder(max_length=limit)
+    endless = begin + b"x" * 100
+    with pytest.raises(UpstreamFault) as refused:
+        feed_at_most(limit, decoder, endless, size)
+    assert (refused.value.code, refused.value.status) == ("upstream_invalid_response", 502)
+    assert str(limit) in refused.value.message
+
+
+@given(st.integers(8, 40), st.sampled_from([b"data:\n", b"data\n", b"data: x\n", b"data: \r\n"]), st.integers(1, 20))
+def test_an_event_without_end_is_refused_too(limit: int, line: bytes, size: int) -> None:
+    """Empty lines count as well: each is an LF in the data."""
+    decoder = Decoder(max_length=limit)
+    endless = line * 100
+    with pytest.raises(UpstreamFault):
+        feed_at_most(limit * len(line) + size, decoder, endless, size)
+
+
+@given(st.integers(1, 9))
+def test_an_event_as_long_as_the_limit_is_read_and_one_byte_more_is_not(size: int) -> None:
+    """However it comes, and also by the short way through `feed`."""
+    for limit, is_read in ((10, True), (9, False)):
+        for opened in (b"", b": x\n\n"):
+            decoder = Decoder(max_length=limit)
+            decoder.feed(opened)
+            wire = b"data: 1234\n\n"
+            reads = [wire] if size == 9 else [wire[at : at + size] for at in range(0, len(wire), size)]
+            if is_read:
+                assert [frame for read in reads for frame in decoder.feed(read)] == [Frame("", b"1234")]
+            else:
+                with pytest.raises(UpstreamFault):
+                    [decoder.feed(read) for read in reads]
+
+
+def test_lines_that_are_passed_over_are_not_held() -> None:
+    decoder = Decoder(max_length=20)
+    for _ in range(100):
+        assert decoder.feed(b": comment\nid: 1\nretry: 5\n") == []
+    assert decoder.feed(b"data: x\n\n") == [Frame("", b"x")]
+
+
+def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte() -> None:
+    """Were it, this test alone would copy 10 GB."""
+    data = b"x" * 100_000
+    decoder = Decoder()
+    for at in range(len(data)):
+        decoder.feed(data[at : at + 1])
+    decoder.feed(b"\ndata: ")
+    for at in range(len(data)):
+        decoder.feed(data[at : at + 1])
+    assert decoder.feed(b"\n\n") == [Frame("", data)]
+
+
+# Writing
+
+
+@given(event=one_line, text=st.text())
+@settings(max_examples=100)
+def test_what_is_written_is_read(event: str, text: str) -> None:
+    data = msgspec.json.encode(text + FORGERY)
+    assert fed([sse.encode(event, data)]) == [Frame(event, data)]
+    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.END]) == [Frame("", data), Frame("", sse.DONE)]
+
+
+@given(st.text(max_size=10))
+def test_no_text_can_forge_an_event(text: str) -> None:
+    """Not in JSON, where a line ending is escaped; not in a comment; not in a name that an upstream made up."""
+    data = json.dumps({"delta": text + FORGERY}, ensure_ascii=False).encode()
+    wire = sse.comment(text + FORGERY) + sse.encode("response." + text + FORGERY, data)
+    (frame,) = fed([wire])
+    assert frame.data == data
+    assert frame.event.startswith("response.")
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2]}, []])
+def test_json_with_line_endings_between_its_tokens_is_written_in_one_line(value: Any) -> None:
+    """HTTP-3: the data is one line, though the raw bytes of an unknown item may hold more (ITEM-5)."""
+    pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
+    for wire in (sse.encode("x", pretty), sse.encode_data(pretty)):
+        (frame,) = fed([wire])
+        assert json.loads(frame.data) == value
+        assert wire.count(b"data:") == 1
+        assert b"\r" not in wire
+
+
+def test_a_frame_looks_as_the_specification_has_it() -> None:
+    """HTTP-3, HTTP-4, HTTP-5, HTTP-7."""
+    assert sse.encode("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
+    assert sse.encode_data(b"{}") == b"data: {}\n\n"
+    assert sse.END == b"data: [DONE]\n\n"
+    assert sse.comment("alive") == b": alive\n\n"
