@@ -1,16 +1,43 @@
-"""The shapes of Chat Completions, and what differs between its servers (`ChatWire`).
+"""The shapes of Chat Completions requests, and what differs between its servers (`ChatWire`).
 
-Requests from clients are read strictly enough to say where they are wrong; answers from servers are read as leniently as can be:
-every field may be absent or null, and fields nobody uses are not read at all.
+Requests from clients are read strictly enough to say where they are wrong. The shapes of answers are in `answers`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from antiphon.protocol.content import Number
+from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
+from antiphon.protocol.content import (
+    FileData,
+    ImageDetail,
+    ImageUrl,
+    InputAudio,
+    InputText,
+    Number,
+    OutputTextParam,
+    Refusal,
+    Text,
+    Text10M,
+    ToolResult,
+    ToolUse,
+    UnknownContent,
+)
+from antiphon.protocol.request import JsonObjectFormat, Metadata, ShortKey, TextFormat
+from antiphon.protocol.tools import (
+    GrammarFormat,
+    HostedTool,
+    JsonSchema,
+    NamespaceTool,
+    TextFormatOfTool,
+    ToolChoiceValue,
+    ToolName,
+    ToolSearchTool,
+    UnknownTool,
+    UnknownToolChoice,
+)
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +74,7 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: Whether `stream_options.include_usage` may be asked for.
     stream_usage: bool = True
     #: Optional request fields that the server has a place for; others are reported as lost.
-    fields: list[str] = [
+    fields: tuple[str, ...] = (
         "temperature",
         "top_p",
         "presence_penalty",
@@ -61,133 +88,67 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "user",
         "metadata",
         "service_tier",
-    ]
+    )
     #: Unknown fields of the client's request that are passed on all the same (`top_k`, say).
-    pass_fields: list[str] = []
+    pass_fields: tuple[str, ...] = ()
 
 
-# Answers: chunks of a stream. Everything may be missing.
+# Requests, as we send them: plain structs with no room for unknown fields, so msgspec alone may write them.
 
 
-class FunctionDelta(Struct, frozen=True):
-    name: str | None = None
-    arguments: Any = None  # a string; some servers send the object itself
+class FunctionOut(Struct, frozen=True, kw_only=True, gc=False):
+    """A function: offered, called (`arguments`) or chosen (the name alone)."""
 
-
-class CustomDelta(Struct, frozen=True):
-    name: str | None = None
-    input: str | None = None
-
-
-class ToolCallDelta(Struct, frozen=True):
-    index: int | None = None
-    id: str | None = None
-    type: str | None = None
-    function: FunctionDelta | None = None
-    custom: CustomDelta | None = None
-
-
-class TokenLogProb(Struct, frozen=True):
-    token: str
-    logprob: Number
-    bytes: list[int] | None = None
-    top_logprobs: list[TokenLogProb] | None = None
-
-
-class ChoiceLogProbs(Struct, frozen=True):
-    content: list[TokenLogProb] | None = None
-    refusal: list[TokenLogProb] | None = None
-
-
-class Delta(Struct, frozen=True):
-    """A piece of the message, or in an answer that does not stream the whole of it: the members are the same."""
-
-    content: Any = None  # a string; some servers send parts
-    tool_calls: list[ToolCallDelta] | None = None
-    reasoning_content: str | None = None
-    reasoning: Any = None  # a string; some servers send an object
-    refusal: str | None = None
-    function_call: FunctionDelta | None = None  # the form before `tool_calls`
-    annotations: list[dict[str, Any]] | None = None
-    role: str | None = None
-
-
-class Choice(Struct, frozen=True):
-    delta: Delta | None = None
-    message: Delta | None = None
-    index: int | None = None
-    finish_reason: str | None = None
-    logprobs: ChoiceLogProbs | None = None
-
-
-class PromptTokensDetails(Struct, frozen=True):
-    cached_tokens: int | None = None
-
-
-class CompletionTokensDetails(Struct, frozen=True):
-    reasoning_tokens: int | None = None
-
-
-class ChatUsage(Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    prompt_tokens_details: PromptTokensDetails | None = None
-    completion_tokens_details: CompletionTokensDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-
-
-class Chunk(Struct, frozen=True):
-    """One frame of a stream, or a whole answer."""
-
-    choices: list[Choice] | None = None
-    usage: ChatUsage | None = None
-    error: Any = None
-    service_tier: str | None = None
-    model: str | None = None
-
-
-# Requests, as we send them.
-
-
-class FunctionOut(Struct, frozen=True, kw_only=True):
     name: str
     description: str | UnsetType = UNSET
-    parameters: dict[str, Any] | UnsetType = UNSET
+    parameters: JsonSchema | UnsetType = UNSET
     strict: bool | UnsetType = UNSET
     arguments: str | UnsetType = UNSET
 
 
-class CustomOut(Struct, frozen=True, kw_only=True):
+class GrammarOut(Struct, frozen=True, kw_only=True, gc=False):
+    syntax: str
+    definition: str
+
+
+class CustomFormatOut(Struct, frozen=True, kw_only=True, gc=False):
+    type: Literal["text", "grammar"]
+    grammar: GrammarOut | UnsetType = UNSET
+
+
+class CustomOut(Struct, frozen=True, kw_only=True, gc=False):
+    """A custom tool: offered, called (`input`) or chosen (the name alone)."""
+
     name: str
     description: str | UnsetType = UNSET
-    format: Any = UNSET
+    format: CustomFormatOut | UnsetType = UNSET
     input: str | UnsetType = UNSET
 
 
-class ToolCallOut(Struct, frozen=True, kw_only=True):
+class ToolCallOut(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     type: Literal["function", "custom"] = "function"
     function: FunctionOut | UnsetType = UNSET
     custom: CustomOut | UnsetType = UNSET
 
 
-class ToolOut(Struct, frozen=True, kw_only=True):
+class ToolOut(Struct, frozen=True, kw_only=True, gc=False):
+    """A tool as it is offered, and as it is named in `tool_choice`."""
+
     type: Literal["function", "custom"] = "function"
     function: FunctionOut | UnsetType = UNSET
     custom: CustomOut | UnsetType = UNSET
 
 
-class PartOut(Struct, frozen=True, kw_only=True):
-    type: str
+class PartOut(Struct, frozen=True, kw_only=True, gc=False):
+    type: Literal["text", "image_url", "file", "input_audio"]
     text: str | UnsetType = UNSET
     image_url: dict[str, str] | UnsetType = UNSET
     file: dict[str, str] | UnsetType = UNSET
     input_audio: dict[str, str] | UnsetType = UNSET
-    refusal: str | UnsetType = UNSET
 
 
-class MessageOut(Struct, frozen=True, kw_only=True):
+class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[PartOut] | None | UnsetType = UNSET
     tool_calls: list[ToolCallOut] | UnsetType = UNSET
@@ -195,3 +156,223 @@ class MessageOut(Struct, frozen=True, kw_only=True):
     reasoning_content: str | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+
+
+class JsonSchemaOut(Struct, frozen=True, kw_only=True, gc=False):
+    name: str
+    description: str | UnsetType = UNSET
+    schema: JsonSchema | UnsetType = UNSET
+    strict: bool | UnsetType = UNSET
+
+
+class ResponseFormatOut(Struct, frozen=True, kw_only=True, gc=False):
+    type: Literal["json_object", "json_schema"]
+    json_schema: JsonSchemaOut | UnsetType = UNSET
+
+
+class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
+    """The body of `POST /chat/completions`."""
+
+    model: str | UnsetType = UNSET
+    messages: list[MessageOut]
+    tools: list[ToolOut] | UnsetType = UNSET
+    tool_choice: ToolChoiceValue | ToolOut | UnsetType = UNSET
+    parallel_tool_calls: bool | UnsetType = UNSET
+    response_format: ResponseFormatOut | UnsetType = UNSET
+    max_tokens: int | UnsetType = UNSET
+    max_completion_tokens: int | UnsetType = UNSET
+    temperature: Number | UnsetType = UNSET
+    top_p: Number | UnsetType = UNSET
+    presence_penalty: Number | UnsetType = UNSET
+    frequency_penalty: Number | UnsetType = UNSET
+    logprobs: bool | UnsetType = UNSET
+    top_logprobs: int | UnsetType = UNSET
+    reasoning_effort: str | UnsetType = UNSET
+    verbosity: str | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
+    safety_identifier: str | UnsetType = UNSET
+    prompt_cache_key: str | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    stream: bool | UnsetType = UNSET
+    stream_options: dict[str, Any] | UnsetType = UNSET
+
+
+# Requests, as clients send them: shapes, so that the codec says what is wrong and keeps what it does not know.
+
+
+class ImageUrlIn(Shape, frozen=True, kw_only=True):
+    url: ImageUrl
+    detail: ImageDetail | None | UnsetType = UNSET
+
+
+class ImagePartIn(Shape, frozen=True, kw_only=True, tag="image_url"):
+    image_url: ImageUrlIn | ImageUrl  # a bare string is a common slip
+
+
+class FileIn(Shape, frozen=True, kw_only=True):
+    file_data: FileData | None | UnsetType = UNSET
+    file_id: str | None | UnsetType = UNSET
+    filename: str | None | UnsetType = UNSET
+
+
+class FilePartIn(Shape, frozen=True, kw_only=True, tag="file"):
+    file: FileIn
+
+
+# The hub's own words for text are read too: clients mix them up (C-2).
+TextIn = Text | InputText | OutputTextParam
+PlainPartIn = TextIn | ImagePartIn | InputAudio | FilePartIn | Refusal | UnknownContent
+# E-1: some clients write calls and results into the content, as another dialect does.
+PartIn = PlainPartIn | ToolUse | ToolResult
+
+
+class FunctionCallIn(Shape, frozen=True, kw_only=True):
+    name: str
+    arguments: str | dict[str, Any]  # a string; some clients send the object itself
+
+
+class CustomCallIn(Shape, frozen=True, kw_only=True):
+    name: str
+    input: str
+
+
+class ToolCallIn(Shape, frozen=True, kw_only=True):
+    """A call of a function or a custom tool; not every client says which, but it has one or the other."""
+
+    id: str
+    type: str | UnsetType = UNSET
+    function: FunctionCallIn | None | UnsetType = UNSET
+    custom: CustomCallIn | None | UnsetType = UNSET
+    index: int | None | UnsetType = UNSET  # left over from the stream it came in
+
+
+class MessageIn(Shape, frozen=True, kw_only=True):
+    """Any message: which fields a role needs is judged where it is read."""
+
+    role: Literal["user", "assistant", "system", "developer", "tool", "function"]
+    content: Text10M | list[PartIn] | None | UnsetType = UNSET
+    name: str | None | UnsetType = UNSET
+    tool_calls: list[ToolCallIn] | None | UnsetType = UNSET
+    tool_call_id: str | None | UnsetType = UNSET
+    function_call: FunctionCallIn | None | UnsetType = UNSET
+    refusal: str | None | UnsetType = UNSET
+    reasoning_content: str | None | UnsetType = UNSET
+    reasoning: Any = UNSET  # a string; one provider's object
+
+
+class FunctionIn(Shape, frozen=True, kw_only=True):
+    name: ToolName
+    description: str | None | UnsetType = UNSET
+    parameters: JsonSchema | None | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+
+
+class FunctionToolIn(Shape, frozen=True, kw_only=True, tag="function"):
+    """C-3: nested as chat has it, or flat as the hub has it."""
+
+    function: FunctionIn | UnsetType = UNSET
+    name: ToolName | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    parameters: JsonSchema | None | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+
+
+class GrammarIn(Shape, frozen=True, kw_only=True):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class GrammarFormatIn(Shape, frozen=True, kw_only=True, tag="grammar"):
+    grammar: GrammarIn
+
+
+class CustomIn(Shape, frozen=True, kw_only=True):
+    name: str
+    description: str | None | UnsetType = UNSET
+    format: TextFormatOfTool | GrammarFormatIn | None | UnsetType = UNSET
+
+
+class CustomToolIn(Shape, frozen=True, kw_only=True, tag="custom"):
+    """C-3: nested as chat has it, or flat as the hub has it."""
+
+    custom: CustomIn | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    format: TextFormatOfTool | GrammarFormat | None | UnsetType = UNSET
+
+
+ToolIn = FunctionToolIn | CustomToolIn | NamespaceTool | ToolSearchTool | HostedTool | UnknownTool
+
+
+class NameIn(Shape, frozen=True, kw_only=True):
+    name: str
+
+
+class FunctionChoiceIn(Shape, frozen=True, kw_only=True, tag="function"):
+    function: NameIn | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class CustomChoiceIn(Shape, frozen=True, kw_only=True, tag="custom"):
+    custom: NameIn | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class AllowedToolsIn(Shape, frozen=True, kw_only=True):
+    tools: Annotated[list[FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice], Meta(min_length=1, max_length=128)]
+    mode: ToolChoiceValue | UnsetType = UNSET
+
+
+class AllowedToolsChoiceIn(Shape, frozen=True, kw_only=True, tag="allowed_tools"):
+    allowed_tools: AllowedToolsIn
+
+
+ToolChoiceIn = ToolChoiceValue | FunctionChoiceIn | CustomChoiceIn | AllowedToolsChoiceIn | UnknownToolChoice
+
+
+class JsonSchemaIn(Shape, frozen=True, kw_only=True):
+    name: str | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    schema: JsonSchema | None | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+
+
+class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
+    json_schema: JsonSchemaIn
+
+
+class UnknownFormat(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """A form of output that only some servers have (a grammar, say)."""
+
+
+class RequestIn(Shape, frozen=True, kw_only=True):
+    """The body of `POST /chat/completions`. Fields that the hub has no place for stay in `extra`."""
+
+    messages: Annotated[list[MessageIn], Meta(min_length=1)]
+    model: str | None | UnsetType = UNSET
+    tools: list[ToolIn] | None | UnsetType = UNSET
+    tool_choice: ToolChoiceIn | None | UnsetType = UNSET
+    functions: list[FunctionIn] | None | UnsetType = UNSET  # the form before `tools`
+    function_call: Literal["none", "auto"] | NameIn | None | UnsetType = UNSET  # the form before `tool_choice`
+    parallel_tool_calls: bool | None | UnsetType = UNSET
+    response_format: TextFormat | JsonObjectFormat | JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET
+    max_tokens: int | None | UnsetType = UNSET
+    max_completion_tokens: int | None | UnsetType = UNSET
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    presence_penalty: Number | None | UnsetType = UNSET
+    frequency_penalty: Number | None | UnsetType = UNSET
+    n: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
+    logprobs: bool | None | UnsetType = UNSET
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None | UnsetType = UNSET
+    reasoning_effort: str | None | UnsetType = UNSET
+    verbosity: str | None | UnsetType = UNSET
+    service_tier: str | None | UnsetType = UNSET
+    metadata: Metadata | None | UnsetType = UNSET
+    safety_identifier: ShortKey | None | UnsetType = UNSET
+    prompt_cache_key: ShortKey | None | UnsetType = UNSET
+    user: str | None | UnsetType = UNSET
+    store: bool | None | UnsetType = UNSET
+    stream: bool | None | UnsetType = UNSET
+    stream_options: dict[str, Any] | None | UnsetType = UNSET

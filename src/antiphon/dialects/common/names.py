@@ -16,13 +16,18 @@ from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
+LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+Kind = Literal["function", "custom"]
+_Key = tuple[Kind, str, str | None]  # a `ToolRef`, made cheaply
 
 
 class ToolRef(NamedTuple):
     """A tool as the hub knows it."""
 
-    kind: Literal["function", "custom"]
+    kind: Kind
     name: str
     namespace: str | None = None
 
@@ -31,58 +36,66 @@ class ToolNames:
     """Both directions of the map between a hub's tools and a flat server's function names."""
 
     def __init__(self) -> None:
-        self._sent: dict[ToolRef, str] = {}
-        self._refs: dict[str, ToolRef] = {}
+        self._sent: dict[_Key, str] = {}
+        self._keys: dict[str, _Key] = {}
 
     @classmethod
     def of(cls, request: Request) -> ToolNames:
         """The map for every tool that the request offers, at its top or in `additional_tools` items."""
         names = cls()
-        for tool in offered_tools(request):
-            names._learn(tool)
+        to_be_mended: list[_Key] = []
+        for key in [key for tool in offered_tools(request) for key in _keys_of(tool)]:
+            _, name, namespace = key
+            if namespace is None and LEGAL.fullmatch(name) and names._keys.setdefault(name, key) == key:
+                names._sent[key] = name
+            else:
+                to_be_mended.append(key)
+        for key in to_be_mended:  # last, so that no name that is legal as it stands is taken away from its tool
+            names._add(key)
         return names
 
-    def sent(self, ref: ToolRef) -> str:
+    def sent(self, ref: ToolRef | _Key) -> str:
         """The name under which a tool goes out; a tool that is not offered (an old call's) keeps its own, made legal."""
         return self._sent.get(ref) or _flat(ref)
 
     def original(self, sent_name: str) -> ToolRef:
         """The tool behind a name that came back; a name nobody offered is a function of that name."""
-        return self._refs.get(sent_name) or ToolRef("function", sent_name)
+        key = self._keys.get(sent_name)
+        return ToolRef(*key) if key else ToolRef("function", sent_name)
 
-    def _learn(self, tool: ToolParam) -> None:
-        match tool:
-            case FunctionToolParam():
-                self._add(ToolRef("function", tool.name))
-            case CustomTool():
-                self._add(ToolRef("custom", tool.name))
-            case NamespaceTool():
-                for member in tool.tools:
-                    if isinstance(member, FunctionToolParam | CustomTool):
-                        kind: Literal["function", "custom"] = "custom" if isinstance(member, CustomTool) else "function"
-                        self._add(ToolRef(kind, member.name, tool.name))
-
-    def _add(self, ref: ToolRef) -> None:
-        name = _flat(ref)
-        if self._refs.get(name, ref) != ref:
-            name = _shortened(name, repr(ref))  # two tools, one flat name
-        self._sent[ref] = name
-        self._refs[name] = ref
+    def _add(self, key: _Key) -> None:
+        name, mark = _flat(key), repr(key)
+        while self._keys.setdefault(name, key) != key:  # two tools, one flat name
+            name, mark = _shortened(name, mark), mark + "'"
+        self._sent[key] = name
 
 
 def offered_tools(request: Request) -> list[ToolParam]:
     """The tools of a request, those in its `additional_tools` items included, in order."""
     tools = list(request.tools or ())
     for item in input_items(request):
-        if isinstance(item, AdditionalTools):
+        if type(item) is AdditionalTools:
             tools += item.tools
     return tools
 
 
-def _flat(ref: ToolRef) -> str:
-    whole = f"{ref.namespace}{SEPARATOR}{ref.name}" if ref.namespace else ref.name
-    legal = NOT_IN_NAMES.sub("_", whole)
-    return legal if len(legal) <= MAX_LENGTH and legal == whole else _shortened(legal, whole)
+def _keys_of(tool: ToolParam) -> list[_Key]:
+    """What can be called when `tool` is offered."""
+    match tool:
+        case FunctionToolParam():
+            return [("function", tool.name, None)]
+        case CustomTool():
+            return [("custom", tool.name, None)]
+        case NamespaceTool():
+            return [(kind, name, tool.name) for member in tool.tools for kind, name, _ in _keys_of(member)]
+        case _:
+            return []
+
+
+def _flat(key: _Key) -> str:
+    _, name, namespace = key
+    whole = f"{namespace}{SEPARATOR}{name}" if namespace else name
+    return whole if LEGAL.fullmatch(whole) else _shortened(NOT_IN_NAMES.sub("_", whole), whole)
 
 
 def _shortened(name: str, whole: str) -> str:

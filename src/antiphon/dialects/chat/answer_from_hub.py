@@ -1,0 +1,322 @@
+"""Hub events → pieces of a chat message. A stream sends each piece as it comes, a whole answer is all of them joined (STR-14).
+
+Everything an answer has goes into one message (E-3): texts as they follow each other, refusals, calls, and reasoning beside them.
+What chat has no place for is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.chat.answers import (
+    AnnotationOut,
+    ChoiceOut,
+    CitationOut,
+    CompletionDetailsOut,
+    CustomPiece,
+    FunctionPiece,
+    LogProbsOut,
+    MessagePiece,
+    PromptDetailsOut,
+    TokenOut,
+    ToolCallPiece,
+    UsageOut,
+)
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import ToolNames, ToolRef, offered_tools
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Annotation,
+    Content,
+    InputText,
+    LogProb,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownAnnotation,
+)
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ContentPartAdded,
+    CustomInputDelta,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import (
+    CustomToolCall,
+    FunctionCall,
+    Item,
+    Message,
+    Reasoning,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import CustomTool
+
+
+class _CallOut(NamedTuple):
+    """How a call was announced: under which index, in which form."""
+
+    number: int
+    form: Literal["function", "custom", "one_string"]
+
+
+class AnswerFromHub:
+    """Tells one client of one answer."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        self._losses = losses
+        self._names = ToolNames.of(request)
+        self._custom = {tool.name for tool in offered_tools(request) if isinstance(tool, CustomTool)}
+        self._calls: dict[int, _CallOut] = {}  # by output index
+        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._last_reasoning: Hashable = None
+
+    def feed(self, event: StreamEvent) -> ChoiceOut | None:
+        """The piece that an event brings, if any."""
+        match event:
+            case OutputTextDelta():
+                return _text(event.delta, event.logprobs or [])
+            case ReasoningDelta():
+                return self._reasoning(event.delta, TEXT)
+            case SummaryTextDelta():
+                return self._reasoning(event.delta, (event.output_index, event.summary_index))
+            case RefusalDelta():
+                return ChoiceOut(delta=MessagePiece(refusal=event.delta))
+            case ArgumentsDelta() | CustomInputDelta():
+                self._told.add(event.output_index)
+                return self._arguments(event.output_index, event.delta)
+            case AnnotationAdded() if event.annotation is not None:
+                return ChoiceOut(delta=MessagePiece(annotations=[_annotation(event.annotation)]))
+            case ContentPartAdded() | SummaryPartAdded():
+                self._told.add(event.output_index)
+            case ItemAdded() if event.item is not None:
+                return self._begin(event.output_index, event.item)
+            case ItemDone() if event.item is not None:
+                return self._end(event.output_index, event.item)
+            case UnknownEvent():
+                self._losses.add("events", f"chat has no place for an event of type {event.kind!r}")
+        return None
+
+    def finish_reason(self, response: Response) -> str:
+        """REQ-3: why it ended."""
+        lose_unknown_fields(response, "response", self._losses)
+        if response.incomplete_details is None:
+            return "tool_calls" if self._calls else "stop"
+        reason = response.incomplete_details.reason
+        if reason not in FINISH_REASON:
+            self._losses.add("incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'")
+        return FINISH_REASON.get(reason, "length")
+
+    def _begin(self, at: int, item: Item) -> ChoiceOut | None:
+        match item:
+            case Message() | Reasoning():
+                return None
+            case FunctionCall():
+                name = self._names.sent(ToolRef("function", item.name, item.namespace or None))
+                return self._call(at, item, FunctionPiece(name=name, arguments=""), "function")
+            case CustomToolCall() if item.name in self._custom and not item.namespace:
+                return self._call(at, item, CustomPiece(name=item.name, input=""), "custom")
+            case CustomToolCall():
+                # A client that did not offer it as a custom tool gets a function of one string.
+                name = self._names.sent(ToolRef("custom", item.name, item.namespace or None))
+                return self._call(at, item, FunctionPiece(name=name, arguments=one_string.HEAD), "one_string")
+            case _:
+                self._losses.add(f"output[{at}]", f"chat has no place for an item of type {type_of(item)!r}")
+                return None
+
+    def _end(self, at: int, item: Item) -> ChoiceOut | None:
+        """An item is done. One that was not told piece by piece is told now."""
+        was_told = at in self._told
+        if isinstance(item, Shape):
+            lose_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall() if not was_told:
+                return self._arguments(at, item.arguments)
+            case CustomToolCall():
+                is_whole = item.status != ItemStatus.INCOMPLETE
+                return self._arguments(at, "" if was_told else item.input, is_last=is_whole)
+            case Message():
+                if item.phase:
+                    self._losses.add(f"output[{at}].phase", "chat has no place for the phase of a message")
+                if not was_told:
+                    return self._whole_message(at, item)
+            case Reasoning():
+                if item.encrypted_content:
+                    self._losses.add(f"output[{at}].encrypted_content", "chat has no place for sealed reasoning")
+                if not was_told:
+                    return self._whole_reasoning(at, item)
+        return None
+
+    def _call(
+        self,
+        at: int,
+        call: FunctionCall | CustomToolCall,
+        piece: FunctionPiece | CustomPiece,
+        form: Literal["function", "custom", "one_string"],
+    ) -> ChoiceOut:
+        index = len(self._calls)
+        self._calls[at] = _CallOut(index, form)
+        if isinstance(piece, CustomPiece):
+            return _calls(ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece))
+        return _calls(ToolCallPiece(index=index, id=call.call_id, type="function", function=piece))
+
+    def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
+        index, form = self._calls[at]
+        if form == "one_string":
+            text = one_string.wrap_piece(text) + (one_string.TAIL if is_last else "")
+        if not text:
+            return None
+        if form == "custom":
+            return _calls(ToolCallPiece(index=index, custom=CustomPiece(input=text)))
+        return _calls(ToolCallPiece(index=index, function=FunctionPiece(arguments=text)))
+
+    def _reasoning(self, text: str, part: Hashable) -> ChoiceOut:
+        """One string for all reasoning: texts as they follow each other, each part of a summary a paragraph of its own."""
+        last, self._last_reasoning = self._last_reasoning, part
+        gap = "\n\n" if last is not None and last != part else ""
+        return ChoiceOut(delta=MessagePiece(reasoning_content=gap + text))
+
+    def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
+        pieces: list[ChoiceOut] = []
+        for number, part in enumerate([*item.summary, *(item.content or ())]):
+            match part:
+                case SummaryText(text=text):
+                    pieces.append(self._reasoning(text, (at, number)))
+                case ReasoningText(text=text):
+                    pieces.append(self._reasoning(text, TEXT))
+                case _:
+                    self._no_place_for(at, part)
+        return join(pieces) if pieces else None
+
+    def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
+        if item.role != "assistant":
+            self._losses.add(f"output[{at}]", f"chat has no place for a message of the role {item.role!r} in an answer")
+            return None
+        pieces: list[ChoiceOut] = []
+        for part in item.content:
+            if isinstance(part, Shape):
+                lose_unknown_fields(part, f"output[{at}].content", self._losses)
+            match part:
+                case OutputText():
+                    pieces.append(_text(part.text, part.logprobs or []))
+                    pieces += [ChoiceOut(delta=MessagePiece(annotations=[_annotation(found)])) for found in part.annotations]
+                case Text(text=text) | InputText(text=text):
+                    pieces.append(_text(text, []))
+                case Refusal():
+                    pieces.append(ChoiceOut(delta=MessagePiece(refusal=part.refusal)))
+                case _:
+                    self._no_place_for(at, part)
+        return join(pieces) if pieces else None
+
+    def _no_place_for(self, at: int, part: Content) -> None:
+        self._losses.add(f"output[{at}].content", f"chat has no place for a part of type {type_of(part)!r}")
+
+
+def join(pieces: list[ChoiceOut]) -> ChoiceOut:
+    """Pieces of one message as one piece."""
+    deltas = [piece.delta for piece in pieces if piece.delta]
+    logprobs = [token for piece in pieces if piece.logprobs for token in piece.logprobs.content]
+    return ChoiceOut(
+        delta=MessagePiece(
+            content=_joined([delta.content for delta in deltas]),
+            reasoning_content=_joined([delta.reasoning_content for delta in deltas]),
+            refusal=_joined([delta.refusal for delta in deltas]),
+            annotations=[found for delta in deltas for found in delta.annotations or ()] or UNSET,
+            tool_calls=_joined_calls([call for delta in deltas for call in delta.tool_calls or ()]) or UNSET,
+        ),
+        logprobs=LogProbsOut(content=logprobs) if logprobs else None,
+    )
+
+
+def usage_from_hub(usage: Usage) -> UsageOut:
+    return UsageOut(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptDetailsOut(cached_tokens=usage.input_tokens_details.cached_tokens),
+        completion_tokens_details=CompletionDetailsOut(reasoning_tokens=usage.output_tokens_details.reasoning_tokens),
+    )
+
+
+def completion_id(response: Response) -> str:
+    return f"chatcmpl-{response.id}"
+
+
+def _text(text: str, logprobs: list[LogProb]) -> ChoiceOut:
+    return ChoiceOut(delta=MessagePiece(content=text), logprobs=_logprobs(logprobs) if logprobs else None)
+
+
+def _calls(call: ToolCallPiece) -> ChoiceOut:
+    return ChoiceOut(delta=MessagePiece(tool_calls=[call]))
+
+
+def _logprobs(logprobs: list[LogProb]) -> LogProbsOut:
+    return LogProbsOut(
+        content=[
+            TokenOut(
+                token=token.token,
+                logprob=token.logprob,
+                bytes=token.bytes or None,
+                top_logprobs=[
+                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None) for top in token.top_logprobs
+                ],
+            )
+            for token in logprobs
+        ]
+    )
+
+
+def _annotation(annotation: Annotation) -> Any:
+    """A citation as this dialect nests it; another kind as it came."""
+    if isinstance(annotation, UnknownAnnotation):
+        return annotation.raw
+    return AnnotationOut(
+        url_citation=CitationOut(
+            start_index=annotation.start_index, end_index=annotation.end_index, url=annotation.url, title=annotation.title
+        )
+    )
+
+
+def _joined(texts: list[str | None | UnsetType]) -> str | UnsetType:
+    found = [text for text in texts if text]
+    return "".join(found) if found else UNSET
+
+
+def _joined_calls(pieces: list[ToolCallPiece]) -> list[ToolCallPiece]:
+    """The calls whose pieces these are; what has no pieces any longer has no index either."""
+    by_index: dict[int | UnsetType, list[ToolCallPiece]] = {}
+    for piece in pieces:
+        by_index.setdefault(piece.index, []).append(piece)
+    return [_joined_call(parts) for parts in by_index.values()]
+
+
+def _joined_call(pieces: list[ToolCallPiece]) -> ToolCallPiece:
+    first = pieces[0]
+    if first.custom:
+        written = "".join(piece.custom.input or "" for piece in pieces if piece.custom)
+        return ToolCallPiece(id=first.id, type=first.type, custom=CustomPiece(name=first.custom.name, input=written))
+    name = first.function.name if first.function else UNSET
+    arguments = "".join(piece.function.arguments or "" for piece in pieces if piece.function)
+    return ToolCallPiece(id=first.id, type=first.type, function=FunctionPiece(name=name, arguments=arguments))
+
+
+TEXT: Final = "text"  # reasoning that is no summary
+FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "length", "content_filter": "content_filter"}

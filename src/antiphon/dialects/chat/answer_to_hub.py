@@ -1,0 +1,419 @@
+"""The pieces of a chat message, told to the writer: which item each piece belongs to, and what begins where something else ends.
+
+Reasoning ends where text or a call begins, text where a call or more reasoning does, and text after a call is a new message. Calls
+stay open to the end, since servers interleave them. A call is announced once its name is whole (TOOL-3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from antiphon.dialects.chat.answers import ChoiceLogProbs, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
+from antiphon.dialects.chat.calls import Call, CallPiece, Calls
+from antiphon.dialects.common.halves import LOSS, Halves
+from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES, ToolNames
+from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.common.think import Piece, ThinkSplitter, ThinkTags
+from antiphon.errors import ClientFault
+from antiphon.protocol.codec import decode_as
+from antiphon.protocol.content import Annotation, LogProb, TopLogProb
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.writer import ResponseWriter
+
+Outcome = Literal["completed", "incomplete", "failed"]
+
+
+class AnswerToHub:
+    """One answer. `delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+
+    def __init__(
+        self, writer: ResponseWriter, losses: Losses, names: ToolNames, new_id: Callable[[str], str], think_tags: ThinkTags
+    ) -> None:
+        self._writer = writer
+        self._losses = losses
+        self._names = names
+        self._new_id = new_id
+        splitter = ThinkSplitter(think_tags)
+        self._think = None if splitter.settled else splitter
+        self._held_logprobs: list[LogProb] = []
+        self._halves: Halves | None = None
+        self._calls = Calls()
+        self._call_ids: set[str] = set()
+        self._chunks = 0
+        self._items = 0
+        self._message: int | None = None
+        self._reasoning: int | None = None
+        self._sealed = False
+        #: The writer's key of the open message, while its text needs no looking at; else None.
+        self.plain_key: int | None = None
+
+    def delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
+        """A piece of the message."""
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._reasoning_fields(delta)
+        tokens = _tokens_to_hub(logprobs.content) if logprobs and logprobs.content else None
+        match delta.content:
+            case str() as text:
+                if text or tokens:
+                    self._text(text, tokens)
+            case list() as parts:
+                self._parts(parts, tokens)
+            case other:
+                self._parts([] if other is None else [other], tokens)
+        if delta.refusal:
+            self._refusal(delta.refusal)
+        if logprobs and logprobs.refusal:
+            self._losses.add("logprobs.refusal", "the log probabilities of a refusal have no place in the hub")
+        for annotation in delta.annotations or ():
+            self._annotation(annotation)
+        if delta.tool_calls or delta.function_call:
+            self._call_deltas(delta.tool_calls or [], delta.function_call)
+        for name in ("audio", "images"):
+            if getattr(delta, name):
+                self._losses.add(f"message.{name}", f"{name} in an answer have no place in the hub")
+
+    def message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
+        """A message that arrives whole. Its calls are as many as their list is long, whatever they say of themselves."""
+        calls = [msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())]
+        self.delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
+
+    def mend_halves(self) -> None:
+        """From now on pieces may begin and end in the middle of a character."""
+        self._halves = self._halves or Halves()
+        self._settle()
+
+    def finish(self, outcome: Outcome) -> None:
+        """The message is over: nothing is held back any longer. The items close with the response."""
+        self._flush_text()
+        self._end_refusal()
+        self._end_reasoning()
+        for at, call in enumerate(self._calls.all):
+            self._finish_call(at, call, outcome)
+        if self._held_logprobs:
+            self._losses.add(*TOKENS_OUTSIDE)
+        if self._halves is not None and self._halves.lost:
+            self._losses.add(*LOSS)
+
+    # Text
+
+    def _text(self, text: str, logprobs: list[LogProb] | None) -> None:
+        self._tell(text if self._halves is None else self._halves.mend("text", text), logprobs)
+
+    def _tell(self, text: str, logprobs: list[LogProb] | None) -> None:
+        if self._think is None:
+            self._say(text, logprobs)
+            return
+        self._held_logprobs += logprobs or ()
+        self._tell_pieces(self._think.feed(text))
+        if self._think.settled:
+            self._think = None
+            self._settle()
+
+    def _tell_pieces(self, pieces: list[Piece]) -> None:
+        for is_reasoning, piece in pieces:
+            if is_reasoning:
+                self._writer.reasoning(self._open_reasoning(), piece)
+            else:
+                self._say(piece, self._logprobs_of(piece))
+
+    def _flush_text(self) -> None:
+        """Something else begins: what was held back of the text is text as it stands."""
+        if self._halves is not None and (rest := self._halves.rest("text")):
+            self._tell(rest, None)
+        if self._think is not None:
+            self._tell_pieces(self._think.flush())
+
+    def _say(self, text: str, logprobs: list[LogProb] | None) -> None:
+        if self._held_logprobs:
+            logprobs, self._held_logprobs = self._held_logprobs + (logprobs or []), []
+        if text or (logprobs and self._message is not None):
+            self._writer.text(self._open_message(), text, logprobs=logprobs)
+        elif logprobs:
+            self._held_logprobs = logprobs  # a token that is no text yet: the first bytes of a character, say
+
+    def _open_message(self) -> int:
+        if self._message is None:
+            self._close_reasoning()
+            self._announce(self._calls.waiting())
+            self._message = self._next_key()
+            self._settle()
+        return self._message
+
+    def _logprobs_of(self, piece: str) -> list[LogProb]:
+        """The tokens that were told up to now, without those of tags and of reasoning before the piece: they have no place."""
+        tokens, self._held_logprobs = self._held_logprobs, []
+        if not tokens or self._think is None or not self._think.found:
+            return tokens
+        at, length = len(tokens), 0
+        while at and length + len(tokens[at - 1].token) <= len(piece):
+            at -= 1
+            length += len(tokens[at].token)
+        if at:
+            self._losses.add("logprobs", "the log probabilities of reasoning have no place in the hub")
+        return tokens[at:]
+
+    def _parts(self, parts: list[Any], logprobs: list[LogProb] | None) -> None:
+        for part in parts:
+            match part:
+                case (str() as text) | {"type": "text" | "output_text", "text": str() as text}:
+                    self._text(text, logprobs)
+                    logprobs = None
+                case {"type": "thinking", "thinking": thinking}:
+                    self._reason(_joined(thinking))
+                case {"type": "refusal", "refusal": str() as refusal}:
+                    self._refusal(refusal)
+                case _:
+                    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+                    self._losses.add("message.content", f"a part of type {kind!r} has no place in the hub")
+        if logprobs:
+            self._losses.add(*TOKENS_OUTSIDE)
+
+    def _refusal(self, text: str) -> None:
+        self._flush_text()
+        if self._halves is not None:
+            text = self._halves.mend("refusal", text)
+        if text:
+            self._writer.refusal(self._open_message(), text)
+
+    def _end_refusal(self) -> None:
+        if self._halves is not None and (rest := self._halves.rest("refusal")):
+            self._writer.refusal(self._open_message(), rest)
+
+    def _annotation(self, annotation: dict[str, Any]) -> None:
+        self._flush_text()
+        found = _annotation_to_hub(annotation)
+        if found is None:
+            self._losses.add("message.annotations", f"an annotation of type {annotation.get('type')!r} cannot be read")
+        else:
+            self._writer.annotation(self._open_message(), found)
+
+    def _close_message(self) -> None:
+        if self._message is not None:
+            self._end_refusal()
+            self._writer.close(self._message)
+            self._message = None
+            self._settle()
+
+    # Reasoning
+
+    def _reasoning_fields(self, delta: Delta) -> None:
+        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that use both say the same in both
+        if reasoning:
+            self._reason(reasoning)
+        if delta.reasoning_details:
+            self._details(delta.reasoning_details, told=bool(reasoning))
+        elif not reasoning:
+            self._losses.add("message.reasoning", "it has a form that nobody knows")
+
+    def _reason(self, text: str) -> None:
+        self._flush_text()
+        self._think = None  # a server that has a place for its reasoning does not write it into the text
+        if self._halves is not None:
+            text = self._halves.mend("reasoning", text)
+        if text:
+            self._writer.reasoning(self._open_reasoning(), text)
+
+    def _open_reasoning(self) -> int:
+        if self._reasoning is None:
+            self._close_message()
+            self._announce(self._calls.waiting())
+            self._reasoning = self._next_key()
+            self._sealed = False
+        return self._reasoning
+
+    def _close_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._end_reasoning()
+            self._writer.close(self._reasoning)
+            self._reasoning = None
+
+    def _end_reasoning(self) -> None:
+        if self._halves is not None and (rest := self._halves.rest("reasoning")):
+            self._writer.reasoning(self._open_reasoning(), rest)
+
+    def _details(self, details: list[dict[str, Any]], told: bool) -> None:
+        """RSN-1: what some servers tell besides the text, or in its place: summaries, and the sealed form."""
+        for detail in details:
+            match detail:
+                case {"type": "reasoning.encrypted", "data": str() as sealed}:
+                    self._seal(sealed)
+                case {"type": "reasoning.text", "text": str() as text}:
+                    if text and not told:
+                        self._reason(text)
+                case {"type": "reasoning.summary", "summary": str() as text}:
+                    if text and not told:
+                        self._writer.summary(self._open_reasoning(), text)
+                case _:
+                    self._losses.add("message.reasoning_details", f"{detail.get('type')!r} has no place in the hub")
+            if detail.get("signature"):
+                self._losses.add("message.reasoning_details", "the signature of a reasoning text has no place in the hub")
+
+    def _seal(self, sealed: str) -> None:
+        if self._sealed:
+            self._close_reasoning()  # one item holds one sealed form
+        self._writer.encrypted(self._open_reasoning(), sealed)
+        self._sealed = True
+
+    # Calls
+
+    def _call_deltas(self, deltas: list[ToolCallDelta], function_call: FunctionDelta | None) -> None:
+        self._flush_text()
+        self._chunks += 1
+        for delta in deltas:
+            self._call(_piece_of(delta))
+        if function_call is not None:
+            self._call(_piece_of(ToolCallDelta(function=function_call)))
+
+    def _call(self, piece: CallPiece) -> None:
+        call, begins = self._calls.of(piece, self._chunks)
+        if begins:
+            self._close_reasoning()
+            self._close_message()
+            self._announce(self._calls.waiting(before=call))
+        if piece.id and call.announced and piece.id != call.id:
+            self._losses.add("tool_calls.id", "an id that came after the call had begun is not used", "the call was announced")
+        arguments = piece.arguments
+        if self._halves is not None:
+            arguments = self._halves.mend(call, arguments)
+        if arguments:
+            call.pieces.append(arguments)
+            if call.announced:
+                self._argue(call, arguments)
+            elif call.name:
+                self._announce([call])
+
+    def _announce(self, calls: list[Call]) -> None:
+        """TOOL-3: their names are whole, since their arguments have begun or something else has."""
+        for call in calls:
+            self._announce_call(call)
+            for piece in call.pieces:
+                self._argue(call, piece)
+
+    def _announce_call(self, call: Call) -> None:
+        called = self._names.original(call.name)
+        name = called.name
+        if called.kind == "function" and not LEGAL.fullmatch(name):
+            name = NOT_IN_NAMES.sub("_", name)[:MAX_LENGTH]
+            self._losses.add("tool_calls.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
+        call_id = self._claim_id(call.id)
+        call.announced = True
+        if call.is_custom or called.kind == "custom":
+            call.one_string = None if call.is_custom else OneString()
+            call.is_custom = True
+            self._writer.custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
+        else:
+            self._writer.call(call, name=name, call_id=call_id, namespace=called.namespace)
+
+    def _claim_id(self, id: str) -> str:
+        """Call ids are unique within an answer and can be sent back (REQ-8); others are replaced."""
+        if id in self._call_ids:
+            self._losses.add("tool_calls.id", f"{id!r} is the id of two calls: the second has one of ours")
+            id = ""
+        if len(id) > MAX_CALL_ID:
+            self._losses.add("tool_calls.id", f"an id of {len(id)} characters was replaced", "it could not be sent back")
+            id = ""
+        id = id or self._new_id("call")
+        self._call_ids.add(id)
+        return id
+
+    def _argue(self, call: Call, piece: str) -> None:
+        if call.one_string is not None:
+            self._writer.custom_input(call, call.one_string.feed(piece))
+        elif call.is_custom:
+            self._writer.custom_input(call, piece)
+        else:
+            self._writer.arguments(call, piece)
+
+    def _finish_call(self, at: int, call: Call, outcome: Outcome) -> None:
+        if not call.announced:
+            if not call.name or outcome == "failed":
+                self._losses.add(f"tool_calls[{at}]", "a call whose name never came, or never whole, is not delivered")
+                return
+            self._announce([call])
+        if self._halves is not None and (rest := self._halves.rest(call)):
+            call.pieces.append(rest)
+            self._argue(call, rest)
+        if call.one_string is not None:
+            self._writer.custom_input(call, call.one_string.finish())
+            if rest := call.one_string.left_over:
+                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is left over")
+        elif not call.is_custom and not call.pieces and outcome == "completed":
+            self._writer.arguments(call, "{}")
+            self._losses.add(f"tool_calls[{at}].arguments", "a call came without arguments and was given {}")
+
+    # Inside
+
+    def _next_key(self) -> int:
+        self._items += 1
+        return self._items
+
+    def _settle(self) -> None:
+        self.plain_key = self._message if self._think is None and self._halves is None else None
+
+
+def _joined(value: Any) -> str:
+    """The text in a string, in an object that holds it, or in a list of these."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "".join(_joined(member) for member in value if not isinstance(member, list))
+        case {"text": str() as text} | {"content": str() as text} | {"summary": str() as text}:
+            return text
+        case _:
+            return ""
+
+
+def _piece_of(delta: ToolCallDelta) -> CallPiece:
+    if delta.custom is not None:
+        return CallPiece(delta.index, delta.id or "", delta.custom.name or "", delta.custom.input or "", is_custom=True)
+    function = delta.function or NO_FUNCTION
+    arguments = function.arguments
+    if arguments is None:
+        arguments = ""
+    elif not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    return CallPiece(delta.index, delta.id or "", function.name or "", arguments)
+
+
+def _annotation_to_hub(annotation: dict[str, Any]) -> Annotation | None:
+    """A citation, flattened; another kind is carried as it is. None if it is neither."""
+    match annotation:
+        case {"type": "url_citation", "url_citation": dict() as members}:
+            annotation = members
+    if annotation.get("type", "url_citation") == "url_citation":
+        annotation = {**BLANK_CITATION, **annotation}
+    try:
+        found: Annotation = decode_as(json.dumps(annotation).encode(), Annotation)
+    except ClientFault:
+        return None
+    return found
+
+
+def _tokens_to_hub(tokens: list[TokenLogProb]) -> list[LogProb]:
+    return [
+        LogProb(
+            token=token.token,
+            logprob=_number(token),
+            bytes=token.bytes or [],
+            top_logprobs=[
+                TopLogProb(token=top.token, logprob=_number(top), bytes=top.bytes or []) for top in token.top_logprobs or ()
+            ],
+        )
+        for token in tokens
+    ]
+
+
+def _number(token: TokenLogProb) -> int | float:
+    return LEAST if token.logprob is None else token.logprob
+
+
+TOKENS_OUTSIDE: Final = ("logprobs", "the log probabilities of tokens outside the text have no place in the hub")
+NO_FUNCTION: Final = FunctionDelta()
+MAX_CALL_ID: Final = 64
+LEAST: Final = -9999.0  # this API family's own word for "as good as never"
+BLANK_CITATION: Final[dict[str, Any]] = {"type": "url_citation", "start_index": 0, "end_index": 0, "url": "", "title": ""}

@@ -1,0 +1,233 @@
+"""The shapes of chat answers: chunks of a stream and whole completions, as we read them and as we write them.
+
+What servers send is read as leniently as can be: every field may be absent or null, and fields nobody uses are not read at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from antiphon.protocol.content import Number
+
+# As we read them. They are made and dropped by the thousand and hold no cycles: the garbage collector need not know of them.
+
+
+class FunctionDelta(Struct, frozen=True, gc=False):
+    name: str | None = None
+    arguments: Any = None  # a string; some servers send the object itself
+
+
+class CustomDelta(Struct, frozen=True, gc=False):
+    name: str | None = None
+    input: str | None = None
+
+
+class ToolCallDelta(Struct, frozen=True, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
+    custom: CustomDelta | None = None
+
+
+class TokenLogProb(Struct, frozen=True, gc=False):
+    token: str
+    logprob: Number | None = None  # null where a server has minus infinity
+    bytes: list[int] | None = None
+    top_logprobs: list[TokenLogProb] | None = None
+
+
+class ChoiceLogProbs(Struct, frozen=True, gc=False):
+    content: list[TokenLogProb] | None = None
+    refusal: list[TokenLogProb] | None = None
+
+
+class Delta(Struct, frozen=True, gc=False):
+    """A piece of the message, or in an answer that does not stream the whole of it: the members are the same."""
+
+    content: Any = None  # a string; some servers send parts
+    tool_calls: list[ToolCallDelta] | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None  # a string; some servers send an object
+    reasoning_details: list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    function_call: FunctionDelta | None = None  # the form before `tool_calls`
+    annotations: list[dict[str, Any]] | None = None
+    audio: Any = None
+    images: Any = None
+
+
+class PromptTokensDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
+class CompletionTokensDetails(Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class ChatUsage(Struct, frozen=True, gc=False):
+    """Tokens; how many came from a cache is told in three places, by three kinds of server."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: PromptTokensDetails | None = None
+    completion_tokens_details: CompletionTokensDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Choice(Struct, frozen=True, gc=False):
+    delta: Delta | None = None
+    message: Delta | None = None
+    index: int | None = None
+    finish_reason: str | None = None
+    logprobs: ChoiceLogProbs | None = None
+    usage: ChatUsage | None = None  # where some servers put it
+
+
+class Chunk(Struct, frozen=True, gc=False):
+    """One frame of a stream, or a whole answer."""
+
+    choices: list[Choice | None] | None = None
+    usage: ChatUsage | None = None
+    error: Any = None
+    service_tier: str | None = None
+
+
+# The common case of a chunk by itself: a piece of the text of the one answer, and nothing else. Where anything else stands that
+# `Chunk` would take in, the decode refuses it, so that nobody has to look at every member.
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    content: str
+    tool_calls: None = None
+    reasoning_content: None = None
+    reasoning: None = None
+    reasoning_details: None = None
+    refusal: None = None
+    function_call: None = None
+    annotations: None = None
+    audio: None = None
+    images: None = None
+
+
+class TextChoice(Struct, frozen=True, gc=False):
+    delta: TextDelta
+    message: None = None
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+    usage: None = None
+
+
+class TextChunk(Struct, frozen=True, gc=False):
+    choices: tuple[TextChoice]
+    usage: None = None
+    error: None = None
+
+
+# As we write them.
+
+
+class FunctionPiece(Struct, frozen=True, kw_only=True):
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+
+
+class CustomPiece(Struct, frozen=True, kw_only=True):
+    name: str | UnsetType = UNSET
+    input: str | UnsetType = UNSET
+
+
+class ToolCallPiece(Struct, frozen=True, kw_only=True):
+    """A call, or a piece of one; only pieces have an index."""
+
+    index: int | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    type: Literal["function", "custom"] | UnsetType = UNSET
+    function: FunctionPiece | UnsetType = UNSET
+    custom: CustomPiece | UnsetType = UNSET
+
+
+class MessagePiece(Struct, frozen=True, kw_only=True):
+    """A message, or a piece of one."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | None | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    refusal: str | None | UnsetType = UNSET
+    annotations: list[Any] | UnsetType = UNSET
+    tool_calls: list[ToolCallPiece] | UnsetType = UNSET
+
+
+class CitationOut(Struct, frozen=True, kw_only=True):
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+
+
+class AnnotationOut(Struct, frozen=True, kw_only=True):
+    type: Literal["url_citation"] = "url_citation"
+    url_citation: CitationOut
+
+
+class TokenOut(Struct, frozen=True, kw_only=True):
+    token: str
+    logprob: Number
+    bytes: list[int] | None
+    top_logprobs: list[TokenOut] | UnsetType = UNSET
+
+
+class LogProbsOut(Struct, frozen=True, kw_only=True):
+    content: list[TokenOut]
+    refusal: None = None
+
+
+class ChoiceOut(Struct, frozen=True, kw_only=True):
+    index: int = 0
+    delta: MessagePiece | UnsetType = UNSET
+    message: MessagePiece | UnsetType = UNSET
+    logprobs: LogProbsOut | None = None
+    finish_reason: str | None = None
+
+
+class PromptDetailsOut(Struct, frozen=True, kw_only=True):
+    cached_tokens: int
+
+
+class CompletionDetailsOut(Struct, frozen=True, kw_only=True):
+    reasoning_tokens: int
+
+
+class UsageOut(Struct, frozen=True, kw_only=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetailsOut
+    completion_tokens_details: CompletionDetailsOut
+
+
+class CompletionOut(Struct, frozen=True, kw_only=True):
+    """A whole answer, or a chunk of a stream: they differ in `object`, and in what their choice holds."""
+
+    id: str
+    object: Literal["chat.completion", "chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChoiceOut]
+    service_tier: str | UnsetType = UNSET
+    usage: UsageOut | UnsetType = UNSET
+
+
+class ErrorOut(Struct, frozen=True, kw_only=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBodyOut(Struct, frozen=True, kw_only=True):
+    error: ErrorOut

@@ -1,0 +1,165 @@
+"""Chat errors, both ways. What a server's error body says is read here, what it means is told by `common.upstream_errors` (ERR-4).
+
+Servers of this dialect agree on little: an object under `error`, a string there, `detail`, `message`, a list, a page of HTML or
+nothing at all. What we write is always the one form that clients of this dialect parse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from antiphon.dialects.chat.answers import ErrorBodyOut, ErrorOut
+from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, upstream_error
+from antiphon.errors import ApiError, ErrorType, UpstreamFault
+from antiphon.protocol.errors import Error, ErrorPayload
+
+
+def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that a server's answer of this status means. `headers` are lower-cased."""
+    told = _read(body)
+    if status in (404, 405) and not told.is_of_api:
+        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
+        return UpstreamFault(f"the upstream has no chat completions where they were looked for (status {status})")
+    return upstream_error(status, headers, _code(told), told.message, told.param)
+
+
+def error_in_answer(error: Any) -> ApiError:
+    """The error that an error object inside a stream or a body of status 200 means."""
+    told = _told(error)
+    return upstream_error(_status(told), {}, _code(told), told.message, told.param)
+
+
+def error_from_hub(error: ApiError) -> tuple[int, bytes]:
+    """Status and body, as clients of this dialect expect them."""
+    type = TYPE_OF_STATUS.get(error.status) or TYPE_OF_TYPE[error.type]
+    return error.status, _body(error.message, type, error.code, error.param)
+
+
+def error_of_response(error: Error | None, state: str = "failed") -> ApiError:
+    """The exception behind the error that a failed response tells of itself."""
+    if error is None:
+        return ApiError(f"the response is {state}, and does not say why")
+    type, status = MEANING_OF_CODE.get(error.code, ("server_error", 502 if error.code.startswith("upstream_") else 500))
+    return ApiError(error.message, code=error.code, type=type, status=status)
+
+
+def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
+    """An error as it stands in a stream."""
+    if isinstance(error, ErrorPayload):
+        type = TYPE_OF_TYPE.get(error.type, "server_error")
+        return _body(error.message, type, error.code, error.param)
+    return error_from_hub(error_of_response(error))[1]
+
+
+class _Told(NamedTuple):
+    """What an error body says, in whichever form."""
+
+    message: str | None = None
+    type: str | None = None
+    code: str | None = None
+    param: str | None = None
+    is_of_api: bool = True
+
+
+def _read(body: bytes) -> _Told:
+    try:
+        return _told(msgspec.json.decode(body))
+    except (ValueError, RecursionError):
+        text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
+        # A page is a proxy's, and tells nothing that a client could use.
+        return _Told(None if text.startswith("<") else text, is_of_api=False)
+
+
+def _told(value: Any) -> _Told:
+    for _ in range(MAX_WRAPS):
+        match value:
+            case {"error": dict() | str() | list() as inner} | {"detail": dict() | list() as inner} | [dict() | str() as inner, *_]:
+                value = inner
+            case _:
+                break
+    match value:
+        case str():
+            return _Told(value)
+        case {"detail": str() as detail}:
+            return _Told(detail, is_of_api=detail not in ROUTER_WORDS)
+        case {"loc": list() as place, "msg": str() as message}:
+            return _Told(message, param=_path(place))
+        case dict():
+            words = value.get("message") or value.get("msg")
+            told = _with_source(words, value) if isinstance(words, str) else None
+            return _Told(told, _word(value.get("type")), _word(value.get("code")), _word(value.get("param")))
+        case _:
+            return _Told(is_of_api=False)
+
+
+def _with_source(message: str, error: dict[str, Any]) -> str:
+    """Routers of several providers pass on what the provider said, beside words of their own that say nothing."""
+    match error:
+        case {"metadata": {"raw": str() as raw}} if raw:
+            return f"{message}: {raw}"
+        case _:
+            return message
+
+
+def _path(place: list[Any]) -> str:
+    """`["body", "messages", 0, "role"]` as `messages[0].role`."""
+    steps = place[1:] if place[:1] == ["body"] else place
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def _word(value: Any) -> str | None:
+    return str(value) if isinstance(value, str | int) and value not in ("", True, False) else None
+
+
+def _status(told: _Told) -> int:
+    """The status that an error inside an answer of 200 would have had."""
+    for word in (told.code, told.type):
+        if word and STATUS.fullmatch(word):
+            return int(word)
+        if word in STATUS_OF_CODE:
+            return STATUS_OF_CODE[word]
+    return 500
+
+
+def _code(told: _Told) -> str | None:
+    """The word for what went wrong: the code if it is one, or a type that says as much."""
+    if told.code and not told.code.isdecimal():
+        return told.code
+    return told.type if told.type in OVERFLOW_CODES else None
+
+
+def _body(message: str, type: str, code: str | None, param: str | None) -> bytes:
+    return msgspec.json.encode(ErrorBodyOut(error=ErrorOut(message=message, type=type, param=param, code=code)))
+
+
+MAX_TEXT: Final = 2000
+MAX_WRAPS: Final = 4
+STATUS: Final = re.compile("[45][0-9]{2}")
+# What a web framework says for itself where no route matches.
+ROUTER_WORDS: Final = frozenset({"Not Found", "Method Not Allowed"})
+TYPE_OF_STATUS: Final[dict[int, str]] = {401: "authentication_error", 403: "permission_error"}
+TYPE_OF_TYPE: Final[dict[str, str]] = {
+    "invalid_request": "invalid_request_error",
+    "not_found": "invalid_request_error",
+    "too_many_requests": "rate_limit_error",
+    "server_error": "server_error",
+    "model_error": "server_error",
+}
+MEANING_OF_CODE: Final[dict[str, tuple[ErrorType, int]]] = {
+    "context_length_exceeded": ("invalid_request", 400),
+    "invalid_value": ("invalid_request", 400),
+    "request_too_large": ("invalid_request", 413),
+    "model_not_found": ("not_found", 404),
+    "not_found": ("not_found", 404),
+    "rate_limit_exceeded": ("too_many_requests", 429),
+    "tool_not_allowed": ("model_error", 500),
+    "overloaded": ("server_error", 503),
+    "storage_unavailable": ("server_error", 503),
+    "server_shutdown": ("server_error", 503),
+    "server_restarted": ("server_error", 503),
+    "upstream_timeout": ("server_error", 504),
+}

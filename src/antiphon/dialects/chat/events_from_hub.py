@@ -1,0 +1,109 @@
+"""Hub events → a chat client's stream: the role first, then a chunk for each piece, the finish reason, usage if it was asked for.
+
+A failure is an error object in the stream, and so is a stream that ends without a terminal event: what was cut never looks whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from antiphon import sse
+from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, usage_from_hub
+from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut, MessagePiece
+from antiphon.dialects.chat.errors import error_frame_data
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+STREAM_OPTIONS: Final = "chat:stream_options"  # where `request_to_hub` keeps this dialect's own
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream."""
+
+    def __init__(self, request: Request) -> None:
+        self.losses = Losses()
+        self._answer = AnswerFromHub(request, self.losses)
+        self._wants_usage = _wants_usage(request)
+        self._chunk = CompletionOut(id="", object="chat.completion.chunk", created=0, model=request.model or "", choices=[])
+        self._head, self._tail = self._around_delta()
+        self._is_told = False  # whether the end was told: a finish reason, or an error
+        self._is_over = False
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The chunks that an event makes."""
+        if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
+            return b'%b{"content":%b}%b' % (self._head, _encode(event.delta), self._tail)
+        match event:
+            case ResponseCreated():
+                return self._begin(event.response)
+            case ResponseCompleted() | ResponseIncomplete():
+                return self._end(event.response)
+            case ErrorEvent():
+                return self._error(error_frame_data(event.error))
+            case ResponseFailed():
+                return b"" if self._is_told else self._error(error_frame_data(event.response.error))
+            case _:
+                choice = self._answer.feed(event)
+                return self._frame(choices=[choice]) if choice else b""
+
+    def finish(self) -> bytes:
+        """What the stream ends with."""
+        if self._is_over:
+            return b""
+        self._is_over = True
+        return (b"" if self._is_told else self._error(error_frame_data(CUT))) + sse.END
+
+    def _begin(self, response: Response) -> bytes:
+        self._chunk = msgspec.structs.replace(
+            self._chunk, id=completion_id(response), created=response.created_at, model=response.model
+        )
+        self._head, self._tail = self._around_delta()
+        return self._frame(choices=[ChoiceOut(delta=MessagePiece(role="assistant", content=""))])
+
+    def _end(self, response: Response) -> bytes:
+        self._is_told = True
+        last = ChoiceOut(delta=MessagePiece(), finish_reason=self._answer.finish_reason(response))
+        told = self._frame(choices=[last], service_tier=response.service_tier)
+        if self._wants_usage and response.usage:
+            told += self._frame(choices=[], usage=usage_from_hub(response.usage))
+        return told
+
+    def _around_delta(self) -> tuple[bytes, bytes]:
+        """What stands in every chunk before and behind its delta."""
+        head, _, tail = self._frame(choices=[ChoiceOut(delta=MessagePiece())]).rpartition(b"{}")
+        return head, tail
+
+    def _error(self, data: bytes) -> bytes:
+        self._is_told = True
+        return sse.encode_data(data)
+
+    def _frame(self, **members: Any) -> bytes:
+        return sse.encode_data(_encode(msgspec.structs.replace(self._chunk, **members)))
+
+
+def _wants_usage(request: Request) -> bool:
+    options = (request.extra or {}).get(STREAM_OPTIONS, Raw(b"null"))
+    match msgspec.json.decode(options):
+        case {"include_usage": True}:
+            return True
+        case _:
+            return False
+
+
+CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

@@ -1,0 +1,218 @@
+"""A chat server's stream → hub events. Frames in, events out; what is in a message is `answer_to_hub`'s affair.
+
+A finish reason alone does not end the response: usage may still come, so the end is `[DONE]` or the end of the bytes. Without a
+finish reason no answer counts as whole: `[DONE]` then fails as `upstream_invalid_response`, the end of the bytes as
+`upstream_disconnected`. The text of a message goes from the decoder straight to the writer; all the rest may take its time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from antiphon import sse
+from antiphon.dialects.chat.answer_to_hub import AnswerToHub
+from antiphon.dialects.chat.answers import ChatUsage, Choice, Chunk, TextChunk
+from antiphon.dialects.chat.errors import error_in_answer
+from antiphon.dialects.chat.second_reading import read_again
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.upstream_errors import clean
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+_decode: Final = msgspec.json.Decoder(Chunk).decode
+_decode_text: Final = msgspec.json.Decoder(TextChunk).decode
+
+
+class EventsToHub:
+    """Reads one stream."""
+
+    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ChatWire = ChatWire()) -> None:  # noqa: B008
+        self.losses = Losses()
+        self.error: ApiError | None = None  # what the response failed with
+        self._events: list[StreamEvent] = []
+        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.of(request), stamps.new_id, wire.think_tags)
+        self._usage: ChatUsage | None = None
+        self._service_tier: str | None = None
+        self._finish_reason = ""
+        self._over = False
+        self._misses = 0
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """The events that a frame brings."""
+        if self._over:
+            return []
+        key = self._answer.plain_key
+        if key is not None and self._misses < MAX_MISSES:
+            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+            try:
+                text = _decode_text(frame.data).choices[0].delta.content
+            except (ValueError, RecursionError):
+                self._misses += 1  # servers that always send more are not asked for less again and again
+            else:
+                self._writer.text(key, text)
+                return self._take()
+        try:
+            chunk = _decode(frame.data)
+        except (ValueError, RecursionError):  # every complaint of msgspec's is a ValueError
+            self._refused(frame)
+        else:
+            self._chunk(chunk, frame)
+        return self._take()
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over. What had a finish reason is complete, whatever ended them."""
+        if not self._over:
+            if self._finish_reason:
+                self._end()
+            else:
+                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+        return self._take()
+
+    def read_whole(self, body: bytes) -> list[StreamEvent]:
+        """An answer that does not stream: the message is one great delta, and it is whole though it give no finish reason."""
+        try:
+            chunk: Chunk | None = _decode(body)
+        except (ValueError, RecursionError):
+            chunk = read_again(body, self.losses)
+            self._answer.mend_halves()
+        if chunk is not None:
+            self._chunk(chunk, sse.Frame("", body))
+        if self._over:
+            return self._take()
+        if chunk is None or not any(chunk.choices or ()):
+            self._fail(_invalid("an answer that is no chat completion", body))
+        else:
+            self._finish_reason = self._finish_reason or "stop"
+            self._end()
+        return self._take()
+
+    def _take(self) -> list[StreamEvent]:
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def _refused(self, frame: sse.Frame) -> None:
+        """What the typed decode did not take: the end, white space, something to be read leniently, or nonsense."""
+        data = frame.data.strip()
+        if data == sse.DONE:
+            self._done()
+            return
+        if not data:
+            return
+        chunk = read_again(data, self.losses)
+        if chunk is None:
+            self._fail(_invalid("an event that is no chat chunk", data))
+            return
+        self._answer.mend_halves()
+        self._chunk(chunk, frame)
+
+    def _done(self) -> None:
+        if self._finish_reason:
+            self._end()
+        else:
+            self._fail(UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response"))
+
+    def _chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
+        error = chunk.error or _bare_error(chunk, frame)
+        if error:
+            self._fail(error_in_answer(error))
+            return
+        if chunk.service_tier and chunk.service_tier != self._service_tier:
+            self._service_tier = chunk.service_tier
+            self._writer.update(service_tier=chunk.service_tier)
+        if not self._writer.started:
+            self._writer.start()
+        self._usage = chunk.usage or self._usage
+        try:
+            for at, choice in enumerate(chunk.choices or ()):
+                if choice is not None:
+                    self._choice(choice, at if choice.index is None else choice.index)
+        except RecursionError:  # nested so deeply that it can be read and not written
+            self._fail(_invalid("an answer that is nested too deeply", frame.data))
+
+    def _choice(self, choice: Choice, index: int) -> None:
+        if index != 0:
+            self.losses.add(f"choices[{index}]", "an answer besides the first has no place in a response")
+            return
+        if choice.delta is not None:
+            self._answer.delta(choice.delta, choice.logprobs)
+        elif choice.message is not None:
+            self._answer.message(choice.message, choice.logprobs)
+        self._usage = choice.usage or self._usage
+        self._finish_reason = choice.finish_reason or self._finish_reason
+
+    def _end(self) -> None:
+        """REQ-3: a finish reason says how the response ends; one that nobody knows is an end like any other."""
+        reason = self._finish_reason
+        if reason in FAILED:
+            self._fail(UpstreamFault(f"the upstream gave up: its finish reason is {reason!r}", code=FAILED[reason]))
+            return
+        self._over = True
+        incomplete = INCOMPLETE.get(reason)
+        if incomplete is None:
+            self._answer.finish("completed")
+            self._writer.complete(_usage_to_hub(self._usage))
+        else:
+            self._answer.finish("incomplete")
+            self._writer.incomplete(incomplete, _usage_to_hub(self._usage))
+
+    def _fail(self, error: ApiError) -> None:
+        self._over = True
+        self.error = error
+        self._answer.finish("failed")
+        self._writer.fail(error, _usage_to_hub(self._usage))
+
+
+def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
+    """An error that does not stand under `error`: some servers send the object itself, or say so in the event's name."""
+    if chunk.choices is not None or chunk.usage is not None:
+        return None
+    value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
+    is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
+    return value if is_error else None
+
+
+def _invalid(what: str, came: bytes) -> UpstreamFault:
+    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
+    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
+
+
+def _usage_to_hub(usage: ChatUsage | None) -> Usage | None:
+    """REQ-4: null only where the upstream has none."""
+    if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None):
+        return None
+    read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = (prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or usage.cached_tokens
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written if usage.total_tokens is None else usage.total_tokens,
+        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=(completion and completion.reasoning_tokens) or 0),
+    )
+
+
+MAX_EXCERPT: Final = 80
+MAX_MISSES: Final = 8
+INCOMPLETE: Final[dict[str, str]] = {
+    "length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "model_length": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+FAILED: Final[dict[str, str]] = {
+    "error": "upstream_error",
+    "abort": "upstream_error",
+    "insufficient_system_resource": "overloaded",
+}

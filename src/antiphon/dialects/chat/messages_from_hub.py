@@ -1,0 +1,206 @@
+"""The hub's conversation as chat messages that the server in question accepts (E-2, E-5).
+
+What goes where is decided in `dialects/common/history`; here each turn is spelled. Item ids and statuses have no place in chat and
+are not reported: they are the hub's own bookkeeping.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined, plain_text
+from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Output, Placed, Turn, history_of
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.content import Refusal
+from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+def messages_from_hub(
+    request: Request, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
+) -> list[MessageOut]:
+    """All messages; `told_first` is the text of the system message that begins them."""
+    history = history_of(input_items(request), losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, told_first)
+    wanted_from = _reasoning_wanted_from(history.turns, wire)
+    for at, turn in enumerate(history.turns):
+        if type(turn) is AssistantTurn:
+            messages.add_assistant(turn, wants_reasoning=at >= wanted_from)
+        else:
+            messages.add(turn)
+    for other in history.others:
+        _report(other, losses)
+    return messages.whole()
+
+
+def _reasoning_wanted_from(turns: list[Turn], wire: ChatWire) -> int:
+    """The first turn whose reasoning the server wants back: in a tool loop, the one after the user's last word."""
+    if wire.reasoning_field == "none":
+        return len(turns)
+    if wire.reasoning_history == "all":
+        return 0
+    of_user = [at for at, turn in enumerate(turns) if isinstance(turn, Placed) and turn.item.role == "user"]
+    return of_user[-1] if of_user else 0
+
+
+def _report(other: Placed[ItemParam], losses: Losses) -> None:
+    if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+        lose_unknown_fields(other.item, other.path, losses)
+    else:
+        losses.add(other.path, f"an item of type {type_of(other.item)}", "chat has no place for it")
+
+
+class _Messages:
+    """Writes messages, turn by turn."""
+
+    def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        self._first = list(told_first)
+        self._done: list[MessageOut] = []
+        self._phase_reported = False
+
+    def whole(self) -> list[MessageOut]:
+        if not self._first:
+            return self._done
+        return [MessageOut(role="system", content="\n\n".join(self._first)), *self._done]
+
+    def add(self, turn: Placed[MessageParam]) -> None:
+        message = turn.item
+        self._report_fields(turn)
+        if message.role == "user":
+            self._done.append(MessageOut(role="user", content=self._user_content(turn)))
+            return
+        text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first))
+        if not text:
+            return
+        if self._wire.system == "anywhere":
+            role: Literal["system", "developer"] = "system" if message.role == "system" else self._wire.developer
+            self._done.append(MessageOut(role=role, content=text))
+            return
+        if self._done:
+            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+        self._first.append(text)
+
+    def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
+        text, refusal = self._said(turn.messages)
+        silent = not text and not turn.calls
+        reasoning = self._reasoning(turn.reasoning, wanted=wants_reasoning and not silent) if turn.reasoning else UNSET
+        if silent:
+            return  # servers refuse a turn with nothing in it
+        self._done.append(
+            MessageOut(
+                role="assistant",
+                content=text or EMPTY[self._wire.empty_content],
+                tool_calls=[self._call(answered.call.item) for answered in turn.calls] if turn.calls else UNSET,
+                refusal=refusal,
+                reasoning_content=reasoning if self._wire.reasoning_field == "reasoning_content" else UNSET,
+                reasoning=reasoning if self._wire.reasoning_field == "reasoning" else UNSET,
+            )
+        )
+        if turn.calls:
+            self._add_results(turn.calls)
+
+    def _user_content(self, turn: Placed[MessageParam]) -> str | list[PartOut]:
+        if self._wire.text_content == "string":
+            text = plain_text(turn.item.content)
+            if text is not None:
+                return text
+        parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first)
+        return parts if self._wire.text_content == "parts" else joined(parts)
+
+    def _said(self, messages: list[Placed[MessageParam]]) -> tuple[str, str | UnsetType]:
+        """The text and the refusal of an assistant turn."""
+        texts: list[str] = []
+        refusals: list[str] = []
+        for message in messages:
+            self._report_fields(message)
+            content = message.item.content
+            text = plain_text(content)
+            if text is not None:
+                texts.append(text)
+                continue
+            for at, text in enumerate(self._content.texts(content, message.path, "content", message.first)):
+                (refusals if type(content[at]) is Refusal else texts).append(text)
+        if not refusals:
+            return "\n".join(texts), UNSET
+        # A server that knows nothing of `refusal` still needs content, and the model should see that it refused.
+        return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
+
+    def _reasoning(self, items: list[Placed[ReasoningParam]], *, wanted: bool) -> str | UnsetType:
+        kept: list[str] = []
+        for one in items:
+            path, item = one.path, one.item
+            lose_unknown_fields(item, path, self._losses)
+            content, summary = item.content or [], item.summary
+            if wanted and (content or summary):
+                kept += self._content.texts(content, path, "content") or self._content.texts(summary, path, "summary")
+                if content and summary:
+                    self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
+            elif content or summary:
+                self._losses.add(path, "earlier reasoning", "the server does not want it back")
+            elif item.encrypted_content:
+                self._losses.add(path, "earlier reasoning", "it is encrypted, and only its maker can read it")
+        return "\n".join(kept) or UNSET
+
+    def _call(self, call: Call) -> ToolCallOut:
+        if isinstance(call, FunctionCallParam):
+            name = self._names.sent(("function", call.name, call.namespace or None))
+            # Models that call a function without parameters may write nothing at all; servers want JSON.
+            return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
+        name = self._names.sent(("custom", call.name, call.namespace or None))
+        if self._wire.custom_tools == "native":
+            return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
+        return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=one_string.wrap(call.input)))
+
+    def _add_results(self, calls: list[AnsweredCall]) -> None:
+        lifted: list[PartOut] = []
+        for answered in calls:
+            call_id = answered.call.item.call_id
+            lose_unknown_fields(answered.call.item, answered.call.path, self._losses)
+            content = self._result(answered.output, call_id, lifted)
+            self._done.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
+        if lifted:
+            self._done.append(MessageOut(role="user", content=lifted))
+
+    def _result(self, output: Placed[Output], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
+        lose_unknown_fields(output.item, output.path, self._losses)
+        if isinstance(output.item.output, str):
+            return output.item.output
+        parts = self._content.parts(output.item.output, output.path, "output")
+        return joined(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
+
+    def _report_fields(self, message: Placed[MessageParam]) -> None:
+        if message.item.extra:
+            lose_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+            self._phase_reported = True
+            what = "whether a text was commentary or the answer"
+            self._losses.add(f"{message.path}.phase", what, "chat does not tell them apart")
+
+
+def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:
+    """TOOL-6: what a tool message cannot hold goes into `lifted`, named by its call; a note stays in its place."""
+    left: list[PartOut] = []
+    count = 0
+    for part in parts:
+        if part.type == "text":
+            left.append(part)
+            continue
+        count += 1
+        kind = "image" if part.type == "image_url" else "file"
+        left.append(PartOut(type="text", text=f"[{kind} {count} of this result follows below]"))
+        lifted += [PartOut(type="text", text=f"{kind.capitalize()} {count} of the result of call {call_id}:"), part]
+    return left
+
+
+EMPTY: Final[dict[str, str | None | UnsetType]] = {"null": None, "empty": "", "absent": UNSET}

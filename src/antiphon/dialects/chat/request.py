@@ -1,0 +1,280 @@
+"""Chat requests, both ways: `request_from_hub` for a server, `request_to_hub` from a client.
+
+The conversation and the tools are translated in modules of their own; here stand the settings. Fields that only chat knows
+travel through the hub as `extra["chat:name"]` and reach servers of this dialect under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.chat.messages_from_hub import messages_from_hub
+from antiphon.dialects.chat.messages_to_hub import messages_to_hub
+from antiphon.dialects.chat.tools import tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
+from antiphon.dialects.chat.wire import (
+    ChatWire,
+    JsonSchemaFormatIn,
+    JsonSchemaOut,
+    RequestIn,
+    RequestOut,
+    ResponseFormatOut,
+    UnknownFormat,
+)
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    Request,
+    ServiceTier,
+    StreamOptions,
+    TextFormat,
+    TextFormatParam,
+    TextParam,
+    Verbosity,
+)
+
+T = TypeVar("T")
+
+PREFIX: Final = "chat:"
+STREAM_OPTIONS: Final = "chat:stream_options"
+LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, and what it could not carry."""
+    losses = Losses()
+    names = ToolNames.of(request)
+    tools = tools_from_hub(request, names, wire, losses)
+    first = [request.instructions] if request.instructions else []
+    response_format = _format_from_hub(request, wire, losses, first)
+    messages = messages_from_hub(request, names, wire, losses, first)
+    if not messages:
+        raise InvalidValue("input: got nothing that can be said in a chat; wanted at least one message", param="input")
+    _report_fields(request, losses)
+    given = _Fields(wire, losses)
+    wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
+    logprobs = given("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    limit = request.max_output_tokens or UNSET
+    body = RequestOut(
+        model=request.model or UNSET,
+        messages=messages,
+        tools=list(tools.values()) or UNSET,
+        tool_choice=tool_choice_from_hub(request.tool_choice, tools, names, wire, losses),
+        parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools else UNSET,
+        response_format=response_format,
+        max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
+        max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
+        temperature=given("temperature", request.temperature),
+        top_p=given("top_p", request.top_p),
+        presence_penalty=given("presence_penalty", request.presence_penalty),
+        frequency_penalty=given("frequency_penalty", request.frequency_penalty),
+        logprobs=logprobs,
+        top_logprobs=given("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
+        reasoning_effort=given("reasoning_effort", request.reasoning.effort if request.reasoning else UNSET, "reasoning.effort"),
+        verbosity=given("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
+        metadata=given("metadata", request.metadata or UNSET),
+        service_tier=given("service_tier", request.service_tier),
+        safety_identifier=given("safety_identifier", request.safety_identifier),
+        prompt_cache_key=given("prompt_cache_key", request.prompt_cache_key),
+        user=given("user", request.user),
+        stream=UNSET if request.stream is None else request.stream,
+        stream_options=_stream_options(request, wire, losses),
+    )
+    return _written(body, _extra_from_hub(request, body, wire, losses)), losses
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """A client's body as a hub request, and what the hub has no place for."""
+    chat: RequestIn = codec.decode_as(body, RequestIn)
+    if chat.n and chat.n > 1:
+        raise UnsupportedParameter(f"n: got {chat.n}, wanted 1: a response is one answer", param="n")
+    losses = Losses()
+    conversation = messages_to_hub(chat.messages, losses)
+    extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
+    effort = _word(chat.reasoning_effort, EFFORTS, "reasoning_effort", extra)
+    verbosity = _word(chat.verbosity, VERBOSITIES, "verbosity", extra)
+    format = _format_to_hub(chat, losses, extra)
+    request = Request(
+        model=chat.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=tools_to_hub(chat, losses),
+        tool_choice=tool_choice_to_hub(chat, losses),
+        parallel_tool_calls=chat.parallel_tool_calls,
+        text=TextParam(format=format, verbosity=verbosity) if format or verbosity else UNSET,
+        max_output_tokens=_limit(chat, losses),
+        temperature=chat.temperature,
+        top_p=chat.top_p,
+        presence_penalty=chat.presence_penalty,
+        frequency_penalty=chat.frequency_penalty,
+        include=[LOGPROBS] if chat.logprobs else UNSET,
+        top_logprobs=chat.top_logprobs,
+        reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
+        metadata=chat.metadata,
+        service_tier=_word(chat.service_tier, TIERS, "service_tier", extra),
+        safety_identifier=chat.safety_identifier,
+        prompt_cache_key=chat.prompt_cache_key,
+        user=chat.user,
+        store=chat.store,
+        stream=chat.stream,
+        stream_options=_stream_options_to_hub(chat, extra),
+        extra=extra or UNSET,
+    )
+    return request, losses
+
+
+class _Fields:
+    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, wire: ChatWire, losses: Losses) -> None:
+        self._known = wire.fields
+        self._losses = losses
+
+    def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._known:
+            self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
+            return UNSET
+        return value
+
+
+def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: list[str]) -> ResponseFormatOut | UnsetType:
+    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return UNSET
+    lose_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return UNSET
+    if wire.json_output == "none":
+        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+    if isinstance(format, JsonObjectFormat):
+        return ResponseFormatOut(type="json_object")
+    if wire.json_output == "json_object":
+        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        schema = codec.encode(format.schema or {}).decode()
+        first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
+        return ResponseFormatOut(type="json_object")
+    return ResponseFormatOut(
+        type="json_schema",
+        json_schema=JsonSchemaOut(
+            name=format.name or "response",
+            description=format.description or UNSET,
+            schema=format.schema or UNSET,
+            strict=UNSET if format.strict is None else format.strict,
+        ),
+    )
+
+
+def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
+    """Usage is always asked for: the hub's response has it, whatever the client of another dialect wanted (REQ-4)."""
+    asked = _asked_stream_options(request)
+    if not request.stream:
+        return UNSET
+    if wire.stream_usage:
+        return {**asked, "include_usage": True}
+    for name in asked:
+        losses.add(f"stream_options.{name}", f"the field {name!r}", "the server takes no stream options")
+    return UNSET
+
+
+def _asked_stream_options(request: Request) -> dict[str, Any]:
+    raw = (request.extra or {}).get(STREAM_OPTIONS)
+    asked = msgspec.json.decode(raw) if raw is not None else {}
+    return {name: value for name, value in asked.items() if name != "include_usage"} if isinstance(asked, dict) else {}
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """What chat has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    if request.reasoning:
+        lose_unknown_fields(request.reasoning, "reasoning", losses)
+        if request.reasoning.summary:
+            losses.add("reasoning.summary", "a summary of the reasoning", "chat has no such thing")
+    if request.text:
+        lose_unknown_fields(request.text, "text", losses)
+    if request.client_metadata:
+        losses.add("client_metadata", "the field 'client_metadata'", "chat has no place for it")
+    if request.prompt_cache_retention:
+        losses.add("prompt_cache_retention", "how long the prompt is cached", "chat has no place for it")
+
+
+def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
+    """Unknown fields that go out: those of chat clients, and those that the profile lets pass."""
+    sent: dict[str, Raw] = {}
+    for name, raw in (request.extra or {}).items():
+        own = name.removeprefix(PREFIX)
+        if name == STREAM_OPTIONS:
+            continue
+        if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
+            losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
+        elif own != name or own in wire.pass_fields:
+            sent[own] = raw
+        else:
+            losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+    return sent
+
+
+def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    try:
+        encoded = ENCODER.encode(body)
+    except RecursionError:
+        raise JsonTooDeep("the JSON is nested too deeply to be written") from None
+    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
+
+
+def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
+    if chat.max_tokens and chat.max_completion_tokens and chat.max_tokens != chat.max_completion_tokens:
+        losses.add("max_tokens", "the older of two limits", "'max_completion_tokens' counts")
+    return chat.max_completion_tokens or chat.max_tokens
+
+
+def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+    match chat.response_format:
+        case JsonSchemaFormatIn(json_schema=asked):
+            lose_unknown_fields(chat.response_format, "response_format", losses)
+            lose_unknown_fields(asked, "response_format.json_schema", losses)
+            return JsonSchemaFormatParam(name=asked.name, description=asked.description, schema=asked.schema, strict=asked.strict)
+        case UnknownFormat(raw=raw):
+            extra[PREFIX + "response_format"] = raw
+            return UNSET
+        case None | UnsetType():
+            return UNSET
+        case format:
+            return format
+
+
+def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:
+    options = dict(chat.stream_options or {})
+    obfuscation = options.pop("include_obfuscation", UNSET)
+    if options:  # `include_usage` is for the half that writes the client's stream
+        extra[STREAM_OPTIONS] = Raw(codec.encode(options))
+    return StreamOptions(include_obfuscation=obfuscation) if isinstance(obfuscation, bool) else UNSET
+
+
+def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]) -> T | UnsetType:
+    """A word that the hub knows; one that only a chat server can know is carried to it as it is."""
+    if not value:
+        return UNSET
+    if value not in words:
+        extra[PREFIX + name] = Raw(codec.encode(value))
+    return words.get(value, UNSET)
+
+
+ENCODER: Final = msgspec.json.Encoder()
+SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
+#: Never taken from unknown fields: the reader of the answer relies on them.
+RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
+VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
+TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

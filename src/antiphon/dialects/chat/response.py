@@ -1,0 +1,70 @@
+"""Whole answers, both ways, by way of the stream (STR-14): one is read as one great delta, and written as all its pieces joined.
+
+An error in place of an answer is raised, in both directions: the endpoint then answers with `error_from_hub`, as for any error.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, join, usage_from_hub
+from antiphon.dialects.chat.answers import CompletionOut
+from antiphon.dialects.chat.errors import error_of_response
+from antiphon.dialects.chat.events_to_hub import EventsToHub
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+
+
+def response_to_hub(
+    body: bytes,
+    request: Request,
+    opening: Response,
+    stamps: Stamps,
+    wire: ChatWire = ChatWire(),  # noqa: B008
+) -> tuple[Response, Losses]:
+    """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    reader = EventsToHub(request, opening, stamps, wire)
+    events = reader.read_whole(body)
+    if reader.error is not None:
+        raise reader.error
+    return fold(events), reader.losses
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """A response as one chat completion (E-3). Raises the error of one that failed, or that did not come to its end."""
+    if response.status not in ENDED:
+        raise error_of_response(response.error, response.status)
+    losses = Losses()
+    answer = AnswerFromHub(request, losses)
+    pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
+    choice = join(pieces)
+    assert choice.delta
+    says_else = choice.delta.refusal or choice.delta.tool_calls
+    message = msgspec.structs.replace(
+        choice.delta,
+        role="assistant",
+        content=choice.delta.content or (None if says_else else ""),
+        refusal=choice.delta.refusal or None,
+    )
+    told = msgspec.structs.replace(choice, delta=UNSET, message=message, finish_reason=answer.finish_reason(response))
+    completion = CompletionOut(
+        id=completion_id(response),
+        object="chat.completion",
+        created=response.created_at,
+        model=response.model,
+        choices=[told],
+        service_tier=response.service_tier,
+        usage=usage_from_hub(response.usage) if response.usage else UNSET,
+    )
+    return msgspec.json.encode(completion), losses
+
+
+ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)

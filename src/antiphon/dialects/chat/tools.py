@@ -1,0 +1,298 @@
+"""Tools and tool choice, both ways: flat in the hub, nested in chat (C-3, TOOL-1, TOOL-2).
+
+Out to a server, namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come
+back); hosted tools are losses. In from a client, both forms are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final, assert_never
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.chat.wire import (
+    AllowedToolsChoiceIn,
+    ChatWire,
+    CustomChoiceIn,
+    CustomFormatOut,
+    CustomIn,
+    CustomOut,
+    CustomToolIn,
+    FunctionChoiceIn,
+    FunctionIn,
+    FunctionOut,
+    FunctionToolIn,
+    GrammarFormatIn,
+    GrammarOut,
+    NameIn,
+    RequestIn,
+    ToolIn,
+    ToolOut,
+)
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import Kind, ToolNames
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.errors import MissingField
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    SpecificToolChoice,
+    TextFormatOfTool,
+    ToolChoiceParam,
+    ToolChoiceValue,
+    ToolParam,
+    UnknownToolChoice,
+)
+
+
+def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut]:
+    """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
+    sent: dict[str, ToolOut] = {}
+    places: dict[str, str] = {}
+    for path, tool, namespace in _offered(request, losses):
+        match tool:
+            case FunctionToolParam():
+                name = names.sent(("function", tool.name, namespace))
+                offered = _function(tool, name, path, wire, losses)
+            case CustomTool():
+                name = names.sent(("custom", tool.name, namespace))
+                offered = _custom(tool, name, path, wire, losses)
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)}", "chat has no equivalent")
+                continue
+        lose_unknown_fields(tool, path, losses)
+        if tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+        if sent.get(name, offered) != offered:
+            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+        sent[name], places[name] = offered, path
+    return sent
+
+
+def tool_choice_from_hub(
+    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
+) -> ToolChoiceValue | ToolOut | UnsetType:
+    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    match choice:
+        case None | UnsetType():
+            return UNSET
+        case str():
+            return _mode(choice, sent, wire, losses)
+        case UnknownToolChoice():
+            losses.add("tool_choice", f"the choice of {choice.kind}", "chat has no equivalent")
+            return UNSET
+        case SpecificFunction() | SpecificCustom() as only:
+            return _named(only, sent, names, wire, losses)
+        case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
+            return _named(only, sent, names, wire, losses)
+        case AllowedToolsParam(mode=mode):  # TOOL-3: all tools are sent, calls outside the set are withheld by policy
+            lose_unknown_fields(choice, "tool_choice", losses)
+            return _mode(mode or "auto", sent, wire, losses)
+        case _ as never:
+            assert_never(never)
+
+
+def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType:
+    """The tools of a client's request, and the functions of the form before them."""
+    if not chat.tools and not chat.functions:
+        return UNSET
+    tools = [_tool_to_hub(tool, f"tools[{at}]", losses) for at, tool in enumerate(chat.tools or ())]
+    functions = [_function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())]
+    return [*tools, *functions]
+
+
+def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | UnsetType:
+    """The choice of a client's request, in its present form or the one before it."""
+    match chat.tool_choice or chat.function_call:
+        case FunctionChoiceIn() | CustomChoiceIn() as named:
+            return _choice_to_hub(named, "tool_choice", losses)
+        case NameIn(name=name) as function:
+            lose_unknown_fields(function, "function_call", losses)
+            return SpecificFunction(name=name)
+        case AllowedToolsChoiceIn(allowed_tools=allowed) as choice:
+            path = "tool_choice.allowed_tools"
+            lose_unknown_fields(choice, "tool_choice", losses)
+            lose_unknown_fields(allowed, path, losses)
+            tools = [_choice_to_hub(tool, f"{path}.tools[{at}]", losses) for at, tool in enumerate(allowed.tools)]
+            return AllowedToolsParam(tools=tools, mode=allowed.mode)
+        case None | UnsetType():
+            return UNSET
+        case choice:
+            return choice
+
+
+def _offered(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    """Every tool with its place and its namespace; those of `additional_tools` items too."""
+    yield from _spread(request.tools or (), "tools", losses)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            yield from _spread(item.tools, f"input[{at}].tools", losses)
+
+
+def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    for at, tool in enumerate(tools):
+        place = f"{path}[{at}]"
+        if type(tool) is not NamespaceTool:
+            yield place, tool, None
+            continue
+        lose_unknown_fields(tool, place, losses)
+        if tool.description:
+            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "chat has no groups of tools")
+        for of, member in enumerate(tool.tools):
+            yield f"{place}.tools[{of}]", member, tool.name
+
+
+def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
+    if tool.strict and not wire.strict_tools:
+        losses.add(f"{path}.strict", "that arguments must obey the schema", "the server has no such thing")
+    return ToolOut(
+        function=FunctionOut(
+            name=name,
+            description=tool.description or UNSET,
+            parameters=tool.parameters or NO_PARAMETERS,
+            strict=_strict(bool(tool.strict), wire),
+        )
+    )
+
+
+def _strict(said: bool, wire: ChatWire) -> bool | UnsetType:
+    """Said in so many words: servers do not agree on what a function means that does not say."""
+    return said if wire.strict_tools else UNSET
+
+
+def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
+    description = tool.description or ""
+    if tool.format:
+        lose_unknown_fields(tool.format, f"{path}.format", losses)
+    if wire.custom_tools == "native":
+        return ToolOut(
+            type="custom", custom=CustomOut(name=name, description=description or UNSET, format=_format_from_hub(tool.format))
+        )
+    if isinstance(tool.format, GrammarFormat):
+        losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+        rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
+        description = f"{description}\n\n{rule}" if description else rule
+    return ToolOut(
+        function=FunctionOut(
+            name=name,
+            description=description or UNSET,
+            parameters=one_string.schema("The whole input of the tool, as plain text."),
+            strict=_strict(False, wire),
+        )
+    )
+
+
+def _format_from_hub(format: TextFormatOfTool | GrammarFormat | None | UnsetType) -> CustomFormatOut | UnsetType:
+    match format:
+        case GrammarFormat():
+            return CustomFormatOut(type="grammar", grammar=GrammarOut(syntax=format.syntax, definition=format.definition))
+        case TextFormatOfTool():
+            return CustomFormatOut(type="text")
+        case _:
+            return UNSET
+
+
+def _mode(mode: ToolChoiceValue, sent: Collection[str], wire: ChatWire, losses: Losses) -> ToolChoiceValue | UnsetType:
+    possible = _can_force(bool(sent), wire, losses) if mode == "required" else bool(sent)
+    return mode if possible else UNSET
+
+
+def _named(
+    choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
+) -> ToolOut | UnsetType:
+    lose_unknown_fields(choice, "tool_choice", losses)
+    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
+    name = names.sent((kind, choice.name, choice.namespace or None))
+    if not _can_force(name in sent, wire, losses):
+        return UNSET
+    if kind == "custom" and wire.custom_tools == "native":
+        return ToolOut(type="custom", custom=CustomOut(name=name))
+    return ToolOut(function=FunctionOut(name=name))
+
+
+def _can_force(offered: bool, wire: ChatWire, losses: Losses) -> bool:
+    if not offered:
+        losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+    elif not wire.forced_tools:
+        losses.add("tool_choice", "a forced tool call", "the server has no such thing")
+    return offered and wire.forced_tools
+
+
+def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
+    match tool:
+        case FunctionToolIn():
+            lose_unknown_fields(tool, path, losses)
+            if tool.function:
+                return _function_to_hub(tool.function, f"{path}.function", losses)
+            if not tool.name:
+                raise MissingField(f"{path}.function is missing: wanted an object with a name", param=f"{path}.function")
+            return FunctionToolParam(
+                name=tool.name, description=tool.description, parameters=tool.parameters, strict=bool(tool.strict)
+            )
+        case CustomToolIn():
+            lose_unknown_fields(tool, path, losses)
+            if tool.custom:
+                return _custom_to_hub(tool.custom, f"{path}.custom", losses)
+            if not tool.name:
+                raise MissingField(f"{path}.custom is missing: wanted an object with a name", param=f"{path}.custom")
+            return CustomTool(name=tool.name, description=tool.description, format=tool.format)
+        case _:
+            return tool
+
+
+def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> FunctionToolParam:
+    lose_unknown_fields(function, path, losses)
+    return FunctionToolParam(
+        name=function.name,
+        description=function.description,
+        parameters=function.parameters,
+        strict=bool(function.strict),  # chat's default; the hub's would be another
+    )
+
+
+def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
+    lose_unknown_fields(custom, path, losses)
+    format: TextFormatOfTool | GrammarFormat | None | UnsetType
+    match custom.format:
+        case GrammarFormatIn(grammar=grammar) as nested:
+            lose_unknown_fields(nested, f"{path}.format", losses)
+            lose_unknown_fields(grammar, f"{path}.format.grammar", losses)
+            format = GrammarFormat(syntax=grammar.syntax, definition=grammar.definition)
+        case other:
+            format = other
+    return CustomTool(name=custom.name, description=custom.description, format=format)
+
+
+def _choice_to_hub(choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice, path: str, losses: Losses) -> SpecificToolChoice:
+    match choice:
+        case FunctionChoiceIn():
+            return SpecificFunction(name=_chosen(choice, choice.function, f"{path}.function", losses))
+        case CustomChoiceIn():
+            return SpecificCustom(name=_chosen(choice, choice.custom, f"{path}.custom", losses))
+        case UnknownToolChoice():
+            return choice
+        case _ as never:
+            assert_never(never)
+
+
+def _chosen(choice: FunctionChoiceIn | CustomChoiceIn, nested: NameIn | UnsetType, path: str, losses: Losses) -> str:
+    lose_unknown_fields(choice, path.rpartition(".")[0], losses)
+    if nested:
+        lose_unknown_fields(nested, path, losses)
+        return nested.name
+    if not choice.name:
+        raise MissingField(f"{path} is missing: wanted an object with the name of a tool", param=path)
+    return choice.name
+
+
+NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}

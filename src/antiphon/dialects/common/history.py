@@ -1,0 +1,312 @@
+"""A hub's items as the turns that chat-like servers take: who spoke, which tools the model called, what each call gave.
+
+Such servers want every call answered, right after the turn that called, in the calls' order. Items come in any order, so outputs
+are moved to their calls; nothing else changes place. What had to be made up or joined is a loss. No dialect is known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, assert_never, final
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.errors import InvalidValue, OrphanToolOutput
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    ContentParam,
+    InputImageParam,
+    InputText,
+    ToolOutputContentParam,
+    ToolResult,
+    ToolUse,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    ItemReference,
+    MessageParam,
+    ReasoningParam,
+)
+from antiphon.protocol.losses import Losses
+
+Call = FunctionCallParam | CustomToolCallParam
+Output = FunctionCallOutputParam | CustomToolCallOutputParam
+#: A tool output whose call is nowhere: refuse the request, make up the call, or say it as text.
+Orphans = Literal["error", "synthesize", "text"]
+
+NO_RESULT: Final = "[no result was given for this call]"
+UNKNOWN_TOOL: Final = "unknown_tool"
+
+T = TypeVar("T")
+
+
+class Placed(Struct, Generic[T], frozen=True, gc=False):
+    """An item and where it came from: losses and errors name the place."""
+
+    path: str
+    item: T
+    #: Of a message that was cut out of a longer one: the index of its first part there.
+    first: int = 0
+
+
+_Entry = tuple[str, ItemParam, int]  # the same three before it is known what they are
+
+
+class AnsweredCall(Struct, frozen=True, gc=False):
+    call: Placed[Call]
+    output: Placed[Output]
+
+
+@final
+class AssistantTurn(Struct, gc=False):
+    """What the model said and did before somebody else had the word."""
+
+    reasoning: list[Placed[ReasoningParam]] = []
+    messages: list[Placed[MessageParam]] = []
+    calls: list[AnsweredCall] = []
+
+
+#: A message of the user, the system or the developer is a turn by itself.
+Turn = Placed[MessageParam] | AssistantTurn
+
+
+class History(NamedTuple):
+    turns: list[Turn]
+    #: Items that are no part of a conversation: hosted tools' receipts, compactions, tools, unknown ones.
+    others: list[Placed[ItemParam]]
+
+
+def history_of(items: list[ItemParam], losses: Losses, orphans: Orphans = "error") -> History:
+    """The turns that `items` make."""
+    entries = _unfold(items, losses)
+    turns = _Turns(_pair(entries), losses, orphans)
+    turns.take(entries)
+    return History(turns.done, turns.others)
+
+
+def call_of(block: ToolUse) -> FunctionCallParam:
+    """E-1: a call that was written inside a message."""
+    return FunctionCallParam(call_id=block.id, name=block.name, arguments=codec.encode(block.input).decode())
+
+
+def output_of(block: ToolResult, path: str, losses: Losses) -> FunctionCallOutputParam:
+    """E-1: a result that was written inside a message."""
+    if block.is_error:
+        losses.add(f"{path}.is_error", "that the tool failed", "an output has no mark for it")
+    content = block.content if isinstance(block.content, list) else [block.content or ""]
+    parts = [_result_part(part) for part in content]
+    match parts:
+        case [InputText(text=text)]:
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=text)
+        case _:
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=parts)
+
+
+def _result_part(part: Any) -> ToolOutputContentParam:
+    """The content of a `tool_result` is not typed: text and images are known in their usual spellings."""
+    match part:
+        case str() | {"type": "text" | "input_text" | "output_text", "text": str()}:
+            return InputText(text=part if isinstance(part, str) else part["text"])
+        case {"type": "image_url", "image_url": {"url": str(url)}} | {"type": "input_image", "image_url": str(url)}:
+            return InputImageParam(image_url=url)
+        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return InputImageParam(image_url=f"data:{kind};base64,{data}")
+        case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+            return InputImageParam(image_url=url)
+        case {"type": str(kind)}:
+            return UnknownContent(kind=kind, raw=Raw(codec.encode(part)))
+        case _:
+            return InputText(text=codec.encode(part).decode())
+
+
+def _unfold(items: list[ItemParam], losses: Losses) -> list[_Entry]:
+    """Every item and its place; messages that hold calls or results are cut apart at them."""
+    entries: list[_Entry] = []
+    for at, item in enumerate(items):
+        if isinstance(item, MessageParam) and not isinstance(item.content, str):
+            for part in item.content:
+                if type(part) in BLOCKS:
+                    entries += _cut(item, f"input[{at}]", losses)
+                    break
+            else:
+                entries.append((f"input[{at}]", item, 0))
+        else:
+            entries.append((f"input[{at}]", item, 0))
+    return entries
+
+
+def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
+    pieces: list[_Entry] = []
+    rest: list[ContentParam] = []
+    for at, part in enumerate([*message.content, None]):
+        if not isinstance(part, ToolUse | ToolResult | None):
+            rest.append(part)
+            continue
+        if rest:
+            pieces.append((path, replace(message, content=rest), at - len(rest)))
+            rest = []
+        if part is not None:
+            place = f"{path}.content[{at}]"
+            lose_unknown_fields(part, place, losses)
+            pieces.append((place, call_of(part) if isinstance(part, ToolUse) else output_of(part, place, losses), 0))
+    return pieces
+
+
+class _Pairs(NamedTuple):
+    call_at: dict[int, int]  #: the position of an output → its call's
+    outputs: dict[int, dict[int, Placed[Output]]]  #: the position of a call → its outputs by their positions
+
+
+def _pair(entries: list[_Entry]) -> _Pairs:
+    """Which output belongs to which call; orphans are left out.
+
+    Call ids repeat on some servers: an output belongs to the nearest call before it that has none yet, else to the first one
+    after it that has none, else it is one more output of the nearest call before it.
+    """
+    call_at: dict[int, int] = {}
+    outputs: dict[int, Placed[Output]] = {}
+    waiting: dict[str, list[int]] = {}
+    latest: dict[str, int] = {}
+    early: list[tuple[int, str, int | None]] = []
+    for at, (path, item, _) in enumerate(entries):
+        if isinstance(item, MessageParam):
+            continue
+        if isinstance(item, CALLS):
+            waiting.setdefault(item.call_id, []).append(at)
+            latest[item.call_id] = at
+        elif isinstance(item, OUTPUTS):
+            outputs[at] = Placed(path, item)
+            if waiting.get(item.call_id):
+                call_at[at] = waiting[item.call_id].pop()
+            else:
+                early.append((at, item.call_id, latest.get(item.call_id)))
+    for at, call_id, before in early:
+        if waiting.get(call_id):
+            call_at[at] = waiting[call_id].pop(0)
+        elif call_id in latest:
+            call_at[at] = latest[call_id] if before is None else before
+    by_call: dict[int, dict[int, Placed[Output]]] = {}
+    for at in sorted(call_at):
+        by_call.setdefault(call_at[at], {})[at] = outputs[at]
+    return _Pairs(call_at, by_call)
+
+
+class _Turns:
+    """Builds turns, item by item."""
+
+    def __init__(self, pairs: _Pairs, losses: Losses, orphans: Orphans) -> None:
+        self.done: list[Turn] = []
+        self.others: list[Placed[ItemParam]] = []
+        self._pairs = pairs
+        self._losses = losses
+        self._orphans = orphans
+        self._open: AssistantTurn | None = None
+        self._opened_at = 0
+        self._answered_at = -1  # where the last output of the open turn's calls stands
+
+    def take(self, entries: list[_Entry]) -> None:
+        for at, (path, item, first) in enumerate(entries):
+            match item:
+                case MessageParam():
+                    message = Placed(path, item, first)
+                    if item.role == "assistant":
+                        self._turn_that_speaks(at).messages.append(message)
+                    else:
+                        self._end(message)
+                case FunctionCallParam() | CustomToolCallParam():
+                    turn = self._turn_that_calls(at, item.call_id)
+                    turn.calls.append(AnsweredCall(Placed(path, item), self._output(at, Placed(path, item))))
+                    self._answered_at = max([self._answered_at, *self._pairs.outputs.get(at, ())])
+                case FunctionCallOutputParam() | CustomToolCallOutputParam():
+                    self._take_output(at, Placed(path, item))
+                case ReasoningParam():
+                    self._turn_that_speaks(at).reasoning.append(Placed(path, item))
+                case ItemReference():
+                    raise InvalidValue(f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id")
+                case _:
+                    self.others.append(Placed(path, item))
+
+    def _turn_that_speaks(self, at: int) -> AssistantTurn:
+        """Words before calls belong to the calls' turn, and so do words between calls and their outputs; others to the next."""
+        turn = self._open
+        if turn is None or (self._answered_at < at if turn.calls else turn.messages):
+            return self._begin(at)
+        return turn
+
+    def _turn_that_calls(self, at: int, call_id: str) -> AssistantTurn:
+        """Calls belong together until one is answered, or until an id comes again: a turn may have it once."""
+        turn = self._open
+        if turn is None or any(answered.call.item.call_id == call_id for answered in turn.calls):
+            return self._begin(at)
+        return turn
+
+    def _begin(self, at: int) -> AssistantTurn:
+        self._open, self._opened_at, self._answered_at = AssistantTurn(), at, -1
+        self.done.append(self._open)
+        return self._open
+
+    def _end(self, turn: Turn) -> None:
+        self._open = None
+        self.done.append(turn)
+
+    def _take_output(self, at: int, output: Placed[Output]) -> None:
+        call = self._pairs.call_at.get(at)
+        if call is None:
+            self._end(self._adopted(output))
+        elif self._open and self._opened_at <= call < at:
+            self._open = None  # calls after the first output were made knowing it: they are another turn
+
+    def _output(self, at: int, call: Placed[Call]) -> Placed[Output]:
+        call_id = call.item.call_id
+        outputs = list(self._pairs.outputs.get(at, {}).values())
+        if not outputs:
+            self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
+            return Placed(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
+        whole = outputs[0]
+        for other in outputs[1:]:
+            self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
+            whole = Placed(whole.path, replace(whole.item, output=[*parts_of(whole.item), *parts_of(other.item)]))
+        return whole
+
+    def _adopted(self, output: Placed[Output]) -> Turn:
+        """A turn for an output whose call is nowhere."""
+        path, item = output.path, output.item
+        what = f"the call of output {item.call_id} is not known"
+        match self._orphans:
+            case "error":
+                raise OrphanToolOutput(f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id")
+            case "synthesize":
+                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was made up")
+                call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
+                return AssistantTurn(calls=[AnsweredCall(Placed(path, call), output)])
+            case "text":
+                self._losses.add(path, what, "the output was sent as the user's text")
+                return Placed(path, MessageParam(role="user", content=_told(item)))
+            case _ as never:
+                assert_never(never)
+
+
+def parts_of(output: Output) -> list[ToolOutputContentParam]:
+    """What a tool gave, as parts."""
+    return [InputText(text=output.output)] if isinstance(output.output, str) else output.output
+
+
+def _told(output: Output) -> list[ContentParam]:
+    # D-2: the text form of a result.
+    label = f"[Tool Result for {output.call_id}]: "
+    match parts_of(output):
+        case [InputText(text=text), *others]:
+            return [InputText(text=label + text), *others]
+        case others:
+            return [InputText(text=label.rstrip()), *others]
+
+
+BLOCKS: Final = frozenset((ToolUse, ToolResult))
+CALLS: Final = (FunctionCallParam, CustomToolCallParam)
+OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)

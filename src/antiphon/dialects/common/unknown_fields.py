@@ -1,0 +1,21 @@
+"""Fields that nobody knows, where they cannot be carried: each is named as a loss (F-4), and nothing else is done to them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.protocol.base import Shape
+from antiphon.protocol.losses import Losses
+
+
+def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
+    """Reports every unknown field of `shape` that holds something."""
+    if not shape.extra:
+        return
+    for name, raw in shape.extra.items():
+        if bytes(raw) not in HOLDS_NOTHING:
+            losses.add(f"{path}.{name}", f"the field {name!r}", WHY.get(name, "it has no equivalent there"))
+
+
+HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
+WHY: Final = {"cache_control": "caching is the server's own matter there"}  # E-4

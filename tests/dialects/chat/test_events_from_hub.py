@@ -1,0 +1,462 @@
+"""Hub events → chat chunks: laws over generated lives of a response, then each kind of event by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.dialects.chat.reading import frames_of
+from tests.generate.events import counting_stamps, lives
+
+from antiphon import sse
+from antiphon.dialects.chat import EventsFromHub, EventsToHub
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.content import (
+    InputText,
+    LogProb,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitation,
+)
+from antiphon.protocol.emitters import Collector
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ContentPartAdded,
+    ErrorEvent,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    ResponseFailed,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+)
+from antiphon.protocol.fold import fold
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, WebSearchCall
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, opening
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
+from antiphon.protocol.writer import ResponseWriter
+
+# Offers what the generated lives call.
+REQUEST = Request(
+    model="m",
+    tools=[
+        FunctionToolParam(name="look"),
+        CustomTool(name="patch"),
+        NamespaceTool(name="files", tools=[FunctionToolParam(name="look"), CustomTool(name="patch")]),
+    ],
+)
+USAGE = Usage(
+    input_tokens=3,
+    output_tokens=4,
+    total_tokens=7,
+    input_tokens_details=InputTokensDetails(cached_tokens=1),
+    output_tokens_details=OutputTokensDetails(reasoning_tokens=2),
+)
+
+
+class Told(NamedTuple):
+    frames: list[sse.Frame]
+    from_hub: EventsFromHub
+
+    @property
+    def chunks(self) -> list[dict[str, Any]]:
+        return [json.loads(frame.data) for frame in self.frames if frame.data != sse.DONE]
+
+    @property
+    def deltas(self) -> list[dict[str, Any]]:
+        return [chunk["choices"][0]["delta"] for chunk in self.chunks if chunk.get("choices")]
+
+    @property
+    def lost(self) -> list[str]:
+        return [loss.path for loss in self.from_hub.losses]
+
+
+def tell(events: Sequence[StreamEvent], request: Request = REQUEST) -> Told:
+    from_hub = EventsFromHub(request)
+    data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+    return Told(frames_of(data), from_hub)
+
+
+class Life(ResponseWriter):
+    """A writer that collects what it makes."""
+
+    def __init__(self, request: Request = REQUEST) -> None:
+        self.collector = Collector()
+        super().__init__(opening(request, id="resp_1", created_at=7), self.collector, counting_stamps())
+
+    def told(self, request: Request = REQUEST) -> Told:
+        return tell(self.collector.events, request)
+
+
+# Laws
+
+
+@given(lives())
+def test_every_stream_has_its_role_first_one_end_and_one_name(events: list[StreamEvent]) -> None:
+    told = tell(events)
+    assert told.frames[-1].data == sse.DONE
+    assert [frame.data for frame in told.frames].count(sse.DONE) == 1
+    chunks = [chunk for chunk in told.chunks if "error" not in chunk]
+    assert {(chunk["id"], chunk["object"], chunk["created"], chunk["model"]) for chunk in chunks} <= {
+        ("chatcmpl-resp_1", "chat.completion.chunk", 1_700_000_000, "m")
+    }
+    assert [delta["role"] for delta in told.deltas if "role" in delta] == ["assistant"] * bool(chunks)
+    assert not chunks or "role" in told.deltas[0]
+    ends = [chunk for chunk in told.chunks if "error" in chunk or chunk["choices"][0]["finish_reason"]]
+    assert ends == told.chunks[-1:]
+
+
+@given(lives())
+def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
+    """E-6, E-3, law (d): texts joined in their order, refusals, reasoning, and every call with its own arguments."""
+    told = tell(events)
+    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off"))
+    again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
+    assert fold(again).status == (fold(events).status if fold_ended(events) else "failed")
+    assert text_of(again) == text_of(events)
+    assert refusal_of(again) == refusal_of(events)
+    assert squeezed(reasoning_of(again)) == squeezed(reasoning_of(events))
+    # A call whose arguments never began may not have its whole name: a failed stream does not deliver it (TOOL-3).
+    has_failed = fold(again).status == "failed"
+    assert calls_of(again, has_failed) == calls_of(events, has_failed)
+
+
+@given(lives())
+def test_what_chat_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
+    """F-4, ITEM-5."""
+    lost = tell(events).lost
+    for event in events:
+        match event:
+            case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
+                assert f"output[{at}]" in lost
+            case ItemDone(item=Reasoning() as item, output_index=at) if item.encrypted_content:
+                assert f"output[{at}].encrypted_content" in lost
+            case ItemDone(item=Message() as item, output_index=at) if item.phase:
+                assert f"output[{at}].phase" in lost
+
+
+def fold_ended(events: list[StreamEvent]) -> bool:
+    return bool(events) and fold(events).status in ("completed", "incomplete", "failed")
+
+
+def streamed(events: list[StreamEvent]) -> set[int]:
+    return {event.output_index for event in events if isinstance(event, ContentPartAdded | SummaryPartAdded)}
+
+
+def whole(events: list[StreamEvent]) -> list[Message | Reasoning]:
+    """What was never told piece by piece."""
+    done = [event for event in events if isinstance(event, ItemDone) and event.output_index not in streamed(events)]
+    return [event.item for event in done if isinstance(event.item, Message | Reasoning)]
+
+
+def text_of(events: list[StreamEvent]) -> str:
+    text = ""
+    for event in events:
+        match event:
+            case OutputTextDelta():
+                text += event.delta
+            case ItemDone(item=Message(role="assistant") as item) if item in whole(events):
+                text += "".join(part.text for part in item.content if isinstance(part, OutputText))
+    return text
+
+
+def refusal_of(events: list[StreamEvent]) -> str:
+    return "".join(event.delta for event in events if isinstance(event, RefusalDelta))
+
+
+def reasoning_of(events: list[StreamEvent]) -> str:
+    text = ""
+    for event in events:
+        match event:
+            case ReasoningDelta() | SummaryTextDelta():
+                text += event.delta
+            case ItemDone(item=Reasoning() as item) if item in whole(events):
+                text += "".join(getattr(part, "text", "") for part in [*item.summary, *(item.content or ())])
+    return text
+
+
+def squeezed(text: str) -> str:
+    """Without the gaps between the parts of a summary."""
+    return text.replace("\n", "")
+
+
+def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str | None, str, str]]:
+    found = []
+    announced = [event.output_index for event in events if isinstance(event, ItemAdded)]
+    output = dict(zip(announced, fold(events).output, strict=True)) if announced else {}
+    for item in output.values():
+        match item:
+            case FunctionCall():
+                call = ("function", item.namespace or None, item.name, item.arguments or ("" if has_failed else "{}"))
+            case CustomToolCall():
+                call = ("custom", item.namespace or None, item.name, item.input)
+            case _:
+                continue
+        if call[3] or not has_failed:
+            found.append(call)
+    return found
+
+
+# Each kind of event
+
+
+def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> None:
+    life = Life()
+    life.text(1, "Hello")
+    life.text(1, " “you”\n")
+    life.complete()
+    told = life.told()
+    assert told.deltas == [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " “you”\n"}, {}]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in told.chunks] == [None, None, None, "stop"]
+    assert told.chunks[1] == {
+        "id": "chatcmpl-resp_1",
+        "object": "chat.completion.chunk",
+        "created": 7,
+        "model": "m",
+        "choices": [{"index": 0, "delta": {"content": "Hello"}, "logprobs": None, "finish_reason": None}],
+    }
+
+
+def test_calls_are_numbered_and_keep_their_own_arguments() -> None:
+    """STR-9."""
+    life = Life()
+    life.call("a", name="look", call_id="c_a")
+    life.call("b", name="look", call_id="c_b", namespace="files")
+    life.arguments("b", '{"x"')
+    life.arguments("a", "{}")
+    life.arguments("b", ":1}")
+    life.complete()
+    told = life.told()
+    assert [delta["tool_calls"] for delta in told.deltas if "tool_calls" in delta] == [
+        [{"index": 0, "id": "c_a", "type": "function", "function": {"name": "look", "arguments": ""}}],
+        [{"index": 1, "id": "c_b", "type": "function", "function": {"name": "files__look", "arguments": ""}}],
+        [{"index": 1, "function": {"arguments": '{"x"'}}],
+        [{"index": 0, "function": {"arguments": "{}"}}],
+        [{"index": 1, "function": {"arguments": ":1}"}}],
+    ]
+    assert told.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def custom_life() -> Life:
+    life = Life()
+    life.custom_call("a", name="patch", call_id="c_a")
+    life.custom_input("a", '*** "Begin')
+    life.custom_input("a", "\n")
+    life.complete()
+    return life
+
+
+def test_a_client_that_offered_a_custom_tool_gets_its_calls_in_that_form() -> None:
+    assert [delta["tool_calls"] for delta in custom_life().told().deltas if "tool_calls" in delta] == [
+        [{"index": 0, "id": "c_a", "type": "custom", "custom": {"name": "patch", "input": ""}}],
+        [{"index": 0, "custom": {"input": '*** "Begin'}}],
+        [{"index": 0, "custom": {"input": "\n"}}],
+    ]
+
+
+def test_another_client_gets_a_function_of_one_string() -> None:
+    told = custom_life().told(Request(model="m"))
+    pieces = [delta["tool_calls"][0] for delta in told.deltas if "tool_calls" in delta]
+    assert (pieces[0]["type"], pieces[0]["function"]["name"]) == ("function", "patch")
+    assert json.loads("".join(piece["function"]["arguments"] for piece in pieces)) == {"input": '*** "Begin\n'}
+
+
+def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
+    life = Life()
+    life.custom_call("a", name="patch", call_id="c_a")
+    life.custom_input("a", "half")
+    life.incomplete("max_output_tokens")
+    told = life.told(Request(model="m"))
+    pieces = [delta["tool_calls"][0] for delta in told.deltas if "tool_calls" in delta]
+    assert "".join(piece["function"]["arguments"] for piece in pieces) == '{"input":"half'
+    assert told.chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> None:
+    """E-3, RSN-1."""
+    life = Life()
+    life.summary("r", "one", part=0)
+    life.summary("r", " more", part=0)
+    life.summary("r", "two", part=1)
+    life.close("r")
+    life.reasoning("s", "three")
+    life.reasoning("s", "four")
+    life.encrypted("s", "sealed")
+    life.text("m", "answer")
+    life.complete()
+    told = life.told()
+    pieces = [delta["reasoning_content"] for delta in told.deltas if "reasoning_content" in delta]
+    assert pieces == ["one", " more", "\n\ntwo", "\n\nthree", "four"]
+    assert told.lost == ["output[1].encrypted_content"]
+
+
+def test_refusals_and_citations_are_told() -> None:
+    """STR-11."""
+    life = Life()
+    life.text(1, "see")
+    life.annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="t"))
+    life.annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation","file_id":"f"}')))
+    life.refusal(1, "no")
+    life.complete()
+    deltas = life.told().deltas
+    assert deltas[2] == {
+        "annotations": [{"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "url": "u", "title": "t"}}]
+    }
+    assert deltas[3] == {"annotations": [{"type": "file_citation", "file_id": "f"}]}
+    assert deltas[4] == {"refusal": "no"}
+
+
+def test_log_probabilities_stand_beside_their_delta() -> None:
+    """STR-12."""
+    life = Life()
+    life.text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
+    life.complete()
+    assert life.told().chunks[1]["choices"][0]["logprobs"] == {
+        "content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}],
+        "refusal": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "wanted", "lost"),
+    [
+        ("max_output_tokens", "length", []),
+        ("content_filter", "content_filter", []),
+        ("max_tool_calls", "length", ["incomplete_details.reason"]),
+    ],
+)
+def test_the_finish_reason_says_why_it_ended_early(reason: str, wanted: str, lost: list[str]) -> None:
+    """REQ-3."""
+    life = Life()
+    life.incomplete(reason)
+    told = life.told()
+    assert told.chunks[-1]["choices"][0]["finish_reason"] == wanted
+    assert told.lost == lost
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [(b'{"include_usage":true}', True), (b'{"include_usage":false}', False), (b"null", False), (b"{}", False)],
+)
+def test_usage_comes_last_and_only_if_it_was_asked_for(options: bytes, is_told: bool) -> None:
+    """REQ-4."""
+    request = Request(model="m", extra={"chat:stream_options": Raw(options)})
+    life = Life()
+    life.update(service_tier="flex")
+    life.complete(USAGE)
+    last = life.told(request).chunks[-1]
+    assert (last["choices"] == []) == is_told
+    if is_told:
+        assert last["usage"] == {
+            "prompt_tokens": 3,
+            "completion_tokens": 4,
+            "total_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 1},
+            "completion_tokens_details": {"reasoning_tokens": 2},
+        }
+    else:
+        assert last["service_tier"] == "flex"
+
+
+def test_no_usage_is_invented() -> None:
+    life = Life()
+    life.complete()
+    assert life.told(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1]["choices"] != []
+
+
+def test_a_failure_is_an_error_object_and_then_the_end() -> None:
+    """STR-8."""
+    life = Life()
+    life.text(1, "half")
+    life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
+    told = life.told()
+    assert told.chunks[-1] == {
+        "error": {"message": "busy", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
+    }
+    assert sum("error" in chunk for chunk in told.chunks) == 1
+    assert told.frames[-1].data == sse.DONE
+
+
+def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
+    life = Life()
+    life.fail(UpstreamFault("gone", code="upstream_disconnected"))
+    events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
+    assert tell(events).chunks[-1]["error"]["code"] == "upstream_disconnected"
+    failed = events[-1]
+    assert isinstance(failed, ResponseFailed)
+    assert failed.response.error == Error(code="upstream_disconnected", message="gone")
+
+
+def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
+    life = Life()
+    life.text(1, "half")
+    from_hub = EventsFromHub(REQUEST)
+    for event in life.collector.events:
+        from_hub.feed(event)
+    end = from_hub.finish()
+    assert b'"code":"upstream_disconnected"' in end
+    assert end.endswith(sse.END)
+    assert from_hub.finish() == b""
+
+
+def test_items_that_arrive_whole_are_told_whole() -> None:
+    done = ItemStatus.COMPLETED
+    chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
+    life = Life()
+    life.item(
+        "m", Message(id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")])
+    )
+    life.item("u", Message(id="u", status=done, role="user", content=[]))
+    life.item("e", Message(id="e", status=done, role="assistant", content=[chart]))
+    life.item("f", FunctionCall(id="f", status=done, call_id="c", name="look", arguments="{}"))
+    life.item("w", WebSearchCall(id="w", status="completed"))
+    life.item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
+    life.item("n", Reasoning(id="n", summary=[]))
+    life.complete()
+    told = life.told()
+    assert told.deltas[1:-1] == [
+        {"content": "ab", "refusal": "no"},
+        {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+        {"reasoning_content": "s\n\nt"},
+    ]
+    assert told.lost == ["output[1]", "output[2].content", "output[4]", "output[5].content"]
+
+
+def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
+    """F-4, ITEM-5, ITEM-7."""
+    cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
+    text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
+    life = Life()
+    life.extension("acme:progress", {"percent": 50})
+    life.item("m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary"))
+    life.update(extra={"acme": Raw(b'"x"')})
+    life.complete()
+    told = life.told()
+    assert told.deltas[1]["content"] == "a"
+    assert len(told.deltas[1]["annotations"]) == 1
+    assert told.lost == ["events", "output[0].phase", "output[0].content.acme", "response.acme"]
+
+
+@given(st.text(max_size=5))
+def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
+    life = Life()
+    life.text(1, "x" + text)
+    life.complete()
+    assert life.told().deltas[1] == {"content": "x" + text}

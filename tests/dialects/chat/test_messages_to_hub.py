@@ -1,0 +1,336 @@
+"""A chat client's messages as hub items: every role and every part, and what is wrong with those that are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.chat.request import request_to_hub
+from antiphon.errors import ApiError, InvalidValue, MissingField
+from antiphon.protocol.content import (
+    ContentParam,
+    InputAudio,
+    InputAudioData,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+)
+from antiphon.protocol.request import input_items
+
+Json = dict[str, Any]
+HI: Json = {"role": "user", "content": "hi"}
+USER = MessageParam(role="user", content=[InputText(text="hi")])
+CALL: Json = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def taken(*messages: Json) -> tuple[list[ItemParam], list[str]]:
+    """The items, and the paths of the losses."""
+    request, losses = request_to_hub(json.dumps({"messages": messages}).encode())
+    return input_items(request), [loss.path for loss in losses]
+
+
+def instructions(*messages: Json) -> tuple[Any, list[ItemParam], list[str]]:
+    request, losses = request_to_hub(json.dumps({"messages": messages}).encode())
+    return request.instructions, input_items(request), [loss.path for loss in losses]
+
+
+def said(*texts: str) -> MessageParam:
+    return MessageParam(role="assistant", content=[OutputTextParam(text=text) for text in texts])
+
+
+# System text.
+
+
+def test_system_text_that_begins_the_conversation_becomes_instructions_E4() -> None:
+    parts = [{"type": "text", "text": "b"}, {"type": "text", "text": "c", "cache_control": {"type": "ephemeral"}}]
+    told, items, losses = instructions({"role": "system", "content": "a"}, {"role": "system", "content": parts}, HI)
+    assert told == "a\n\nb\nc"
+    assert items == [USER]
+    assert losses == ["messages[1].content[1].cache_control"]
+
+
+def test_system_text_in_the_middle_stays_there_E4() -> None:
+    told, items, _ = instructions(HI, {"role": "system", "content": "later"})
+    assert told is UNSET
+    assert items == [USER, MessageParam(role="system", content=[InputText(text="later")])]
+
+
+def test_developer_messages_keep_their_role_also_at_the_beginning() -> None:
+    told, items, _ = instructions({"role": "developer", "content": "a"}, {"role": "system", "content": "b"})
+    assert told is UNSET
+    assert [item.role for item in items if isinstance(item, MessageParam)] == ["developer", "system"]
+
+
+def test_a_system_message_of_more_than_text_stays_a_message() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://i"}}
+    told, items, losses = instructions({"role": "system", "content": [image]}, HI)
+    assert told is UNSET
+    assert items[0] == MessageParam(role="system", content=[InputText(text="[image omitted: https://i]")])
+    assert losses == ["messages[0].content[0]"]
+
+
+# Parts.
+
+
+@pytest.mark.parametrize(
+    ("part", "made"),
+    [
+        ({"type": "text", "text": "a"}, InputText(text="a")),
+        ({"type": "input_text", "text": "a"}, InputText(text="a")),
+        ({"type": "output_text", "text": "a"}, InputText(text="a")),
+        ({"type": "refusal", "refusal": "no"}, InputText(text="no")),
+        ({"type": "image_url", "image_url": {"url": "u", "detail": "low"}}, InputImageParam(image_url="u", detail="low")),
+        ({"type": "image_url", "image_url": "u"}, InputImageParam(image_url="u")),
+        ({"type": "file", "file": {"file_data": "AA", "filename": "f"}}, InputFileParam(file_data="AA", filename="f")),
+        ({"type": "file", "file": {"file_id": "file_1"}}, InputFileParam(file_id="file_1")),
+        (
+            {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+            InputAudio(input_audio=InputAudioData(data="AA", format="wav")),
+        ),
+        ({"type": "acme:part", "x": 1}, UnknownContent(kind="acme:part", raw=Raw(b'{"type": "acme:part", "x": 1}'))),
+    ],
+)
+def test_parts_of_a_user_E1_C2(part: Json, made: Any) -> None:
+    assert taken({"role": "user", "content": [part]}) == ([MessageParam(role="user", content=[made])], [])
+
+
+def test_parts_of_the_assistant_E1_C2() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}, {"type": "refusal", "refusal": "no"}]
+    image = {"type": "image_url", "image_url": {"url": "https://i"}}
+    items, losses = taken(HI, {"role": "assistant", "content": [*parts, image]})
+    content: list[ContentParam] = [OutputTextParam(text="a"), OutputTextParam(text="b"), Refusal(refusal="no")]
+    assert items[1] == MessageParam(role="assistant", content=[*content, OutputTextParam(text="[image omitted: https://i]")])
+    assert losses == ["messages[1].content[3]"]
+
+
+def test_cache_control_is_taken_out_everywhere_E4() -> None:
+    cache = {"cache_control": {"type": "ephemeral"}}
+    items, losses = taken(
+        {
+            **HI,
+            "content": [
+                {"type": "text", "text": "a", **cache},
+                {"type": "acme:part", **cache},
+                {"type": "tool_result", "tool_use_id": "a", "content": "x", **cache},
+                {"type": "image_url", "image_url": {"url": "u", **cache}},
+                {"type": "file", "file": {"file_id": "f", **cache}},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav", **cache}},
+            ],
+            **cache,
+        },
+        {"role": "assistant", "tool_calls": [{**CALL, **cache}]},
+    )
+    assert losses == [
+        "messages[0].cache_control",
+        "messages[0].content[0].cache_control",
+        "messages[0].content[1].cache_control",
+        "messages[0].content[2].cache_control",
+        "messages[0].content[3].image_url.cache_control",
+        "messages[0].content[4].file.cache_control",
+        "messages[0].content[5].input_audio.cache_control",
+        "messages[1].tool_calls[0].cache_control",
+    ]
+    assert items[0] == MessageParam(
+        role="user", content=[InputText(text="a"), UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}'))]
+    )
+
+
+def test_what_a_part_says_besides_its_text_is_a_loss() -> None:
+    part = {"type": "output_text", "text": "a", "annotations": [{"type": "acme:note"}]}
+    assert taken({"role": "user", "content": [part]})[1] == ["messages[0].content[0]"]
+
+
+def test_calls_and_results_inside_messages_are_items_in_their_places_E1() -> None:
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {"q": 1}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "done"}]}
+    text = {"type": "text", "text": "and"}
+    items, losses = taken(
+        HI,
+        {"role": "assistant", "content": [text, use, text]},
+        {"role": "user", "content": [result, text]},
+        {"role": "user", "content": [result]},
+    )
+    called = FunctionCallParam(call_id="a", name="f", arguments='{"q":1}')
+    returned = FunctionCallOutputParam(call_id="a", output="done")
+    user = MessageParam(role="user", content=[InputText(text="and")])
+    assert items == [USER, said("and"), called, said("and"), returned, user, returned]
+    assert not losses
+
+
+def test_content_can_be_empty() -> None:
+    items, losses = taken({"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "assistant", "content": ""})
+    empty = MessageParam(role="user", content=[InputText(text="")])
+    assert items == [empty, MessageParam(role="user", content=[]), said("")]
+    assert not losses
+
+
+# Assistant messages.
+
+
+@pytest.mark.parametrize("content", [{}, {"content": None}, {"content": ""}, {"content": []}])
+def test_a_turn_that_only_calls_is_only_calls_E2(content: Json) -> None:
+    items, losses = taken(HI, {"role": "assistant", **content, "tool_calls": [CALL]})
+    assert items == [USER, FunctionCallParam(call_id="a", name="f", arguments="{}")]
+    assert not losses
+
+
+def test_calls_come_after_the_text_in_their_order_E2() -> None:
+    custom = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "x"}}
+    as_object = {"id": "c", "index": 2, "function": {"name": "g", "arguments": {"q": 1}}}
+    items, losses = taken(HI, {"role": "assistant", "content": "so", "tool_calls": [CALL, custom, as_object]})
+    assert items[1:] == [
+        said("so"),
+        FunctionCallParam(call_id="a", name="f", arguments="{}"),
+        CustomToolCallParam(call_id="b", name="patch", input="x"),
+        FunctionCallParam(call_id="c", name="g", arguments='{"q":1}'),
+    ]
+    assert not losses
+
+
+def test_a_message_of_the_assistant_that_is_null_is_no_item() -> None:
+    assert taken(HI, {"role": "assistant", "content": None}) == ([USER], [])
+
+
+def test_reasoning_comes_before_the_text_RSN1() -> None:
+    thought = ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
+    for field in ("reasoning_content", "reasoning"):
+        assert taken(HI, {"role": "assistant", "content": "so", field: "hm"}) == ([USER, thought, said("so")], [])
+    both = {"role": "assistant", "content": "so", "reasoning": "hm", "reasoning_content": "hm"}
+    assert taken(HI, both) == ([USER, thought, said("so")], [])
+
+
+def test_reasoning_in_a_second_form_is_a_loss() -> None:
+    two = {"role": "assistant", "content": "so", "reasoning_content": "hm", "reasoning": {"text": "hm"}}
+    other = {"role": "assistant", "content": "so", "reasoning": {"text": "hm"}}
+    assert taken(HI, two)[1] == ["messages[1].reasoning"]
+    assert taken(HI, other) == ([USER, said("so")], ["messages[1].reasoning"])
+
+
+def test_refusals_are_parts_of_the_message() -> None:
+    refused = Refusal(refusal="no")
+    for content in (None, "no"):
+        items, _ = taken(HI, {"role": "assistant", "content": content, "refusal": "no"})
+        assert items[1] == MessageParam(role="assistant", content=[refused])
+    items, _ = taken(HI, {"role": "assistant", "content": "well", "refusal": "no"})
+    assert items[1] == MessageParam(role="assistant", content=[OutputTextParam(text="well"), refused])
+
+
+# Results.
+
+
+def test_tool_messages_are_outputs_of_their_calls_kind_E2_TOOL6() -> None:
+    custom = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "x"}}
+    image = {"type": "image_url", "image_url": {"url": "u"}}
+    items, losses = taken(
+        HI,
+        {"role": "assistant", "tool_calls": [CALL, custom]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}, image]},
+        {"role": "tool", "tool_call_id": "b", "content": "done"},
+        {"role": "tool", "tool_call_id": "c", "content": None},
+    )
+    assert items[3:] == [
+        FunctionCallOutputParam(call_id="a", output=[InputText(text="see"), InputImageParam(image_url="u")]),
+        CustomToolCallOutputParam(call_id="b", output="done"),
+        FunctionCallOutputParam(call_id="c", output=""),
+    ]
+    assert not losses
+
+
+def test_what_no_output_can_hold_is_noted() -> None:
+    parts = [
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+        {"type": "tool_use", "id": "x", "name": "f", "input": {}},
+    ]
+    items, losses = taken({"role": "tool", "tool_call_id": "a", "content": parts})
+    assert items == [
+        FunctionCallOutputParam(call_id="a", output=[InputText(text="[audio omitted: wav]"), InputText(text="[tool_use omitted]")])
+    ]
+    assert losses == ["messages[0].content[0]", "messages[0].content[1]"]
+
+
+def test_the_form_before_tool_calls_gets_ids() -> None:
+    called = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    result = {"role": "function", "name": "f", "content": "done"}
+    items, losses = taken(HI, called, result, called, result, result)
+    assert [item.call_id for item in items[1:] if not isinstance(item, MessageParam) and hasattr(item, "call_id")] == [
+        "call_1",
+        "call_1",
+        "call_3",
+        "call_3",
+        "call_5",
+    ]
+    assert not losses
+
+
+# What is lost, and what is wrong.
+
+
+def test_names_of_speakers_and_fields_out_of_place_are_losses() -> None:
+    odd = {
+        **HI,
+        "name": "ann",
+        "tool_calls": [CALL],
+        "tool_call_id": "a",
+        "refusal": "no",
+        "reasoning": "hm",
+        "audio": None,
+        "x": 1,
+    }
+    assert taken(odd)[1] == [
+        "messages[0].x",
+        "messages[0].name",
+        "messages[0].tool_call_id",
+        "messages[0].tool_calls",
+        "messages[0].refusal",
+        "messages[0].reasoning",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "param"),
+    [
+        ({"content": "hi"}, MissingField, "messages[0].role"),
+        ({"role": "robot", "content": "hi"}, InvalidValue, "messages[0].role"),
+        ({"role": "user"}, MissingField, "messages[0].content"),
+        ({"role": "user", "content": None}, MissingField, "messages[0].content"),
+        ({"role": "system", "content": None}, MissingField, "messages[0].content"),
+        ({"role": "user", "content": 1}, InvalidValue, "messages[0].content"),
+        ({"role": "user", "content": [{"text": "hi"}]}, MissingField, "messages[0].content[0].type"),
+        ({"role": "user", "content": [{"type": "text"}]}, MissingField, "messages[0].content[0].text"),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 1}}]},
+            InvalidValue,
+            "messages[0].content[0].image_url.url",
+        ),
+        ({"role": "tool", "content": "x"}, MissingField, "messages[0].tool_call_id"),
+        ({"role": "function", "content": "x"}, MissingField, "messages[0].name"),
+        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, MissingField, "messages[0].tool_calls[0].function"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ""}}]},
+            MissingField,
+            "messages[0].tool_calls[0].id",
+        ),
+    ],
+)
+def test_errors_say_where_and_what_was_wanted_ERR3(message: Json, kind: type[ApiError], param: str) -> None:
+    with pytest.raises(kind) as caught:
+        taken(message)
+    assert caught.value.param == param
+    assert param in caught.value.message
+    assert "wanted" in caught.value.message

@@ -1,0 +1,191 @@
+"""Raw streams of chat servers, each named after the behaviour it shows. Every `*.sse` in the folder is put to the laws.
+
+`x.json` beside `x.sse` is the same answer without a stream; `x_plain.json` beside `x_stream.sse` is one that a real server gave to
+the same question, with ids of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.dialects.chat.reading import REQUEST, frames_of, read_frames, read_whole, reader
+
+from antiphon import sse
+from antiphon.dialects.chat import EventsFromHub, error_to_hub, response_from_hub
+from antiphon.errors import ClientFault
+from antiphon.protocol.events import StreamEvent, TerminalEvent
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import FunctionCall
+from antiphon.protocol.response import Response
+
+
+def plain_of(path: Path) -> Path:
+    """What a real server answered to the same question without a stream."""
+    return path.with_name(path.name.replace("_stream.sse", "_plain.json"))
+
+
+FOLDER = Path(__file__).parents[2] / "recordings" / "chat"
+STREAMS = sorted(FOLDER.glob("*.sse"))
+PAIRS = [path for path in STREAMS if path.with_suffix(".json").exists()]
+REAL_PAIRS = [path for path in STREAMS if path.stem.endswith("_stream") and plain_of(path).exists()]
+USAGE = [
+    "text_usage_in_last_chunk",
+    "usage_in_every_chunk",
+    "usage_inside_the_choice",
+    "reasoning_content_then_text",
+    "llama_cpp_usage_stream",
+]
+
+
+def of(name: str) -> Path:
+    return FOLDER / f"{name}.sse"
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_the_events_of_a_recording_obey_the_grammar(path: Path) -> None:
+    """Law (a)."""
+    assert judge(read_frames(frames_of(path.read_bytes())).events) == []
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_every_cut_of_the_bytes_gives_the_same_events(path: Path) -> None:
+    """Law (b): in two at every place, and byte by byte. Events depend on frames alone: for the first, equal frames are enough."""
+    data = path.read_bytes()
+    frames = frames_of(data)
+    for place in range(len(data)):
+        decoder = sse.Decoder()
+        assert decoder.feed(data[:place]) + decoder.feed(data[place:]) + decoder.finish() == frames
+    assert by_bytes(data) == read_frames(frames).events
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(path: Path) -> None:
+    """Law (e), ITEM-3: after any number of bytes; what differs is only which frames came whole."""
+    data = path.read_bytes()
+    for frames in {tuple(frames_of(data[:place])) for place in range(len(data) + 1)}:
+        events = read_frames(list(frames)).events
+        assert judge(events) == []
+        assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
+
+
+@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
+def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
+    """STR-14, law (c)."""
+    response, _ = read_whole(path.with_suffix(".json").read_bytes())
+    assert read_frames(frames_of(path.read_bytes())).response == response
+
+
+@pytest.mark.parametrize("path", REAL_PAIRS, ids=lambda path: path.stem)
+def test_a_real_servers_stream_folds_to_its_answer_ids_and_usage_aside(path: Path) -> None:
+    """STR-14: usage is in a stream only if it was asked for."""
+    response, _ = read_whole(plain_of(path).read_bytes())
+    assert without_call_ids(read_frames(frames_of(path.read_bytes())).response) == without_call_ids(response)
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_a_recording_can_be_told_to_a_chat_client_again(path: Path) -> None:
+    """E-6, law (d): hub → chat → hub says the same, and how it ended."""
+    reading = read_frames(frames_of(path.read_bytes()))
+    from_hub = EventsFromHub(REQUEST)
+    told = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
+    again = read_frames(frames_of(told))
+    if reading.response.status == "failed":
+        assert again.response.status == "failed"
+        return
+    sealed = [line for line in reading.said if line.startswith("sealed: ")]
+    assert again.said == [line for line in reading.said if line not in sealed]
+    assert [loss.path for loss in from_hub.losses] == ["output[0].encrypted_content" for _ in sealed]
+    body, _ = response_from_hub(reading.response, REQUEST)
+    assert read_whole(body)[0].usage == reading.response.usage
+
+
+@pytest.mark.parametrize("name", [path.stem for path in STREAMS if not path.stem.startswith("llama_cpp_")])
+def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
+    reading = read_frames(frames_of(of(name).read_bytes()))
+    assert reading.said == SAID[name]
+    assert [loss.path for loss in reading.losses] == LOST.get(name, [])
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_usage_is_found_wherever_it_stands(name: str) -> None:
+    """REQ-4."""
+    usage = read_frames(frames_of(of(name).read_bytes())).response.usage
+    assert usage is not None
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens > 0
+
+
+def test_a_real_servers_errors_are_understood() -> None:
+    """ERR-4."""
+    overflow = error_to_hub(400, {}, (FOLDER / "llama_cpp_error_context_overflow.json").read_bytes())
+    assert (overflow.status, overflow.code) == (400, "context_length_exceeded")
+    refused = error_to_hub(400, {}, (FOLDER / "llama_cpp_error_bad_request.json").read_bytes())
+    assert isinstance(refused, ClientFault)
+    assert refused.message == "Expected 'messages' to be an array"
+
+
+def by_bytes(data: bytes) -> list[StreamEvent]:
+    decoder, to_hub = sse.Decoder(), reader()
+    frames = [frame for at in range(len(data)) for frame in decoder.feed(data[at : at + 1])] + decoder.finish()
+    return [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
+
+
+def without_call_ids(response: Response) -> Response:
+    output = [msgspec.structs.replace(item, call_id="") if isinstance(item, FunctionCall) else item for item in response.output]
+    return msgspec.structs.replace(response, output=output, usage=None)
+
+
+SAID: dict[str, list[str]] = {
+    "arguments_as_an_object": ['call_o = get_weather({"city":"Köln","days":3})', "completed"],
+    "call_into_a_namespace": ['call_ns = files.read({"path":"a"})', "completed"],
+    "call_with_finish_reason_in_one_chunk": ["OutputText: Looking", 'D681PevKs = get_weather({"city": "Nice"})', "completed"],
+    "calls_share_index_zero": ['call_a0 = get_weather({"city":"Kyiv"})', 'call_b0 = get_weather({"city":"Lviv"})', "completed"],
+    "calls_without_ids_or_indexes": [
+        'call_1 = get_weather({"city":"Cork"})',
+        'call_3 = get_weather({"city":"Galway"})',
+        "completed",
+    ],
+    "characters_cut_in_two": ["ReasoningText: a😀b", "OutputText: 🚀 up 🌍", "completed"],
+    "citations": ["OutputText: It is known.", "completed"],
+    "complete_without_done": ["OutputText: Fine", "completed"],
+    "content_filter_stops_it": ["OutputText: First you take (incomplete)", "incomplete: content_filter"],
+    "content_in_parts_with_thinking": ["ReasoningText: Hmm, so.", "OutputText: It is noon.", "completed"],
+    "custom_tool_as_one_string": ['call_1s = apply_patch[*** Begin \nPatch 😀 "end"]', "completed"],
+    "custom_tool_in_its_own_form": ["call_cT1 = apply_patch[*** Begin Patch\n*** End Patch]", "completed"],
+    "done_without_finish_reason": ["OutputText: Fine (incomplete)", "failed: upstream_invalid_response"],
+    "error_event_by_name": ["OutputText: One (incomplete)", "failed: upstream_error"],
+    "error_object_in_stream": ["OutputText: The (incomplete)", "failed: context_length_exceeded"],
+    "error_with_finish_reason_error": ["OutputText: Half (incomplete)", "failed: upstream_error"],
+    "finish_reason_without_output": ["completed"],
+    "function_call_before_tool_calls": ['call_1 = get_weather({"city":"Bonn"})', "completed"],
+    "ids_change_and_names_repeat": ['chatcmpl-tool-01 = get_weather({"city": "Graz"})', "completed"],
+    "length_cuts_arguments": ['chatcmpl-tool-5e = get_weather({"city": "San F) (incomplete)', "incomplete: max_output_tokens"],
+    "line_endings_of_another_kind": ["OutputText: a\u2028b\u2029c\x85d\n\ndata: [DONE]\n\nevent: x", "completed"],
+    "logprobs": ["OutputText: Yes.", "completed"],
+    "name_in_pieces_and_sent_twice": ["OutputText: Let me look.", 'call_s1 = get_weather({"city":"Bern"})', "completed"],
+    "nulls_where_others_have_lists": ["OutputText: x", "completed"],
+    "parallel_calls_interleaved": [
+        'call_pA1 = get_weather({"city":"Oslo"})',
+        'call_pB2 = get_weather({"city":"Rome"})',
+        "call_pC3 = get_time({})",
+        "completed",
+    ],
+    "reasoning_content_then_text": ["ReasoningText: Compare 9.11 and 9.8.", "OutputText: 9.8 is greater.", "completed"],
+    "reasoning_details_with_sealed_form": ["ReasoningText: Let me see.", "sealed: c2VhbGVk", "OutputText: Done.", "completed"],
+    "reasoning_field_then_call": [
+        "ReasoningText: The user wants rain.",
+        'chatcmpl-tool-9d = get_weather({"city": "Lyon"})',
+        "completed",
+    ],
+    "refusal": ["Refusal: I'm sorry, I cannot help with that.", "completed"],
+    "second_answer_ignored": ["OutputText: One", "completed"],
+    "several_calls_in_one_chunk": ['call_7x = get_weather({"city":"Lima"})', "call_8y = get_time({})", "completed"],
+    "text_after_a_call": ["OutputText: Before.", "call_t = get_time({})", "OutputText: After it.", "completed"],
+    "text_usage_in_last_chunk": ["OutputText: Grüße aus Köln 🌧️", "completed"],
+    "think_tags_around_nothing": ["OutputText: Hi!", "completed"],
+    "think_tags_cut_anywhere": ["ReasoningText: Is 2<3? Yes", "OutputText: 2 < 3", "completed"],
+    "usage_in_every_chunk": ["OutputText: Well then", "completed"],
+    "usage_inside_the_choice": ["OutputText: Ok", "completed"],
+}
+LOST: dict[str, list[str]] = {"ids_change_and_names_repeat": ["tool_calls.id"], "second_answer_ignored": ["choices[1]"]}

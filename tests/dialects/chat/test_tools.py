@@ -1,0 +1,371 @@
+"""Tools and tool choice, both ways."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+from tests.generate.chat_rules import assert_chat_accepts
+
+from antiphon.dialects.chat.request import request_from_hub, request_to_hub
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.errors import ApiError, InvalidValue, MissingField
+from antiphon.protocol.items import AdditionalTools, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    TextFormatOfTool,
+    ToolParam,
+    ToolSearchTool,
+    UnknownTool,
+    UnknownToolChoice,
+    WebSearchTool,
+)
+
+Json = dict[str, Any]
+SCHEMA: Json = {"type": "object", "properties": {"q": {"type": "string"}}}
+SEARCH = FunctionToolParam(name="search", description="finds", parameters=SCHEMA, strict=True)
+PATCH = CustomTool(name="patch", description="patches", format=GrammarFormat(syntax="lark", definition="start: x"))
+LEFT_OUT = "left out"
+
+
+def sent(wire: ChatWire | None = None, **fields: Any) -> tuple[Json, list[str]]:
+    """The body, and the paths of the losses."""
+    body, losses = request_from_hub(Request(**{"input": "hi", **fields}), wire or ChatWire())
+    return assert_chat_accepts(body), [loss.path for loss in losses]
+
+
+def tools(*offered: ToolParam, wire: ChatWire | None = None) -> tuple[list[Json], list[str]]:
+    body, losses = sent(wire, tools=list(offered))
+    return body.get("tools", []), losses
+
+
+def choice(chosen: Any, *offered: ToolParam, wire: ChatWire | None = None) -> tuple[Any, list[str]]:
+    body, losses = sent(wire, tools=list(offered), tool_choice=chosen)
+    return body.get("tool_choice", LEFT_OUT), losses
+
+
+def taken(**fields: Any) -> tuple[Request, list[str]]:
+    body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    return request, [loss.path for loss in losses]
+
+
+# Out: functions.
+
+
+def test_flat_functions_are_nested_for_chat_TOOL1_C3() -> None:
+    function = {"name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}
+    assert tools(SEARCH) == ([{"type": "function", "function": function}], [])
+
+
+@pytest.mark.parametrize("parameters", [UNSET, None, {}])
+def test_a_function_without_parameters_says_so(parameters: Any) -> None:
+    [tool] = tools(FunctionToolParam(name="f", parameters=parameters))[0]
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(("said", "told"), [(UNSET, False), (None, False), (False, False), (True, True)])
+def test_strict_is_always_said_where_it_may_be(said: Any, told: bool) -> None:
+    function = FunctionToolParam(name="f", strict=said)
+    assert tools(function)[0][0]["function"]["strict"] is told
+    [tool], losses = tools(function, wire=ChatWire(strict_tools=False))
+    assert "strict" not in tool["function"]
+    assert losses == (["tools[0].strict"] if told else [])
+
+
+def test_what_a_tool_says_besides_is_a_loss_E4() -> None:
+    tool = FunctionToolParam(name="f", defer_loading=True, extra={"cache_control": Raw(b"1")})
+    assert tools(tool)[1] == ["tools[0].cache_control", "tools[0].defer_loading"]
+
+
+# Out: custom tools, namespaces, tools as items, and what is none of these.
+
+
+def test_a_custom_tool_is_a_function_of_one_string_and_its_grammar_is_told() -> None:
+    [tool], losses = tools(PATCH)
+    function = tool["function"]
+    assert function["name"] == "patch"
+    assert function["description"] == "patches\n\nThe input must match this lark grammar:\nstart: x"
+    assert list(function["parameters"]["properties"]) == function["parameters"]["required"] == ["input"]
+    assert function["strict"] is False
+    assert losses == ["tools[0].format"]
+
+
+def test_what_a_format_says_besides_is_a_loss() -> None:
+    format = TextFormatOfTool(extra={"x": Raw(b"1")})
+    assert tools(CustomTool(name="c", format=format))[1] == ["tools[0].format.x"]
+
+
+def test_a_grammar_is_told_where_there_is_no_description() -> None:
+    [tool], _ = tools(CustomTool(name="patch", format=GrammarFormat(syntax="regex", definition="a+")))
+    assert tool["function"]["description"] == "The input must match this regex grammar:\na+"
+
+
+@pytest.mark.parametrize(
+    ("format", "told"),
+    [
+        (UNSET, {}),
+        (None, {}),
+        (TextFormatOfTool(), {"format": {"type": "text"}}),
+        (
+            GrammarFormat(syntax="lark", definition="x"),
+            {"format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}}},
+        ),
+    ],
+)
+def test_a_custom_tool_is_native_where_the_server_knows_it(format: Any, told: Json) -> None:
+    native = ChatWire(custom_tools="native")
+    assert tools(CustomTool(name="patch", format=format), wire=native) == (
+        [{"type": "custom", "custom": {"name": "patch", **told}}],
+        [],
+    )
+
+
+def test_namespaces_are_flattened() -> None:
+    members: list[FunctionToolParam | CustomTool | UnknownTool] = [SEARCH, UnknownTool(kind="acme:tool", raw=Raw(b"{}"))]
+    group = NamespaceTool(name="web", tools=members, description="the web", extra={"x": Raw(b"1")})
+    offered, losses = tools(group, NamespaceTool(name="db", tools=[SEARCH]))
+    assert [tool["function"]["name"] for tool in offered] == ["web__search", "db__search"]
+    assert losses == ["tools[0].x", "tools[0].description", "tools[0].tools[1]"]
+
+
+def test_tools_given_as_items_are_offered_too() -> None:
+    later = AdditionalTools(tools=[PATCH, WebSearchTool()])
+    body, losses = sent(tools=[SEARCH], input=[MessageParam(role="user", content="hi"), later])
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["search", "patch"]
+    assert losses == ["input[1].tools[0].format", "input[1].tools[1]"]
+
+
+def test_a_tool_that_is_offered_twice_is_sent_once_and_the_last_one_counts() -> None:
+    newer = FunctionToolParam(name="search", description="finds more", parameters=SCHEMA, strict=True)
+    assert tools(SEARCH, SEARCH) == (tools(SEARCH)[0], [])
+    assert tools(SEARCH, newer) == (tools(newer)[0], ["tools[0]"])
+
+
+def test_hosted_and_unknown_tools_are_losses() -> None:
+    others: list[ToolParam] = [WebSearchTool(), ToolSearchTool(), UnknownTool(kind="acme:tool", raw=Raw(b"{}"))]
+    assert tools(*others) == ([], ["tools[0]", "tools[1]", "tools[2]"])
+
+
+# Out: tool choice.
+
+
+NAMED = {"type": "function", "function": {"name": "search"}}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        (UNSET, LEFT_OUT),
+        (None, LEFT_OUT),
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        (SpecificFunction(name="search"), NAMED),
+        (AllowedToolsParam(tools=[SpecificFunction(name="search"), SpecificFunction(name="x")]), "auto"),
+        (AllowedToolsParam(tools=[SpecificFunction(name="search"), SpecificFunction(name="x")], mode="required"), "required"),
+        (AllowedToolsParam(tools=[SpecificFunction(name="search")], mode="required"), NAMED),
+        (AllowedToolsParam(tools=[SpecificFunction(name="search")], mode="none"), "none"),
+    ],
+)
+def test_every_tool_choice_reaches_the_server_TOOL2_TOOL3(chosen: Any, told: Any) -> None:
+    assert choice(chosen, SEARCH) == (told, [])
+
+
+def test_allowed_tools_leave_all_tools_in_the_request_TOOL3() -> None:
+    allowed = AllowedToolsParam(tools=[SpecificFunction(name="search")])
+    body, _ = sent(tools=[SEARCH, FunctionToolParam(name="other")], tool_choice=allowed)
+    assert len(body["tools"]) == 2
+
+
+def test_a_custom_tool_is_chosen_under_the_form_it_was_sent_in() -> None:
+    tool = CustomTool(name="patch")
+    function = {"type": "function", "function": {"name": "patch"}}
+    assert choice(SpecificCustom(name="patch"), tool) == (function, [])
+    native = {"type": "custom", "custom": {"name": "patch"}}
+    assert choice(SpecificCustom(name="patch"), tool, wire=ChatWire(custom_tools="native")) == (native, [])
+
+
+def test_a_tool_of_a_namespace_is_chosen_by_both_names() -> None:
+    group = NamespaceTool(name="web", tools=[SEARCH])
+    chosen = SpecificFunction(name="search", namespace="web")
+    assert choice(chosen, group) == ({"type": "function", "function": {"name": "web__search"}}, [])
+
+
+@pytest.mark.parametrize("chosen", ["required", SpecificFunction(name="search"), SpecificFunction(name="never_offered")])
+def test_a_choice_that_cannot_be_made_is_a_loss(chosen: Any) -> None:
+    assert choice(chosen) == (LEFT_OUT, ["tool_choice"])
+    assert choice(chosen, SEARCH, wire=ChatWire(forced_tools=False)) == (LEFT_OUT, ["tool_choice"])
+
+
+def test_a_choice_that_forces_nothing_goes_without_tools_and_without_saying() -> None:
+    assert choice("auto") == (LEFT_OUT, [])
+    assert choice("none") == (LEFT_OUT, [])
+
+
+def test_an_unknown_choice_is_a_loss() -> None:
+    assert choice(UnknownToolChoice(kind="web_search", raw=Raw(b"{}")), SEARCH) == (LEFT_OUT, ["tool_choice"])
+
+
+def test_what_a_choice_says_besides_is_a_loss() -> None:
+    extra = {"x": Raw(b"1")}
+    named = SpecificFunction(name="search")
+    assert choice(SpecificFunction(name="search", extra=extra), SEARCH) == (NAMED, ["tool_choice.x"])
+    assert choice(AllowedToolsParam(tools=[named], extra=extra), SEARCH) == ("auto", ["tool_choice.x"])
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_parallel_tool_calls_are_said_only_with_tools_TOOL4(parallel: bool) -> None:
+    assert sent(tools=[SEARCH], parallel_tool_calls=parallel)[0]["parallel_tool_calls"] is parallel
+    body, losses = sent(parallel_tool_calls=parallel)
+    assert "parallel_tool_calls" not in body
+    assert not losses
+
+
+# In.
+
+
+def test_nested_functions_are_flat_in_the_hub_C3() -> None:
+    function = {"name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}
+    request, losses = taken(tools=[{"type": "function", "function": function}, {"type": "function", "function": {"name": "f"}}])
+    assert request.tools == [SEARCH, FunctionToolParam(name="f", strict=False)]
+    assert not losses
+
+
+def test_the_flat_form_is_read_too_C3() -> None:
+    request, _ = taken(tools=[{"type": "function", "name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}])
+    assert request.tools == [SEARCH]
+
+
+def test_custom_tools_are_read_in_both_forms() -> None:
+    nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
+    flat = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
+    request, losses = taken(
+        tools=[
+            {"type": "custom", "custom": {"name": "patch", "description": "patches", "format": nested}},
+            {"type": "custom", "name": "patch", "description": "patches", "format": flat},
+            {"type": "custom", "custom": {"name": "any", "format": {"type": "text"}}},
+        ]
+    )
+    assert request.tools == [PATCH, PATCH, CustomTool(name="any", format=TextFormatOfTool())]
+    assert not losses
+
+
+def test_other_tools_are_kept_ITEM5() -> None:
+    request, losses = taken(tools=[{"type": "web_search"}, {"type": "acme:tool", "x": 1}])
+    assert request.tools == [WebSearchTool(), UnknownTool(kind="acme:tool", raw=Raw(b'{"type": "acme:tool", "x": 1}'))]
+    assert not losses
+
+
+def test_the_functions_of_the_form_before_tools_are_tools() -> None:
+    request, losses = taken(functions=[{"name": "search"}], function_call={"name": "search"})
+    assert request.tools == [FunctionToolParam(name="search", strict=False)]
+    assert request.tool_choice == SpecificFunction(name="search")
+    assert not losses
+    assert taken(functions=[{"name": "f"}], function_call="none")[0].tool_choice == "none"
+
+
+def test_no_tools_are_no_tools() -> None:
+    assert taken(tools=[])[0].tools is UNSET
+    assert taken(tools=None)[0].tools is UNSET
+
+
+def test_cache_control_of_tools_is_taken_out_E4() -> None:
+    cache = {"cache_control": {"type": "ephemeral"}}
+    tools = [
+        {"type": "function", "function": {"name": "f", **cache}, **cache},
+        {"type": "custom", "custom": {"name": "c", **cache}, **cache},
+    ]
+    request, losses = taken(tools=tools)
+    assert request.tools == [FunctionToolParam(name="f", strict=False), CustomTool(name="c")]
+    assert losses == [
+        "tools[0].cache_control",
+        "tools[0].function.cache_control",
+        "tools[1].cache_control",
+        "tools[1].custom.cache_control",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ("auto", "auto"),
+        ("required", "required"),
+        (None, UNSET),
+        ({"type": "function", "function": {"name": "f"}}, SpecificFunction(name="f")),
+        ({"type": "function", "name": "f"}, SpecificFunction(name="f")),
+        ({"type": "custom", "custom": {"name": "c"}}, SpecificCustom(name="c")),
+        ({"type": "custom", "name": "c"}, SpecificCustom(name="c")),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [
+                        {"type": "function", "function": {"name": "f"}},
+                        {"type": "custom", "custom": {"name": "c"}},
+                        {"type": "web_search"},
+                    ],
+                },
+            },
+            AllowedToolsParam(
+                tools=[
+                    SpecificFunction(name="f"),
+                    SpecificCustom(name="c"),
+                    UnknownToolChoice(kind="web_search", raw=Raw(b'{"type": "web_search"}')),
+                ],
+                mode="required",
+            ),
+        ),
+        ({"type": "web_search"}, UnknownToolChoice(kind="web_search", raw=Raw(b'{"type": "web_search"}'))),
+    ],
+)
+def test_every_tool_choice_is_read_TOOL2(said: Any, made: Any) -> None:
+    assert taken(tool_choice=said)[0].tool_choice == made
+
+
+def test_what_choices_and_formats_of_a_client_say_besides_is_a_loss() -> None:
+    x = {"x": 1}
+    function = {"type": "function", "function": {"name": "f", **x}, **x}
+    assert taken(tool_choice=function)[1] == ["tool_choice.x", "tool_choice.function.x"]
+    allowed = {"type": "allowed_tools", "allowed_tools": {"tools": [function], **x}, **x}
+    inner = "tool_choice.allowed_tools.tools[0]"
+    assert taken(tool_choice=allowed)[1] == ["tool_choice.x", "tool_choice.allowed_tools.x", f"{inner}.x", f"{inner}.function.x"]
+    assert taken(function_call={"name": "f", **x})[1] == ["function_call.x"]
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x", **x}, **x}
+    custom = {"type": "custom", "custom": {"name": "c", "format": grammar}}
+    assert taken(tools=[custom])[1] == ["tools[0].custom.format.x", "tools[0].custom.format.grammar.x"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "param"),
+    [
+        ({"tools": [{"type": "function"}]}, MissingField, "tools[0].function"),
+        ({"tools": [{"type": "function", "function": {}}]}, MissingField, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, InvalidValue, "tools[0].function.name"),
+        ({"tools": [{"type": "custom"}]}, MissingField, "tools[0].custom"),
+        ({"tools": [{"function": {"name": "f"}}]}, MissingField, "tools[0].type"),
+        ({"tool_choice": {"type": "function"}}, MissingField, "tool_choice.function"),
+        ({"tool_choice": {"type": "custom"}}, MissingField, "tool_choice.custom"),
+        ({"tool_choice": "sometimes"}, InvalidValue, "tool_choice"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [{"type": "function"}]}}},
+            MissingField,
+            "tool_choice.allowed_tools.tools[0].function",
+        ),
+    ],
+)
+def test_errors_say_where_and_what_was_wanted_ERR3(fields: Json, kind: type[ApiError], param: str) -> None:
+    with pytest.raises(kind) as caught:
+        taken(**fields)
+    assert caught.value.param == param
+    assert "wanted" in caught.value.message

@@ -1,0 +1,379 @@
+"""Items as turns: laws over conversations in any order, then every way in which items come apart and find together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec import UNSET, Raw
+from tests.generate.conversations import conversations
+
+from antiphon.dialects.common.history import (
+    NO_RESULT,
+    UNKNOWN_TOOL,
+    AssistantTurn,
+    Orphans,
+    Placed,
+    call_of,
+    history_of,
+    output_of,
+)
+from antiphon.errors import InvalidValue, OrphanToolOutput
+from antiphon.protocol.content import (
+    ContentParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    ToolResult,
+    ToolUse,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    ItemReference,
+    MessageParam,
+    MessageRole,
+    ReasoningParam,
+    WebSearchCall,
+)
+from antiphon.protocol.losses import Losses
+
+
+def call(call_id: str, name: str = "f") -> FunctionCallParam:
+    return FunctionCallParam(call_id=call_id, name=name, arguments="{}")
+
+
+def output(call_id: str, text: str = "") -> FunctionCallOutputParam:
+    return FunctionCallOutputParam(call_id=call_id, output=text or f"output of {call_id}")
+
+
+def message(role: MessageRole, content: str | list[ContentParam]) -> MessageParam:
+    return MessageParam(role=role, content=content)
+
+
+def thought(text: str) -> ReasoningParam:
+    return ReasoningParam(summary=[], content=[ReasoningText(text=text)])
+
+
+USER, SAID = message("user", "user"), message("assistant", "said")
+
+
+def told(items: Sequence[ItemParam], orphans: Orphans = "error") -> tuple[list[Any], list[str]]:
+    """The turns in short, and the paths of the losses: a message is its text, a turn is what it thought, said and called."""
+    losses = Losses()
+    return [_short(turn) for turn in history_of(list(items), losses, orphans).turns], [loss.path for loss in losses]
+
+
+def _short(turn: Placed[MessageParam] | AssistantTurn) -> Any:
+    if isinstance(turn, Placed):
+        return turn.item.content
+    thoughts = [part.text for one in turn.reasoning for part in one.item.content or () if isinstance(part, ReasoningText)]
+    return [
+        *(f"({thought})" for thought in thoughts),
+        *(one.item.content for one in turn.messages),
+        *((one.call.item.call_id, one.output.item.output) for one in turn.calls),
+    ]
+
+
+# Laws.
+
+
+def _places(turn: Placed[MessageParam] | AssistantTurn) -> list[tuple[int, ...]]:
+    """Where the parts of a turn stood, outputs aside."""
+    if isinstance(turn, Placed):
+        return [_place(turn)]
+    calls = [answered.call for answered in turn.calls]
+    return [*map(_place, turn.reasoning), *map(_place, turn.messages), *map(_place, calls)]
+
+
+def _place(one: Placed[Any]) -> tuple[int, ...]:
+    item, *part = (int(number) for number in re.findall(r"\[(\d+)\]", one.path))
+    return (item, *(part or [one.first]))
+
+
+def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
+    """Where everything stands that is part of a conversation, outputs aside."""
+    places: set[tuple[int, ...]] = set()
+    for at, item in enumerate(items):
+        match item:
+            case MessageParam(content=list() as parts) if any(isinstance(part, ToolUse | ToolResult) for part in parts):
+                blocks = [isinstance(part, ToolUse | ToolResult) for part in parts]
+                begins = [of for of in range(len(parts)) if not blocks[of] and (of == 0 or blocks[of - 1])]
+                places |= {(at, of) for of in begins} | {(at, of) for of, part in enumerate(parts) if isinstance(part, ToolUse)}
+            case MessageParam() | ReasoningParam() | FunctionCallParam() | CustomToolCallParam():
+                places.add((at, 0))
+    return places
+
+
+@settings(max_examples=100)
+@given(conversations())
+def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items: list[ItemParam]) -> None:
+    turns = history_of(items, Losses()).turns
+    places = [_places(turn) for turn in turns]
+    assert sorted(place for turn in places for place in turn) == sorted(_given(items))
+    assert all(max(turn) < min(after) for turn, after in pairwise(places))
+
+
+@settings(max_examples=100)
+@given(conversations(orphans=True))
+def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn(items: list[ItemParam]) -> None:
+    for turn in history_of(items, Losses(), "synthesize").turns:
+        if isinstance(turn, AssistantTurn):
+            ids = [answered.call.item.call_id for answered in turn.calls]
+            assert ids == [answered.output.item.call_id for answered in turn.calls]
+            assert len(set(ids)) == len(ids)
+
+
+@settings(max_examples=100)
+@given(conversations(orphans=True))
+def test_turns_made_into_items_again_make_the_same_turns(items: list[ItemParam]) -> None:
+    turns = history_of(items, Losses(), "text").turns
+    losses = Losses()
+    again = history_of([item for turn in turns for item in _items(turn)], losses).turns
+    assert not list(losses)
+    assert [_short(turn) for turn in again] == [_short(turn) for turn in turns]
+
+
+def _items(turn: Placed[MessageParam] | AssistantTurn) -> list[ItemParam]:
+    if isinstance(turn, Placed):
+        return [turn.item]
+    outputs = [answered.output.item for answered in turn.calls]
+    said: list[ItemParam] = [*(one.item for one in turn.reasoning), *(one.item for one in turn.messages)]
+    return [*said, *(answered.call.item for answered in turn.calls), *outputs] if len(turn.messages) < 2 else _between(turn)
+
+
+def _between(turn: AssistantTurn) -> list[ItemParam]:
+    """Several texts are one turn only where they stand between calls and outputs."""
+    first, *others = (one.item for one in turn.messages)
+    calls = [answered.call.item for answered in turn.calls]
+    return [*(one.item for one in turn.reasoning), first, *calls, *others, *(answered.output.item for answered in turn.calls)]
+
+
+# Which calls are one turn.
+
+
+def test_parallel_calls_are_one_turn_E5() -> None:
+    turns, losses = told([USER, call("a"), call("b"), output("a"), output("b")])
+    assert turns == ["user", [("a", "output of a"), ("b", "output of b")]]
+    assert not losses
+
+
+def test_interleaved_pairs_stay_two_turns() -> None:
+    turns, losses = told([USER, call("a"), output("a"), call("b"), output("b")])
+    assert turns == ["user", [("a", "output of a")], [("b", "output of b")]]
+    assert not losses
+
+
+def test_results_stand_in_the_order_of_their_calls() -> None:
+    assert told([call("a"), call("b"), output("b"), output("a")]) == ([[("a", "output of a"), ("b", "output of b")]], [])
+
+
+def test_an_output_that_comes_late_is_moved_up_to_its_turn() -> None:
+    turns, losses = told([call("a"), USER, output("a")])
+    assert turns == [[("a", "output of a")], "user"]
+    assert not losses
+
+
+def test_an_output_that_comes_after_the_next_call_is_moved_up_to_its_turn() -> None:
+    turns, _ = told([call("a"), call("b"), output("a"), call("c"), output("b"), output("c")])
+    assert turns == [[("a", "output of a"), ("b", "output of b")], [("c", "output of c")]]
+
+
+def test_an_output_that_comes_before_its_call_is_paired_with_it() -> None:
+    assert told([output("a"), USER, call("a"), SAID]) == (["user", [("a", "output of a")], ["said"]], [])
+
+
+def test_outputs_of_custom_calls_are_paired_like_any_other() -> None:
+    custom = CustomToolCallParam(call_id="a", name="patch", input="x")
+    turns, losses = told([custom, CustomToolCallOutputParam(call_id="a", output="done")])
+    assert turns == [[("a", "done")]]
+    assert not losses
+
+
+# What belongs to a turn besides calls.
+
+
+def test_a_text_directly_before_calls_belongs_to_their_turn() -> None:
+    assert told([SAID, call("a"), output("a")])[0] == [["said", ("a", "output of a")]]
+
+
+def test_a_text_between_calls_and_outputs_belongs_to_their_turn() -> None:
+    assert told([call("a"), SAID, output("a")])[0] == [["said", ("a", "output of a")]]
+
+
+def test_a_text_after_the_outputs_is_the_next_turn() -> None:
+    assert told([call("a"), call("b"), output("a"), SAID, output("b")])[0] == [
+        [("a", "output of a"), ("b", "output of b")],
+        ["said"],
+    ]
+
+
+def test_texts_of_the_assistant_stay_apart() -> None:
+    assert told([SAID, message("assistant", "again"), call("a"), output("a")])[0] == [["said"], ["again", ("a", "output of a")]]
+
+
+def test_reasoning_belongs_to_what_follows_it() -> None:
+    items: list[ItemParam] = [
+        thought("1"),
+        SAID,
+        thought("2"),
+        call("a"),
+        thought("3"),
+        call("b"),
+        output("a"),
+        output("b"),
+        thought("4"),
+        SAID,
+    ]
+    assert told(items)[0] == [
+        ["(1)", "said"],
+        ["(2)", "(3)", ("a", "output of a"), ("b", "output of b")],
+        ["(4)", "said"],
+    ]
+
+
+def test_messages_of_others_between_a_call_and_its_output_are_kept_after_the_results() -> None:
+    items: list[ItemParam] = [call("a"), message("system", "system"), USER, output("a"), SAID]
+    assert told(items)[0] == [[("a", "output of a")], "system", "user", ["said"]]
+
+
+# What has no partner.
+
+
+def test_a_call_without_output_is_given_one_and_reported() -> None:
+    turns, losses = told([call("a"), call("b"), output("b"), SAID, USER])
+    assert turns == [[("a", NO_RESULT), ("b", "output of b")], ["said"], "user"]
+    assert losses == ["input[0]"]
+
+
+def test_words_after_a_call_that_is_never_answered_are_the_next_turn() -> None:
+    assert told([call("a"), SAID])[0] == [[("a", NO_RESULT)], ["said"]]
+
+
+def test_an_orphan_is_refused_by_name() -> None:
+    with pytest.raises(OrphanToolOutput, match=r"input\[1\].*'?lost") as caught:
+        told([USER, output("lost")])
+    assert caught.value.param == "input[1].call_id"
+
+
+def test_an_orphan_can_be_given_a_call() -> None:
+    losses = Losses()
+    [turn, *_] = history_of([output("lost"), USER], losses, "synthesize").turns
+    assert isinstance(turn, AssistantTurn)
+    [answered] = turn.calls
+    assert answered.call.item == FunctionCallParam(call_id="lost", name=UNKNOWN_TOOL, arguments="{}")
+    assert answered.output.item == output("lost")
+    assert [loss.path for loss in losses] == ["input[0]"]
+
+
+def test_an_orphan_can_be_told_as_text_D2() -> None:
+    image = InputImageParam(image_url="https://i")
+    parts = FunctionCallOutputParam(call_id="x", output=[InputText(text="seen"), image])
+    picture = FunctionCallOutputParam(call_id="y", output=[image])
+    turns, losses = told([call("a"), output("lost"), output("a"), parts, picture], "text")
+    assert turns == [
+        [("a", "output of a")],
+        [InputText(text="[Tool Result for lost]: output of lost")],
+        [InputText(text="[Tool Result for x]: seen"), image],
+        [InputText(text="[Tool Result for y]:"), image],
+    ]
+    assert losses == ["input[1]", "input[3]", "input[4]"]
+
+
+# Ids that repeat.
+
+
+def test_an_output_belongs_to_the_nearest_call_before_it_that_has_none() -> None:
+    items: list[ItemParam] = [call("a"), output("a", "1"), USER, call("a"), output("a", "2")]
+    assert told(items) == ([[("a", "1")], "user", [("a", "2")]], [])
+
+
+def test_an_id_that_comes_again_begins_a_turn() -> None:
+    assert told([call("a"), call("a"), output("a", "1"), output("a", "2")])[0] == [[("a", "2")], [("a", "1")]]
+
+
+def test_more_outputs_than_calls_are_joined_and_reported() -> None:
+    turns, losses = told([output("a", "0"), call("a"), output("a", "1"), output("a", "2"), call("b"), output("b")])
+    assert turns == [[("a", [InputText(text="0"), InputText(text="1"), InputText(text="2")])], [("b", "output of b")]]
+    assert losses == ["input[2]", "input[3]"]
+
+
+# Calls and results inside messages.
+
+
+def test_blocks_inside_messages_are_calls_and_results_in_their_places_E1() -> None:
+    use = ToolUse(id="a", name="f", input={"q": 1}, extra={"cache_control": Raw(b"1")})
+    result = ToolResult(tool_use_id="a", content="done")
+    items: list[ItemParam] = [
+        message("assistant", [OutputTextParam(text="before"), use]),
+        message("user", [result, InputText(text="after"), InputText(text="that")]),
+    ]
+    losses = Losses()
+    turn, user = history_of(items, losses).turns
+    assert _short(turn) == [[OutputTextParam(text="before")], ("a", "done")]
+    assert isinstance(user, Placed)
+    assert (user.path, user.first, len(user.item.content)) == ("input[1]", 1, 2)
+    assert [loss.path for loss in losses] == ["input[0].content[1].cache_control"]
+
+
+def test_a_call_block_is_a_function_call() -> None:
+    assert call_of(ToolUse(id="a", name="f", input={"q": 1})) == FunctionCallParam(call_id="a", name="f", arguments='{"q":1}')
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (UNSET, ""),
+        (None, ""),
+        ("text", "text"),
+        ([{"type": "text", "text": "text"}], "text"),
+        (["a", {"type": "output_text", "text": "b"}], [InputText(text="a"), InputText(text="b")]),
+        ({"json": 1}, '{"json":1}'),
+        ([{"type": "image_url", "image_url": {"url": "https://i"}}], [InputImageParam(image_url="https://i")]),
+        ([{"type": "input_image", "image_url": "https://i"}], [InputImageParam(image_url="https://i")]),
+        (
+            [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}],
+            [InputImageParam(image_url="data:image/png;base64,AA")],
+        ),
+        ([{"type": "image", "source": {"type": "url", "url": "https://i"}}], [InputImageParam(image_url="https://i")]),
+        ([{"type": "x"}], [UnknownContent(kind="x", raw=Raw(b'{"type":"x"}'))]),
+        ([], []),
+    ],
+)
+def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
+    losses = Losses()
+    assert output_of(ToolResult(tool_use_id="a", content=content), "x", losses) == FunctionCallOutputParam(
+        call_id="a", output=wanted
+    )
+    assert not list(losses)
+
+
+def test_that_a_tool_failed_has_no_place_in_an_output() -> None:
+    losses = Losses()
+    output_of(ToolResult(tool_use_id="a", content="no", is_error=True), "input[0].content[0]", losses)
+    assert [loss.path for loss in losses] == ["input[0].content[0].is_error"]
+
+
+# What is no part of a conversation.
+
+
+def test_other_items_are_set_aside_and_part_nothing() -> None:
+    search = WebSearchCall(status="completed")
+    history = history_of([thought("1"), search, SAID], Losses())
+    assert [_short(turn) for turn in history.turns] == [["(1)", "said"]]
+    assert history.others == [Placed("input[1]", search)]
+
+
+def test_a_reference_that_nobody_resolved_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="msg_1") as caught:
+        told([ItemReference(id="msg_1")])
+    assert caught.value.param == "input[0].id"

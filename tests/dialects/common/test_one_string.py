@@ -1,0 +1,98 @@
+"""Custom tools as functions of one string: the string comes out of any spelling and any cut of the arguments."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.dialects.common.one_string import HEAD, TAIL, OneString, schema, unwrap, wrap, wrap_piece
+
+INPUTS = st.text(alphabet=st.sampled_from('ab"\\/\n\t\x00é😀\u2028u{}:d83'), max_size=20) | st.text(max_size=12)
+GAPS = st.sampled_from(["", " ", "\n\t "])
+
+
+def fed(pieces: list[str]) -> tuple[str, str]:
+    one = OneString()
+    told = "".join(one.feed(piece) for piece in pieces) + one.finish()
+    return told, one.left_over
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    edges = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
+
+
+@given(INPUTS, st.booleans(), GAPS, GAPS, GAPS, GAPS, st.lists(st.integers(0, 60), max_size=6))
+def test_any_spelling_in_any_cut_gives_the_input_back(
+    text: str, escaped: bool, before: str, inside: str, around: str, after: str, places: list[int]
+) -> None:
+    spelled = json.dumps(text, ensure_ascii=escaped)
+    arguments = f'{before}{{{inside}"input"{around}:{around}{spelled}{inside}}}{after}'
+    assert fed(cut(arguments, places)) == (text, "")
+    assert fed(list(arguments)) == (text, "")
+
+
+@given(st.text(max_size=40), st.lists(st.integers(0, 60), max_size=6))
+def test_any_arguments_at_all_give_the_same_in_any_cut(arguments: str, places: list[int]) -> None:
+    assert fed(cut(arguments, places)) == fed([arguments]) == fed(list(arguments))
+
+
+@given(INPUTS)
+def test_wrapped_input_is_json_and_can_be_unwrapped(text: str) -> None:
+    assert json.loads(wrap(text)) == {"input": text}
+    assert unwrap(wrap(text)) == text
+
+
+@given(st.lists(INPUTS, max_size=4))
+def test_pieces_wrapped_one_by_one_make_whole_arguments(pieces: list[str]) -> None:
+    assert HEAD + "".join(map(wrap_piece, pieces)) + TAIL == wrap("".join(pieces))
+
+
+def test_the_string_is_told_as_it_comes() -> None:
+    one = OneString()
+    assert one.feed('{"input": "*** Beg') == "*** Beg"
+    assert one.feed("in \\") == "in "
+    assert one.feed("n\\ud83d") == "\n"
+    assert one.feed("\\ude") == ""
+    assert one.feed('00!"') == "😀!"
+    assert one.feed("}") == ""
+    assert one.finish() == ""
+    assert one.left_over == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "left_over"),
+    [
+        ("ls -l", "ls -l", ""),
+        ("", "", ""),
+        ('"just a string"', '"just a string"', ""),
+        ('{"patch": "x"}', '{"patch": "x"}', ""),
+        ('{"input": 3}', '{"input": 3}', ""),
+        ("[" * 2000, "[" * 2000, ""),
+        ('{"why": "so", "input": "x"}', "x", '{"why":"so"}'),
+        ('{"inp\\u0075t": "x"}', "x", ""),
+        ('{"input": "x", "why": "so"}', "x", ', "why": "so"}'),
+        ('{"input": "x"', "x", ""),
+        ('{"input": "cut \\u00', "cut \\u00", ""),
+        ('{"input": "cut \\', "cut \\", ""),
+        ('{"input": "no \\escape \\u12 here"}', "no \\escape \\u12 here", ""),
+        ('{"input": "half \\ud83d\\u0041 \\ude00 \\ud83d\\n."}', "half \ufffdA \ufffd \ufffd\n.", ""),
+        (" " * 300 + '{"input": "x"}', "x", ""),
+    ],
+)
+def test_what_a_model_writes_instead_is_not_lost(arguments: str, told: str, left_over: str) -> None:
+    assert fed([arguments]) == (told, left_over)
+    assert fed(list(arguments)) == (told, left_over)
+
+
+def test_the_schema_asks_for_one_string_and_nothing_else() -> None:
+    assert schema("the patch") == {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "the patch"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }

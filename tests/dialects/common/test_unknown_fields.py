@@ -1,0 +1,28 @@
+"""Fields nobody knows are named as losses."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.content import InputText
+from antiphon.protocol.losses import Losses
+
+
+def test_every_unknown_field_that_holds_something_is_a_loss_F4() -> None:
+    losses = Losses()
+    fields = {"a": Raw(b"1"), "b": Raw(b"null"), "c": Raw(b"[]"), "d": Raw(b"{}"), "e": Raw(b'""'), "f": Raw(b"false")}
+    lose_unknown_fields(InputText(text="hi", extra=fields), "input[0].content[0]", losses)
+    assert [loss.path for loss in losses] == ["input[0].content[0].a", "input[0].content[0].f"]
+
+
+def test_cache_control_has_a_reason_of_its_own_E4() -> None:
+    losses = Losses()
+    lose_unknown_fields(InputText(text="hi", extra={"cache_control": Raw(b'{"type":"ephemeral"}')}), "x", losses)
+    assert [(loss.path, "caching" in loss.why) for loss in losses] == [("x.cache_control", True)]
+
+
+def test_a_shape_without_unknown_fields_loses_nothing() -> None:
+    losses = Losses()
+    lose_unknown_fields(InputText(text="hi"), "x", losses)
+    assert not list(losses)

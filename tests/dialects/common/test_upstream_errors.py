@@ -1,0 +1,164 @@
+"""ERR-4, ERR-5: what a server's refusal means to our client, and what of its words may be told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.dialects.common.upstream_errors import clean, mask_keys, retry_after, status_of_words, upstream_error
+
+NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
+
+
+def told(status: int, code: str | None = None, message: str | None = None) -> tuple[int, str, str]:
+    error = upstream_error(status, {}, code, message, None)
+    return error.status, error.type, error.code
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (400, None, (400, "invalid_request", "invalid_value")),
+        (400, "invalid_request_error", (400, "invalid_request", "invalid_value")),
+        (400, "400", (400, "invalid_request", "invalid_value")),
+        (400, "unsupported_parameter", (400, "invalid_request", "unsupported_parameter")),
+        (422, None, (422, "invalid_request", "invalid_value")),
+        (404, None, (404, "not_found", "not_found")),
+        (404, "model_not_found", (404, "not_found", "model_not_found")),
+        (413, None, (413, "invalid_request", "request_too_large")),
+        (429, "insufficient_quota", (429, "too_many_requests", "rate_limit_exceeded")),
+        (408, None, (504, "server_error", "upstream_timeout")),
+        (504, None, (504, "server_error", "upstream_timeout")),
+        (503, None, (503, "server_error", "overloaded")),
+        (529, "overloaded_error", (503, "server_error", "overloaded")),
+        (500, "server_error", (502, "server_error", "upstream_error")),
+        (418, None, (502, "server_error", "upstream_error")),
+        (502, "upstream_disconnected", (502, "server_error", "upstream_disconnected")),
+        (500, "tool_not_allowed", (500, "model_error", "tool_not_allowed")),
+    ],
+)
+def test_statuses_are_mapped_by_meaning(status: int, code: str | None, expected: tuple[int, str, str]) -> None:
+    """ERR-4"""
+    assert told(status, code) == expected
+    assert upstream_error(status, {}, code, None, None).message  # there is always something to say
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+def test_trouble_with_the_gateways_key_is_never_told_as_the_clients(status: int) -> None:
+    """ERR-4: and nothing the upstream says of it is passed on."""
+    error = upstream_error(status, {}, "invalid_api_key", "Incorrect API key provided: sk-abc***xyz", "key")
+    assert (error.status, error.code, error.param) == (502, "upstream_auth_failed", None)
+    assert "key" not in error.message
+
+
+@pytest.mark.parametrize("status", [200, 400, 413, 422, 500])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("context_length_exceeded", None),
+        ("exceed_context_size_error", "request (1055 tokens) exceeds the available context size (512 tokens)"),
+        (None, "This model's maximum context length is 8192 tokens"),
+        (None, "prompt is too long: 210000 tokens > 200000 maximum"),
+        (None, "The input token count (1048577) exceeds the maximum number of tokens allowed"),
+    ],
+)
+def test_an_overflow_of_the_context_is_a_400_whatever_its_status(status: int, code: str | None, message: str | None) -> None:
+    """ERR-4"""
+    assert told(status, code, message) == (400, "invalid_request", "context_length_exceeded")
+
+
+def test_param_is_kept_where_it_is_the_clients() -> None:
+    assert upstream_error(400, {}, None, "bad", "temperature").param == "temperature"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("rate_limit_exceeded",), 429),
+        ((None, "overloaded_error"), 503),
+        (("no such word", "invalid_request_error"), 400),
+        (("429",), 429),
+        (("4290",), 500),
+        (("200",), 500),
+        ((None,), 500),
+    ],
+)
+def test_an_error_inside_a_200_has_its_status_in_its_words(words: tuple[str | None, ...], status: int) -> None:
+    assert status_of_words(*words) == status
+    assert told(200, "rate_limit_exceeded")[0] == 429
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Sun, 15 Nov 2026 10:00:30 GMT", "date": NOW}, 30.0),
+        ({"retry-after": "Sun, 15 Nov 2026 09:00:00 GMT", "date": NOW}, 0.0),
+        ({"retry-after": "Sun, 15 Nov 2026 10:00:30 GMT"}, None),
+        ({"retry-after": "Sun, 15 Nov 2026 10:00:30", "date": NOW}, 30.0),
+        ({"retry-after": "Sun, 15 Nov 99999 10:00:30 GMT", "date": NOW}, None),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "1e9"}, 86_400.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_every_form_of_retry_after_is_understood(headers: dict[str, str], seconds: float | None) -> None:
+    """ERR-2: a date counts from the upstream's own clock."""
+    assert retry_after(headers) == seconds
+    assert upstream_error(429, headers, None, None, None).retry_after == seconds
+
+
+KEYS = [
+    "sk-proj-abcDEF123456",
+    "sk-ant-api03-" + "x" * 20,
+    "gsk_0123456789abcdef",
+    "AIzaSyA" + "b" * 20,
+    "AKIAIOSFODNN7EXAMPLE",
+    "hf_abcdefghij",
+    "eyJhbGciOi.eyJzdWIiOi.SflKxwRJ",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("frame", ["{}", "bad key {}", "Authorization: Bearer {}", '{{"api_key": "{}"}}', "(see {}, please)"])
+def test_keys_are_masked_wherever_they_stand(key: str, frame: str) -> None:
+    """ERR-5"""
+    masked = mask_keys(frame.format(key))
+    assert key not in masked
+    assert "[key]" in masked
+
+
+@pytest.mark.parametrize("text", ["Bearer s3cr3t-value", "x-api-key: abcdef0", "Incorrect API key provided: abc12345"])
+def test_what_is_called_a_key_is_masked_whatever_it_looks_like(text: str) -> None:
+    """ERR-5"""
+    assert mask_keys(text).endswith("[key]")
+
+
+@pytest.mark.parametrize(
+    "text", ["the key is missing", "resp_0123456789abcdef was not found", "tokens: 12345678", "a sketchy-looking name"]
+)
+def test_ordinary_words_are_not_masked(text: str) -> None:
+    assert mask_keys(text) == text
+
+
+def test_traces_and_inner_addresses_are_not_passed_on() -> None:
+    """ERR-5"""
+    text = "no answer from http://10.0.0.7:8000/v1 or localhost:11434\nTraceback (most recent call last):\n  File x"
+    assert clean(text) == "no answer from [address] or [address]\n"
+    assert clean("see https://example.org/limits") == "see https://example.org/limits"
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(clean("x" * 100_000)) == 1001
+
+
+@given(st.text(max_size=300), st.sampled_from(KEYS), st.text(max_size=30), st.integers(0, 599))
+def test_no_error_shows_a_key(before: str, key: str, after: str, status: int) -> None:
+    """ERR-5, for any status."""
+    assert key not in upstream_error(status, {}, None, f"{before} {key} {after}", None).message
