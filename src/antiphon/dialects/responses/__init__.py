@@ -1,1 +1,20 @@
 """Open Responses itself, and the poorer and older servers and clients of this API."""
+
+from antiphon.dialects.responses.errors import error_from_hub, error_to_hub
+from antiphon.dialects.responses.events_from_hub import EventsFromHub
+from antiphon.dialects.responses.events_to_hub import EventsToHub
+from antiphon.dialects.responses.request import request_from_hub, request_to_hub
+from antiphon.dialects.responses.response import response_from_hub, response_to_hub
+from antiphon.dialects.responses.wire import ResponsesWire
+
+__all__ = [
+    "EventsFromHub",
+    "EventsToHub",
+    "ResponsesWire",
+    "error_from_hub",
+    "error_to_hub",
+    "request_from_hub",
+    "request_to_hub",
+    "response_from_hub",
+    "response_to_hub",
+]

@@ -1,0 +1,148 @@
+"""`EventsFromHub`: the hub's events as a client reads them, as server-sent events or as WebSocket messages.
+
+Deltas are most of every stream and go through byte templates that give exactly what `codec.encode` would. The older style of this
+API (API-6) spells reasoning and errors otherwise and ends without `[DONE]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, cast
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
+from antiphon.protocol.events import (
+    TYPE_OF_EVENT,
+    ArgumentsDelta,
+    ErrorEvent,
+    Event,
+    OutputTextDelta,
+    ReasoningDelta,
+    ReasoningDone,
+    ResponseEvent,
+    StreamEvent,
+    UnknownEvent,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+Style = Literal["standard", "older"]
+Framing = Literal["sse", "websocket"]
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class OlderError(Shape, frozen=True, kw_only=True, tag="error"):
+    """An error without an object of its own (API-6)."""
+
+    sequence_number: int
+    code: str | None
+    message: str
+    param: str | None
+
+
+class OlderReasoningDelta(ReasoningDelta, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
+    """API-6."""
+
+
+class OlderReasoningDone(ReasoningDone, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
+    """API-6."""
+
+
+class EventsFromHub:
+    """Events in, bytes out: frames of a stream (HTTP-3), or one message each (WS-3)."""
+
+    def __init__(self, request: Request, *, style: Style = "standard", framing: Framing = "sse") -> None:
+        del request  # every dialect's has one; here nothing of it is needed
+        self.losses = Losses()
+        self._style = style
+        self._framing = framing
+        self._left_out = 0
+        self._heads: dict[tuple[str, int, int | None], bytes] = {}
+        frame = _frame_of(framing)
+        self._text = frame(OutputTextDelta, b',"logprobs":[]')
+        self._reasoning = frame(OlderReasoningDelta if style == "older" else ReasoningDelta, b"")
+        self._arguments = frame(ArgumentsDelta, b"")
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The bytes of one event; none if the client must not see it."""
+        kind = type(event)
+        if kind is OutputTextDelta:
+            text = cast(OutputTextDelta, event)
+            if text.logprobs == [] and text.obfuscation is UNSET and text.extra is UNSET:
+                key = (text.item_id, text.output_index, text.content_index)
+                head = self._heads.get(key) or self._head(key)
+                return self._text % (text.sequence_number, head, _encode(text.delta))
+        elif kind is ReasoningDelta:
+            thought = cast(ReasoningDelta, event)
+            if thought.obfuscation is UNSET and thought.extra is UNSET:
+                key = (thought.item_id, thought.output_index, thought.content_index)
+                head = self._heads.get(key) or self._head(key)
+                return self._reasoning % (thought.sequence_number, head, _encode(thought.delta))
+        elif kind is ArgumentsDelta:
+            piece = cast(ArgumentsDelta, event)
+            if piece.obfuscation is UNSET and piece.extra is UNSET:
+                place = (piece.item_id, piece.output_index, None)
+                head = self._heads.get(place) or self._head(place)
+                return self._arguments % (piece.sequence_number, head, _encode(piece.delta))
+        return self._any(event)
+
+    def finish(self) -> bytes:
+        """HTTP-4: what a stream ends with."""
+        return sse.END if self._style == "standard" and self._framing == "sse" else b""
+
+    def _any(self, event: StreamEvent) -> bytes:
+        if self._framing == "websocket" and isinstance(event, ErrorEvent):
+            # WS-3: a turn has one end, so `response.failed` speaks alone, and takes the error's number (STR-5).
+            self._left_out = 1
+            return b""
+        if self._left_out and isinstance(event, ResponseEvent):
+            event = replace(event, sequence_number=event.sequence_number - self._left_out)
+        told = _older(event) if self._style == "older" else event
+        data = codec.encode(told)
+        if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
+            data = msgspec.json.format(data, indent=-1)
+        return data if self._framing == "websocket" else sse.encode(_type_of(told), data)
+
+    def _head(self, key: tuple[str, int, int | None]) -> bytes:
+        id, output_index, content_index = key
+        inside = b"" if content_index is None else b',"content_index":%d' % content_index
+        head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, inside)
+        self._heads[key] = head
+        return head
+
+
+def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
+    """Templates: the number, the head and the delta are put in."""
+
+    def frame(kind: type[Event], tail: bytes) -> bytes:
+        name = str(kind.__struct_config__.tag).encode()
+        message = b'{"type":"%b","sequence_number":%%d%%b%%b%b}' % (name, tail)
+        return message if framing == "websocket" else b"event: %b\ndata: %b\n\n" % (name, message)
+
+    return frame
+
+
+def _older(event: StreamEvent) -> StreamEvent | OlderError:
+    match event:
+        case ReasoningDelta():
+            return OlderReasoningDelta(**_members(event))
+        case ReasoningDone():
+            return OlderReasoningDone(**_members(event))
+        case ErrorEvent(error=error):
+            return OlderError(sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param)
+        case _:
+            return event
+
+
+def _members(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def _type_of(event: StreamEvent | OlderError) -> str:
+    return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)

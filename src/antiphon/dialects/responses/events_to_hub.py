@@ -1,0 +1,336 @@
+"""`EventsToHub`: the stream of another server of this API, good, poor or older (API-6), as events of the hub.
+
+Here events are read and told apart by their spelling; what they mean for the items that are under way is `mending`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.dialects.common.halves import Halves
+from antiphon.dialects.responses.answers import (
+    UNREADABLE,
+    ServerError,
+    ServerEvent,
+    ServerPart,
+    ServerResponse,
+    checked,
+    read,
+    text_of,
+)
+from antiphon.dialects.responses.errors import error_inside, error_said
+from antiphon.dialects.responses.mending import SORT_IN_MESSAGE, SORT_IN_REASONING, Mender
+from antiphon.dialects.responses.upstream_items import Kind, Sort, UpstreamItem, UpstreamPart
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+
+_decode: Final = msgspec.json.Decoder(ServerEvent).decode
+Place = tuple[str | None, str | None, int | None, int | None]
+
+
+class EventsToHub:
+    """Frames in, the hub's events out."""
+
+    def __init__(
+        self,
+        request: Request,
+        opening: Response,
+        stamps: Stamps,
+        wire: ResponsesWire = ResponsesWire(),  # noqa: B008
+    ) -> None:
+        self._mender = Mender(request, opening, stamps, wire)
+        self._wire = wire
+        self._events = self._mender.events
+        self._text = self._mender.writer.text
+        self._halves = Halves()
+        self._known: dict[Place, UpstreamPart] = {}  # where text was written last, until anything but text comes
+        self._error: ApiError | None = None
+        self._said_done = False
+
+    @property
+    def losses(self) -> Losses:
+        return self._mender.losses
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """What one frame makes known. Whatever comes after the end is passed over (STR-7)."""
+        try:
+            event = _decode(frame.data)
+        except UNREADABLE:
+            return self._feed_unusual(frame)
+        part = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
+        if part is not None and event.delta and not event.logprobs:  # the hot path of every stream
+            part.pieces.append(event.delta)
+            self._text(part.item.key, event.delta, part=part.key)
+            return self._taken()
+        if event.type not in DELTAS:
+            try:
+                checked(frame.data)
+            except UpstreamFault:
+                return self._feed_unusual(frame)
+        return self._feed(event, frame)
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The stream is over: complete if it was, failed if not."""
+        mender = self._mender
+        self._known.clear()
+        if mender.writer.ended:
+            return []
+        if self._error or error:
+            mender.fail(self._error or error or _cut_off())
+        elif mender.is_whole and (self._said_done or self._wire.end == "items"):
+            mender.complete()
+        else:
+            mender.fail(_cut_off())
+        return self._taken()
+
+    def _taken(self) -> list[StreamEvent]:
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def _feed_unusual(self, frame: sse.Frame) -> list[StreamEvent]:
+        """What the common decode refuses: the end mark, members of other types, halves of characters, no JSON at all."""
+        if frame.data.strip() == sse.DONE:
+            self._said_done = True
+        elif not self._mender.writer.ended:
+            try:
+                data = checked(self._with_whole_characters(frame.data))
+                return self._feed(read(data, ServerEvent), sse.Frame(frame.event, data))
+            except UpstreamFault as error:
+                self._known.clear()
+                self._mender.fail(self._error or error)
+        return self._taken()
+
+    def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
+        """From here on the frame is known to be valid JSON throughout."""
+        if self._mender.writer.ended:
+            return []
+        if event.type is None:
+            event = replace(event, type=frame.event)
+        if event.type not in DELTAS:
+            self._known.clear()
+        self._take(event.type or "", event, frame)
+        return self._taken()
+
+    def _with_whole_characters(self, data: bytes) -> bytes:
+        """A surrogate pair that was split over two deltas, put together in the second; a half that stays alone is none."""
+        try:
+            members = json.loads(data)
+        except (ValueError, RecursionError):
+            return data
+        if isinstance(members, dict) and isinstance(members.get("delta"), str):
+            channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
+            members["delta"] = self._halves.mend(channel, members["delta"])
+        rest = Halves()
+        whole = rest.mend(None, json.dumps(members, ensure_ascii=False)).encode()
+        if self._halves.lost or rest.lost:
+            self.losses.add("stream", "half of a surrogate pair", "its other half never came")
+        return whole
+
+    def _take(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+        if self._error is not None and kind != "response.failed":
+            self._mender.fail(self._error)
+        elif kind in HANDLERS:
+            HANDLERS[kind](self, event)
+        elif kind in DELTAS:
+            self._delta(DELTAS[kind], event)
+        elif kind in TEXTS:
+            self._whole_text(TEXTS[kind], event)
+        elif kind in PASSED_OVER:
+            return
+        elif kind:
+            self._carry(kind, event, frame)
+        elif error_said(event.error) is not None:
+            self._error_event(event)
+        else:
+            self.losses.add("stream", "an event without a type", "nothing can be made of it")
+
+    # The response
+
+    def _created(self, event: ServerEvent) -> None:
+        self._mender.begins(_response_in(event))
+
+    def _queued(self, _event: ServerEvent) -> None:
+        self._mender.waits()
+
+    def _ends_as(self, status: str, event: ServerEvent) -> None:
+        response = _response_in(event)
+        # A poor server's `response.completed` may hold a response that says otherwise.
+        told = response.status if status == "completed" and response.status in ENDS else None
+        self._mender.ends(response, told or status, self._error)
+
+    def _completed(self, event: ServerEvent) -> None:
+        self._ends_as("completed", event)
+
+    def _incomplete(self, event: ServerEvent) -> None:
+        self._ends_as("incomplete", event)
+
+    def _failed(self, event: ServerEvent) -> None:
+        self._ends_as("failed", event)
+
+    def _error_event(self, event: ServerEvent) -> None:
+        """STR-8: `response.failed` should follow, and has more to say; if it does not, this is the end all the same."""
+        told = error_said(event.error)
+        if told is None:  # the older spelling (API-6)
+            told = ServerError(code=event.code, message=event.message, param=event.param)
+        self._error = error_inside(told)
+
+    # Items
+
+    def _added(self, event: ServerEvent) -> None:
+        self._mender.added(event.item, event.output_index)
+
+    def _done(self, event: ServerEvent) -> None:
+        self._mender.ended(event.item, event.output_index)
+
+    def _part_added(self, event: ServerEvent) -> None:
+        part = read(event.part, ServerPart)
+        sort = self._sort_of(part, event)
+        if sort is not None:
+            self._of_part(sort, event, self._mender.part_begins)
+
+    def _part_done(self, event: ServerEvent) -> None:
+        part = read(event.part, ServerPart)
+        sort = self._sort_of(part, event)
+        if sort is not None:
+            self._of_part(sort, event, self._mender.part_ends, part)
+
+    def _sort_of(self, part: ServerPart, event: ServerEvent) -> Sort | None:
+        if event.type in SUMMARY_PARTS:
+            return "summary"
+        sort = SORT_OF_PART.get(part.type)
+        if sort is not None:
+            return sort
+        item = self._mender.book.of_any_kind(event.item_id, event.output_index)
+        sort = (SORT_IN_REASONING if item is not None and item.kind == "reasoning" else SORT_IN_MESSAGE).get(part.type)
+        if sort is None:
+            self.losses.add("output", f"a part of type {part.type!r}", "no item of the hub can hold it")
+        return sort
+
+    def _of_part(self, sort: Sort, event: ServerEvent, act: Callable[..., None], *what: Any) -> UpstreamItem | None:
+        item = self._mender.spoken_of(KIND_OF_SORT[sort], event.item_id, event.output_index)
+        if item is not None:
+            self._mender.to(item, act, sort, event.summary_index if sort == "summary" else event.content_index, *what)
+        return item
+
+    # Text
+
+    def _delta(self, sort: Sort, event: ServerEvent) -> None:
+        item = self._of_part(sort, event, self._mender.part_delta, event.delta or "", event.logprobs)
+        if sort == "text" and item is not None and item.announced:
+            part = item.part(sort, event.content_index)
+            if not part.closed:
+                self._known[(event.type, event.item_id, event.output_index, event.content_index)] = part
+
+    def _whole_text(self, sort: Sort, event: ServerEvent) -> None:
+        told = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
+        self._of_part(sort, event, self._mender.part_text, told)
+
+    def _annotation(self, event: ServerEvent) -> None:
+        item = self._mender.spoken_of("message", event.item_id, event.output_index)
+        if item is not None:
+            self._mender.to(item, self._mender.cites, event.content_index, event.annotation)
+
+    # Calls
+
+    def _arguments(self, event: ServerEvent) -> None:
+        self._of_call("call", event, self._mender.arguments, event.delta or "")
+
+    def _arguments_done(self, event: ServerEvent) -> None:
+        self._of_call("call", event, self._mender.whole_arguments, text_of(event.arguments))
+
+    def _input(self, event: ServerEvent) -> None:
+        self._of_call("custom", event, self._mender.arguments, event.delta or "")
+
+    def _input_done(self, event: ServerEvent) -> None:
+        self._of_call("custom", event, self._mender.whole_arguments, text_of(event.input))
+
+    def _of_call(self, kind: Kind, event: ServerEvent, act: Callable[..., None], text: str | None) -> None:
+        item = self._mender.spoken_of(kind, event.item_id, event.output_index)
+        if item is not None:
+            self._mender.to(item, act, text)
+            self._mender.named(item, event.name)
+
+    # Everything else
+
+    def _carry(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+        """ITEM-5: the progress of hosted tools, extensions, and whatever comes next."""
+        try:
+            members: dict[str, Any] = msgspec.json.decode(frame.data, type=dict[str, Raw])
+        except msgspec.ValidationError:
+            self.losses.add("stream", f"an event of type {kind!r}", "its data is no object")
+            return
+        self._mender.carries(kind, members, event.item_id, event.output_index)
+
+
+def _response_in(event: ServerEvent) -> ServerResponse:
+    return read(event.response, ServerResponse)
+
+
+def _cut_off() -> UpstreamFault:
+    return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
+
+
+PASSED_OVER: Final = frozenset({"ping", "keepalive"})  # they keep a connection alive, and that is all
+ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
+KIND_OF_SORT: Final[dict[Sort, Kind]] = {
+    "text": "message",
+    "refusal": "message",
+    "reasoning": "reasoning",
+    "summary": "reasoning",
+}
+SORT_OF_PART: Final[dict[str | None, Sort]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+SUMMARY_PARTS: Final = frozenset({"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"})
+# The second name of each pair is the older spelling (API-6).
+DELTAS: Final[dict[str, Sort]] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_summary.delta": "summary",
+}
+TEXTS: Final[dict[str, Sort]] = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning.done": "reasoning",
+    "response.reasoning_text.done": "reasoning",
+    "response.reasoning_summary_text.done": "summary",
+    "response.reasoning_summary.done": "summary",
+}
+HANDLERS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
+    "response.created": EventsToHub._created,
+    "response.in_progress": EventsToHub._created,
+    "response.queued": EventsToHub._queued,
+    "response.completed": EventsToHub._completed,
+    "response.done": EventsToHub._completed,
+    "response.incomplete": EventsToHub._incomplete,
+    "response.failed": EventsToHub._failed,
+    "response.cancelled": EventsToHub._failed,
+    "error": EventsToHub._error_event,
+    "response.error": EventsToHub._error_event,
+    "response.output_item.added": EventsToHub._added,
+    "response.output_item.done": EventsToHub._done,
+    "response.content_part.added": EventsToHub._part_added,
+    "response.content_part.done": EventsToHub._part_done,
+    "response.reasoning_summary_part.added": EventsToHub._part_added,
+    "response.reasoning_summary_part.done": EventsToHub._part_done,
+    "response.output_text.annotation.added": EventsToHub._annotation,
+    "response.output_text_annotation.added": EventsToHub._annotation,
+    "response.function_call_arguments.delta": EventsToHub._arguments,
+    "response.function_call_arguments.done": EventsToHub._arguments_done,
+    "response.custom_tool_call_input.delta": EventsToHub._input,
+    "response.custom_tool_call_input.done": EventsToHub._input_done,
+}

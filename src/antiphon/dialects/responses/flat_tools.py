@@ -1,0 +1,165 @@
+"""Tools beyond the specification for servers that know plain functions only: namespaces are flattened, custom tools become
+functions of one string, `additional_tools` items join the others, and calls in the history follow. Hosted tools are losses.
+
+How calls come back is `mending`'s, by the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import ToolNames, ToolRef
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CompactionTrigger,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    HostedItem,
+    ItemParam,
+    ToolSearchCall,
+    ToolSearchOutput,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    SpecificToolChoice,
+    ToolChoiceParam,
+    ToolParam,
+    UnknownToolChoice,
+)
+
+
+class FlatTools:
+    """The tools of one request as plain functions, by the names they are sent under."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        self._names = ToolNames.of(request)
+        self._losses = losses
+        self._offered: dict[str, ToolParam] = {}
+        self._offer(request.tools or (), "tools")
+
+    @property
+    def tools(self) -> list[ToolParam] | UnsetType:
+        return list(self._offered.values()) or UNSET
+
+    def item(self, item: ItemParam, path: str) -> ItemParam | None:
+        """An item of the history as such a server takes it; None if it cannot."""
+        match item:
+            case AdditionalTools():
+                lose_unknown_fields(item, path, self._losses)
+                self._offer(item.tools, f"{path}.tools")
+                return None
+            case FunctionCallParam():
+                name = self._names.sent(ToolRef("function", item.name, item.namespace or None))
+                return replace(item, name=name, namespace=UNSET)
+            case CustomToolCallParam():
+                return FunctionCallParam(
+                    call_id=item.call_id,
+                    name=self._names.sent(ToolRef("custom", item.name, item.namespace or None)),
+                    arguments=one_string.wrap(item.input),
+                    id=item.id,
+                    status=item.status,
+                    extra=item.extra,
+                )
+            case CustomToolCallOutputParam():
+                return FunctionCallOutputParam(
+                    call_id=item.call_id, output=item.output, id=item.id, status=item.status, extra=item.extra
+                )
+            case _ if isinstance(item, ToolSearchCall | ToolSearchOutput | CompactionTrigger | HostedItem):
+                self._losses.add(path, f"an item of type {type_of(item)}", "the server knows calls of plain functions only")
+                return None
+            case _:
+                return item
+
+    def choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
+        """The choice among the tools that are offered; one that cannot be made is a loss."""
+        match choice:
+            case SpecificFunction() | SpecificCustom() as named:
+                sent = self._chosen(named)
+                if sent is None:
+                    self._losses.add(
+                        "tool_choice", f"the choice of {named.name}", "it is not among the tools that could be offered"
+                    )
+                return sent or UNSET
+            case AllowedToolsParam():
+                return self._allowed(choice)
+            case UnknownToolChoice():
+                self._losses.add("tool_choice", f"the choice of {choice.kind}", "the server knows plain functions only")
+                return UNSET
+            case _:
+                return choice
+
+    def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
+        for place, tool, namespace in self._spread(tools, path):
+            match tool:
+                case FunctionToolParam():
+                    name = self._names.sent(ToolRef("function", tool.name, namespace))
+                    sent = replace(tool, name=name)
+                case CustomTool():
+                    name = self._names.sent(ToolRef("custom", tool.name, namespace))
+                    sent = self._function(tool, name, place)
+                case _:
+                    self._losses.add(place, f"a tool of type {type_of(tool)}", "the server knows plain functions only")
+                    continue
+            if self._offered.get(name, sent) != sent:
+                self._losses.add(place, f"an earlier definition of {name}", "a tool is offered once; this one counts")
+            self._offered[name] = sent
+
+    def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
+        """The choice of a tool under its new name; None if it is not offered."""
+        ref = ToolRef("custom" if isinstance(choice, SpecificCustom) else "function", choice.name, choice.namespace or None)
+        name = self._names.sent(ref)
+        return SpecificFunction(name=name) if name in self._offered else None
+
+    def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
+        """TOOL-3: what is left of the set; that calls outside it are not delivered is the policy's matter."""
+        left: list[SpecificToolChoice] = []
+        for at, named in enumerate(choice.tools):
+            sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)
+            if sent is None:
+                why = "it is not among the tools that could be offered"
+                self._losses.add(f"tool_choice.tools[{at}]", "a tool of the allowed set", why)
+            else:
+                left.append(sent)
+        return replace(choice, tools=left) if left else choice.mode or "auto"
+
+    def _spread(self, tools: Sequence[ToolParam], path: str) -> Iterator[tuple[str, ToolParam, str | None]]:
+        for at, tool in enumerate(tools):
+            place = f"{path}[{at}]"
+            if not isinstance(tool, NamespaceTool):
+                yield place, tool, None
+                continue
+            lose_unknown_fields(tool, place, self._losses)
+            if tool.description:
+                self._losses.add(f"{place}.description", f"the description of {tool.name}", "the server has no groups of tools")
+            for of, member in enumerate(tool.tools):
+                yield f"{place}.tools[{of}]", member, tool.name
+
+    def _function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
+        lose_unknown_fields(tool, path, self._losses)
+        description = tool.description or ""
+        if isinstance(tool.format, GrammarFormat):
+            self._losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+            description += f"\n\nThe input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
+        return FunctionToolParam(
+            name=name,
+            description=description.strip() or UNSET,
+            parameters=one_string.schema("The whole input of the tool, as plain text."),
+            strict=False,
+            defer_loading=tool.defer_loading,
+        )

@@ -1,0 +1,560 @@
+"""What a server says, made into what a good server would have said: `Mender` drives the hub's writer.
+
+Items are announced once they can be, in the server's order; what `done` events and the terminal event hold beyond the deltas
+becomes a last delta if it goes on where they ended. If it contradicts them the deltas count, since a client has them already, and
+the contradiction is a loss. How events are spelled and framed is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.names import ToolNames, ToolRef
+from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.responses.answers import (
+    ServerItem,
+    ServerLogProb,
+    ServerPart,
+    ServerResponse,
+    annotation_of,
+    item_of,
+    logprobs_of,
+    parts_of,
+    read,
+    text_of,
+    usage_of,
+)
+from antiphon.dialects.responses.errors import error_inside, error_said
+from antiphon.dialects.responses.upstream_items import ItemBook, Kind, LastForm, Sort, UpstreamItem, UpstreamPart, kind_of
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.events import ItemAdded, StreamEvent
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ItemStatus, ResponseStatus
+from antiphon.protocol.writer import ResponseWriter
+
+
+class Mender:
+    """One answer, told by a server in any state of repair, on its way into the hub."""
+
+    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ResponsesWire) -> None:
+        self.losses = Losses()
+        self.events: list[StreamEvent] = []
+        self.book = ItemBook()
+        self.writer = ResponseWriter(opening, self.events.append, stamps)
+        self._new_id = stamps.new_id
+        self._wire = wire
+        self._limit = request.max_output_tokens or None
+        self._names = ToolNames.of(request) if wire.extension_tools == "flatten" else None
+        self._waiting: list[UpstreamItem] = []
+        self._unsettled: list[UpstreamItem] = []
+
+    # Beginning
+
+    def begins(self, response: ServerResponse) -> None:
+        """STR-1: once, however often the server says so."""
+        if response.service_tier:
+            self.writer.update(service_tier=response.service_tier)
+        if response.status == ResponseStatus.QUEUED:
+            self.waits()
+        elif not self.writer.started or self.writer.response.status == ResponseStatus.QUEUED:
+            self.writer.start()
+
+    def waits(self) -> None:
+        if not self.writer.started:
+            self.writer.queue()
+
+    # Items
+
+    def added(self, raw: Raw, index: int | None) -> None:
+        """The server announces an item; we do, if nothing was said of it before and its name is whole."""
+        told = read(raw, ServerItem)
+        kind = "whole" if _must_be_carried(told) else kind_of(told)
+        if kind is None:
+            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            return
+        item = self.book.announced(kind, told.id, index) or self._new(kind, told, index)
+        item.told = True
+        self._learn(item, told)
+        if kind == "whole" and not item.announced and not item.held:
+            item.held.append((self._add, (raw,)))
+        if kind == "reasoning" and told.encrypted_content:
+            self.to(item, self._encrypted, told.encrypted_content)
+        self._release()
+
+    def ended(self, raw: Raw, index: int | None) -> None:
+        """STR-4: the server gives an item's final form."""
+        told = read(raw, ServerItem)
+        kind = kind_of(told)
+        if kind is None:
+            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            return
+        final = _last_form(kind, told, index)
+        item = self.book.ended(final)
+        if item is None:
+            item = self._new(final.kinds[-1], told, index)
+        elif item.finished:
+            return
+        self._end(item, told, raw)
+
+    def spoken_of(self, kind: Kind, id: str | None, index: int | None) -> UpstreamItem | None:
+        """The item that a delta belongs to, made up if it was never announced; None if it is over."""
+        item = self.book.spoken_of(kind, id, index)
+        if item is None:
+            item = self.book.new(kind, TYPE_OF_KIND[kind], id, index)
+            item.addressed = id is not None
+            self._waiting.append(item)
+            self._release()
+        elif item.finished:
+            self._lost(item, "", "what came after the item was done", "ITEM-4")
+            return None
+        return item
+
+    def to(self, item: UpstreamItem, act: Callable[..., None], *what: Any) -> None:
+        """Does it now, or once the item is announced."""
+        if item.announced:
+            act(item, *what)
+        else:
+            item.held.append((act, what))
+
+    def named(self, item: UpstreamItem, name: str | None) -> None:
+        """A call's name that is told late."""
+        if name:
+            item.name = item.name or name
+            self._release()
+
+    # Parts
+
+    def part_begins(self, item: UpstreamItem, sort: Sort, index: int | None) -> None:
+        """STR-3, also where every part is the first for the server."""
+        part = item.part(sort, index) if index is not None else None
+        if part is None or part.closed:
+            part = item.new_part(sort, index)
+        self._write(part, "")
+
+    def part_delta(
+        self, item: UpstreamItem, sort: Sort, index: int | None, text: str, logprobs: list[ServerLogProb] | None = None
+    ) -> None:
+        part = item.part(sort, index)
+        if part.closed:
+            self._lost(item, _path_of(part), "what came after the part was done", "STR-3")
+            return
+        self._write(part, text, logprobs)
+
+    def part_text(self, item: UpstreamItem, sort: Sort, index: int | None, told: ServerPart) -> None:
+        """STR-6: the whole text of a part, as `done` events and final forms tell it."""
+        self._mend_part(item.part(sort, index), told)
+
+    def part_ends(self, item: UpstreamItem, sort: Sort, index: int | None, told: ServerPart) -> None:
+        part = item.part(sort, index)
+        self._mend_part(part, told)
+        if not part.closed and not item.sealed:
+            self.writer.end_part(item.key, PART_OF_SORT[sort], part.key)
+            part.closed = True
+
+    def cites(self, item: UpstreamItem, index: int | None, raw: Raw) -> None:
+        """A citation (STR-11)."""
+        part = item.part("text", index)
+        if part.closed:
+            self._lost(item, _path_of(part), "a citation that came after the part was done", "STR-3")
+        else:
+            self._cite(part, raw)
+
+    # Calls
+
+    def arguments(self, item: UpstreamItem, delta: str) -> None:
+        item.pieces.append(delta)
+        if item.one_string is not None:
+            self.writer.custom_input(item.key, item.one_string.feed(delta))
+        elif item.kind == "custom":
+            self.writer.custom_input(item.key, delta)
+        else:
+            self.writer.arguments(item.key, delta)
+
+    def whole_arguments(self, item: UpstreamItem, whole: str | None) -> None:
+        """STR-9, STR-6: the rest of a call's arguments or input."""
+        have = "".join(item.pieces)
+        if not whole or whole == have:
+            return
+        if item.sealed or not whole.startswith(have):
+            self._lost(item, ".arguments", f"{len(whole)} characters that contradict what was streamed", "STR-6")
+        else:
+            self.arguments(item, whole[len(have) :])
+
+    # Everything else
+
+    def carries(self, kind: str, members: dict[str, Any], id: str | None, index: int | None) -> None:
+        """ITEM-5: an event of unknown type, under our numbers and our ids."""
+        item = self.book.of_any_kind(id, index)
+        if item is None:
+            self.writer.carry(kind, members)
+        else:
+            self.to(item, self._carry, kind, members)
+
+    # Ending
+
+    def ends(self, response: ServerResponse, status: str, error: ApiError | None = None) -> None:
+        """The terminal event, or a whole answer that was never streamed; `error` is what was told before."""
+        told = error_said(response.error)
+        if error is None and told is not None and status != ResponseStatus.INCOMPLETE:
+            error = error_inside(told)
+        if error is None and status in FAILED:
+            error = UpstreamFault(f"the upstream's response is {status}")
+        self._list(response.output or [])
+        if response.service_tier:
+            self.writer.update(service_tier=response.service_tier)
+        usage = usage_of(response.usage)
+        if error is not None:
+            self.fail(error, usage)
+        elif status == ResponseStatus.INCOMPLETE or self._is_cut(usage):
+            reason = response.incomplete_details.reason if response.incomplete_details else None
+            self._settle_all(ItemStatus.INCOMPLETE)
+            self.writer.incomplete(reason or "max_output_tokens", usage)
+        else:
+            self.complete(usage)
+
+    def complete(self, usage: Usage | None = None) -> None:
+        self._settle_all(ItemStatus.COMPLETED)
+        self.writer.complete(usage)
+
+    def fail(self, error: ApiError, usage: Usage | None = None) -> None:
+        self._settle_all(ItemStatus.FAILED)
+        self.writer.fail(error, usage)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is something, and nothing that the server left unfinished."""
+        return bool(self.book.items) and all(item.finished for item in self.book.items)
+
+    # Announcing
+
+    def _new(self, kind: Kind, told: ServerItem, index: int | None) -> UpstreamItem:
+        item = self.book.new(kind, told.type or TYPE_OF_KIND[kind], told.id, index)
+        self._waiting.append(item)
+        return item
+
+    def _learn(self, item: UpstreamItem, told: ServerItem) -> None:
+        item.id = item.id or told.id
+        item.name = item.name or told.name
+        item.call_id = item.call_id or told.call_id
+        item.namespace = item.namespace or told.namespace
+        item.phase = self._phase(told) or item.phase
+        if item.name and told.name and told.name != item.name:
+            self._lost(item, ".name", f"the name {told.name!r}: the call was announced as {item.name!r}", "STR-2")
+
+    def _phase(self, told: ServerItem) -> Phase | None:
+        match told.phase:
+            case "commentary" | "final_answer" | None as phase:
+                return phase
+            case unknown:
+                self.losses.add("output", f"the phase {unknown!r}", "it is neither commentary nor final_answer (ITEM-7)")
+                return None
+
+    def _release(self) -> None:
+        """Announces items in the server's order, as far as they can be: a call needs its name and call id (TOOL-3)."""
+        while self._waiting:
+            item = self._waiting[0]
+            if item.kind in ("call", "custom") and not (item.name and item.call_id):
+                return
+            self._announce(self._waiting.pop(0))
+
+    def _release_all(self) -> None:
+        """Nothing more will be told: a call without a call id gets one, one without a name cannot be delivered."""
+        waiting, self._waiting = self._waiting, []
+        for item in waiting:
+            if item.kind in ("call", "custom"):
+                item.call_id = item.call_id or item.id or self._new_id("call")
+                if not item.name:
+                    self.losses.add("output", "a call that was never given a name", "nobody could run it (TOOL-3)")
+                    continue
+            self._announce(item)
+
+    def _announce(self, item: UpstreamItem) -> None:
+        if self._wire.cut == "by_usage":
+            self._settle(ItemStatus.COMPLETED)  # the one before was not the last, so it was not cut
+        if item.kind == "message":
+            self.writer.message(item.key, id=item.id, phase=item.phase or UNSET)
+        elif item.kind == "reasoning":
+            self.writer.reasoning_item(item.key, id=item.id)
+        elif item.kind != "whole":
+            self._announce_call(item)
+        if item.kind != "whole":
+            self._note_place(item)
+        item.announced = True
+        held, item.held = item.held, []
+        for act, what in held:
+            act(item, *what)
+
+    def _announce_call(self, item: UpstreamItem) -> None:
+        called = ToolRef("custom" if item.kind == "custom" else "function", item.name or "", item.namespace)
+        if self._names is not None and item.kind == "call":
+            called = self._names.original(called.name)
+            item.one_string = OneString() if called.kind == "custom" else None
+        announce = self.writer.custom_call if called.kind == "custom" else self.writer.call
+        announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)
+
+    def _note_place(self, item: UpstreamItem) -> None:
+        """Where the item that was just announced stands in our own output."""
+        match self.events[-1]:
+            case ItemAdded(output_index=index, item=announced) if announced is not None:
+                item.our_id, item.our_index = id_of(announced) or "", index
+
+    def _add(self, item: UpstreamItem, raw: Raw) -> None:
+        self.writer.add(item.key, self._whole(item, raw))
+        self._note_place(item)
+
+    def _whole(self, item: UpstreamItem, raw: Raw) -> Item:
+        return item_of(raw, item.type, item.our_id or item.id or self._new_id("item"))
+
+    # Text
+
+    def _write(self, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None) -> None:
+        part.pieces.append(text)
+        key = part.item.key
+        match part.sort:
+            case "text":
+                part.has_logprobs = part.has_logprobs or bool(logprobs)
+                self.writer.text(key, text, part=part.key, logprobs=logprobs_of(logprobs) or None)
+            case "refusal":
+                self.writer.refusal(key, text, part=part.key)
+            case "reasoning":
+                self.writer.reasoning(key, text, part=part.key)
+            case "summary":
+                self.writer.summary(key, text, part=part.key)
+
+    def _mend_part(self, part: UpstreamPart, told: ServerPart) -> None:
+        whole = (told.refusal if part.sort == "refusal" else told.text) or ""
+        have = part.text
+        over = part.closed or part.item.sealed
+        more = whole[len(have) :] if whole.startswith(have) else ""
+        if whole and whole != have and (over or not more):
+            self._lost(part.item, _path_of(part), f"{len(whole)} characters that contradict what was streamed", "STR-6")
+            more = ""
+        if over:
+            return
+        logprobs = told.logprobs if not part.has_logprobs else None
+        if more or logprobs or not have:
+            self._write(part, more, logprobs)
+        for raw in (told.annotations or [])[part.annotations :]:
+            self._cite(part, raw)
+
+    def _cite(self, part: UpstreamPart, raw: Raw) -> None:
+        annotation = annotation_of(raw)
+        if annotation is not None:
+            part.annotations += 1
+            self.writer.annotation(part.item.key, annotation, part=part.key)
+
+    # The ends of items
+
+    def _end(self, item: UpstreamItem, told: ServerItem, raw: Raw) -> None:
+        self._learn(item, told)
+        item.finished = True
+        if item.kind in ("call", "custom") and item.name:
+            item.call_id = item.call_id or item.id or self._new_id("call")
+        self.to(item, self._finish, told, raw)
+        self._release()
+
+    def _finish(self, item: UpstreamItem, told: ServerItem, raw: Raw) -> None:
+        """What the final form holds beyond what was streamed, and the item's end."""
+        if item.kind == "whole":
+            if not self.writer.is_open(item.key):
+                self._add(item, raw)
+            item.final = self._whole(item, raw)
+        else:
+            self._compare(item, told)
+            self._end_input(item)
+            self._keep(item, raw)
+        item.sealed = True
+        if told.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
+            self._unsettled.append(item)  # ITEM-3: how the response ends decides whether it is incomplete
+        else:
+            self._close(item, ItemStatus.COMPLETED)
+
+    def _keep(self, item: UpstreamItem, raw: Raw) -> None:
+        """What the final form tells besides its contents (ITEM-5, ITEM-7)."""
+        if item.kind == "message" and item.phase:
+            self.writer.phase(item.key, item.phase)
+        known = MEMBERS_OF_KIND[item.kind]
+        members = msgspec.json.decode(raw, type=dict[str, Raw])
+        unknown = {name: member for name, member in members.items() if name not in known}
+        if unknown:
+            self.writer.keep(item.key, unknown)
+
+    def _end_input(self, item: UpstreamItem) -> None:
+        """The end of a custom tool's one string."""
+        if item.one_string is not None and not item.sealed:
+            self.writer.custom_input(item.key, item.one_string.finish())
+            if item.one_string.left_over:
+                self._lost(item, ".input", f"{item.one_string.left_over!r} besides the one string", "a custom tool takes one text")
+
+    def _compare(self, item: UpstreamItem, told: ServerItem) -> None:
+        """STR-6: the final form against what was streamed."""
+        if item.kind == "message":
+            self._compare_parts(item, parts_of(told.content), SORT_IN_MESSAGE)
+        elif item.kind == "reasoning":
+            self._compare_parts(item, parts_of(told.summary), SORT_IN_SUMMARY)
+            self._compare_parts(item, parts_of(told.content), SORT_IN_REASONING)
+            if told.encrypted_content:
+                self._encrypted(item, told.encrypted_content)
+        elif item.kind == "call":
+            self.whole_arguments(item, text_of(told.arguments))
+        else:
+            self.whole_arguments(item, text_of(told.input))
+
+    def _compare_parts(self, item: UpstreamItem, told: list[ServerPart], sorts: dict[str | None, Sort]) -> None:
+        counts: dict[Sort, int] = {}
+        for index, part in enumerate(told):
+            sort = sorts.get(part.type)
+            if sort is None:
+                self._lost(item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot hold it")
+                continue
+            nth = counts.get(sort, 0)
+            counts[sort] = nth + 1
+            self._mend_part(item.counterpart(sort, index, nth), part)
+
+    def _encrypted(self, item: UpstreamItem, content: str) -> None:
+        """The sealed form of reasoning (RSN-1)."""
+        if not item.sealed:
+            item.encrypted = content
+            self.writer.encrypted(item.key, content)
+        elif content != item.encrypted:
+            self._lost(item, ".encrypted_content", "what came after the item was done", "ITEM-4")
+
+    def _settle(self, status: ItemStatus) -> None:
+        """Closes items whose end was left open; where the response does not end well, the writer closes them (ITEM-3)."""
+        unsettled, self._unsettled = self._unsettled, []
+        for item in unsettled:
+            self._close(item, status)
+
+    def _close(self, item: UpstreamItem, status: ItemStatus) -> None:
+        if item.final is not None:
+            self._close_whole(item, item.final, status)
+        elif status is ItemStatus.COMPLETED:
+            self.writer.close(item.key)
+
+    def _close_whole(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
+        """An item that is carried whole keeps the end it names, as far as it can have it."""
+        told = status_of(final)
+        last = item.our_index == self.writer.item_count - 1
+        fits = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and last)
+        if (told == ItemStatus.INCOMPLETE and not fits) or (told == ItemStatus.FAILED and not may_fail(final)):
+            self._lost(item, ".status", f"the status {told!r}", "the response goes on after such an item (ITEM-2, ITEM-3)")
+            told = ItemStatus.COMPLETED
+        self.writer.done(item.key, with_id_and_status(final, item.our_id, told))
+
+    def _settle_all(self, status: ItemStatus) -> None:
+        self._release_all()
+        for item in self.book.items:
+            self._end_input(item)
+        self._settle(status)
+
+    def _list(self, output: list[Raw]) -> None:
+        """The items of the terminal event: those that were never streamed, and what others have beyond what was."""
+        told = [(raw, item, kind) for raw in output for item in (read(raw, ServerItem),) if (kind := kind_of(item)) is not None]
+        if len(told) < len(output):
+            self.losses.add("output", "an item without a type", "nothing can be made of it")
+        finals = [_last_form(kind, item, index) for index, (_, item, kind) in enumerate(told)]
+        for (raw, last, _), final, known in zip(told, finals, self.book.listed(finals), strict=True):
+            if known is None or not known.finished:
+                self._end(known or self._new(final.kinds[-1], last, None), last, raw)
+            elif known.kind != "whole":
+                self.to(known, self._compare, last)
+
+    def _is_cut(self, usage: Usage | None) -> bool:
+        """REQ-3, for servers that call an answer complete though they cut it."""
+        told = self._wire.cut == "told" or self._limit is None or usage is None
+        return not told and usage is not None and usage.output_tokens >= (self._limit or 0)
+
+    def _carry(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
+        self.writer.carry(kind, {**members, "item_id": item.our_id, "output_index": item.our_index})
+
+    def _lost(self, item: UpstreamItem, where: str, what: str, why: str) -> None:
+        path = f"output[{item.our_index}]" if item.our_index >= 0 else "output"
+        self.losses.add(path + where, what, why)
+
+
+def _last_form(kind: Kind, told: ServerItem, index: int | None) -> LastForm:
+    kinds: tuple[Kind, ...] = (kind, "whole") if _must_be_carried(told) else (kind,)
+    return LastForm(kinds, told.id, index, lambda item: _agrees(item, told))
+
+
+def _must_be_carried(told: ServerItem) -> bool:
+    """Whether an item that comes whole holds what cannot be written piece by piece (ITEM-5)."""
+    match kind_of(told):
+        case "message":
+            foreign = {part.type for part in parts_of(told.content)} - SORT_IN_MESSAGE.keys()
+            return bool(foreign) or told.role not in (None, "assistant")
+        case "reasoning":
+            foreign = {part.type for part in parts_of(told.content)} - SORT_IN_REASONING.keys()
+            return bool(foreign or {part.type for part in parts_of(told.summary)} - SORT_IN_SUMMARY.keys())
+        case _:
+            return False
+
+
+def _agrees(item: UpstreamItem, told: ServerItem) -> bool:
+    """Whether this can be the final form of an item that was streamed under another id."""
+    match item.kind:
+        case "message":
+            return _goes_on(item, parts_of(told.content), "text", "refusal")
+        case "reasoning":
+            content, summary = parts_of(told.content), parts_of(told.summary)
+            return _goes_on(item, content, "reasoning") and _goes_on(item, summary, "summary")
+        case "call" | "custom":
+            if item.call_id and told.call_id:
+                return item.call_id == told.call_id
+            whole = text_of(told.arguments if item.kind == "call" else told.input) or ""
+            return item.name in (None, told.name) and whole.startswith("".join(item.pieces))
+        case "whole":
+            return item.type == told.type
+
+
+def _goes_on(item: UpstreamItem, told: list[ServerPart], *sorts: Sort) -> bool:
+    have = [part.text for part in item.parts_of(*sorts)]
+    whole = [part.text or part.refusal or "" for part in told]
+    return len(have) <= len(whole) and all(now.startswith(before) for now, before in zip(whole, have, strict=False))
+
+
+def _path_of(part: UpstreamPart) -> str:
+    return f".{'summary' if part.sort == 'summary' else 'content'}[{part.index}]"
+
+
+TYPE_OF_KIND: Final[dict[Kind, str]] = {
+    "message": "message",
+    "reasoning": "reasoning",
+    "call": "function_call",
+    "custom": "custom_tool_call",
+}
+MEMBERS_OF_KIND: Final[dict[Kind, frozenset[str]]] = {
+    kind: frozenset({"type", *shape.__struct_encode_fields__})
+    for kind, shape in cast(
+        dict[Kind, type[Shape]],
+        {"message": Message, "reasoning": Reasoning, "call": FunctionCall, "custom": CustomToolCall},
+    ).items()
+}
+PART_OF_SORT: Final[dict[Sort, PartKind]] = {
+    "text": OutputText,
+    "refusal": Refusal,
+    "reasoning": ReasoningText,
+    "summary": SummaryText,
+}
+# Poor servers leave the type out, or use that of a neighbour.
+SORT_IN_MESSAGE: Final[dict[str | None, Sort]] = {None: "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+SORT_IN_REASONING: Final[dict[str | None, Sort]] = {
+    None: "reasoning",
+    "reasoning_text": "reasoning",
+    "text": "reasoning",
+    "output_text": "reasoning",
+}
+SORT_IN_SUMMARY: Final[dict[str | None, Sort]] = {None: "summary", "summary_text": "summary", "text": "summary"}
+FAILED: Final = frozenset({ResponseStatus.FAILED.value, ResponseStatus.CANCELLED.value})

@@ -1,0 +1,231 @@
+"""Requests: a client's body into the hub, and a hub request as a body for another server of this API.
+
+The hub speaks this dialect, so most of a request passes as it is, unknown fields and items included (REQ-7, ITEM-5). What changes
+is what the server's `ResponsesWire` asks for, and content types that stand under the wrong role (C-2).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.responses.flat_tools import FlatTools
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    ContentParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    ToolResult,
+    ToolUse,
+    UnknownContent,
+)
+from antiphon.protocol.items import ItemParam, ItemReference, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+T = TypeVar("T", bound=Struct)
+AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """A client's body. The hub has a place for everything in it."""
+    return codec.decode_request(body), Losses()
+
+
+def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, and what it could not carry."""
+    losses = Losses()
+    if type(request) is not Request:  # a WebSocket turn is a request under a type of its own
+        request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
+    if not wire.stateful:
+        request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
+    flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
+    if isinstance(request.input, list):
+        request = _Input(wire, losses, flat).rewrite(request, request.input)
+    if flat is not None:
+        request = replace(request, tools=flat.tools, tool_choice=flat.choice(request.tool_choice))
+    request = _without_foreign_fields(request, losses)
+    for name in wire.lacks:
+        request = _without(request, name, losses)
+    return codec.encode(request), losses
+
+
+class _Input:
+    """The items of one request, as the server takes them."""
+
+    def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
+        self._wire = wire
+        self._losses = losses
+        self._flat = flat
+        self._instructions: list[str] = []
+
+    def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
+        kept: list[ItemParam] = []
+        for at, item in enumerate(items):
+            flat = self._flat.item(item, f"input[{at}]") if self._flat else item
+            sent = self._item(flat, f"input[{at}]", is_first=not kept) if flat is not None else None
+            if sent is not None:
+                kept.append(sent)
+        if self._instructions:
+            told = [request.instructions] if request.instructions else []
+            request = replace(request, instructions="\n\n".join([*told, *self._instructions]))
+        return replace(request, input=kept)
+
+    def _item(self, item: ItemParam, path: str, is_first: bool) -> ItemParam | None:
+        match item:
+            case MessageParam():
+                message = self._message(item, path)
+                if message.role == "system" and self._wire.system == "instructions":
+                    self._move_to_instructions(message, path, is_first)
+                    return None
+                return self._bare(message)
+            case ReasoningParam():
+                return self._reasoning(item, path)
+            case UnknownItem():
+                if self._wire.unknown_items == "drop":
+                    self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
+                    return None
+                return item
+            case ItemReference():
+                return item
+            case _:
+                return self._bare(item)
+
+    def _bare(self, item: T) -> T:
+        """Without what is only bookkeeping to the server that made it, if this one does not want it."""
+        if self._wire.item_ids == "drop" and getattr(item, "id", UNSET) is not UNSET:
+            item = replace(item, id=UNSET)
+        if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
+            item = replace(item, status=UNSET)
+        return item
+
+    # Messages
+
+    def _message(self, message: MessageParam, path: str) -> MessageParam:
+        if message.role == "assistant":
+            return self._assistant(message, path)
+        if message.role == "developer" and self._wire.developer == "system":
+            message = replace(message, role="system")
+        if isinstance(message.content, str):
+            return message
+        parts = [self._input_part(part, f"{path}.content[{at}]") for at, part in enumerate(message.content)]
+        return replace(message, content=parts)
+
+    def _input_part(self, part: ContentParam, path: str) -> ContentParam:
+        """C-2: what a user, system or developer says is `input_*`, whatever the client called it."""
+        return self._input_text(part, path) if isinstance(part, AnyText) else part
+
+    def _input_text(self, part: AnyText, path: str) -> InputText:
+        if isinstance(part, InputText):
+            return part
+        self._lose_annotations(part, path)
+        return InputText(text=_text_in(part), extra=part.extra)
+
+    def _assistant(self, message: MessageParam, path: str) -> MessageParam:
+        if message.phase and self._wire.phase == "drop":
+            self._losses.add(f"{path}.phase", f"the phase {message.phase}", "the server does not know phases")
+            message = replace(message, phase=UNSET)
+        match message.content, self._wire.assistant_content:
+            case str() as text, "input_text":
+                return replace(message, content=[InputText(text=text)])
+            case str(), _:
+                return message
+            case parts, "string":
+                return replace(message, content=self._as_string(parts, f"{path}.content"))
+            case parts, _:
+                sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(parts)]
+                return replace(message, content=[part for part in sent if part is not None])
+
+    def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
+        """C-2: what the assistant said is `output_text` or `refusal`, unless the server wants it otherwise."""
+        if isinstance(part, AnyText):
+            if self._wire.assistant_content == "input_text":
+                return self._input_text(part, path)
+            is_output = isinstance(part, OutputTextParam | Refusal)
+            return part if is_output else OutputTextParam(text=_text_in(part), extra=part.extra)
+        if isinstance(part, ToolUse | ToolResult | UnknownContent):
+            return part
+        self._losses.add(path, f"a part of type {type_of(part)}", "an assistant's turn holds no such part")
+        return None
+
+    def _as_string(self, parts: list[ContentParam], path: str) -> str:
+        told: list[str] = []
+        for at, part in enumerate(parts):
+            if isinstance(part, AnyText):
+                lose_unknown_fields(part, f"{path}[{at}]", self._losses)
+                self._lose_annotations(part, f"{path}[{at}]")
+                told.append(_text_in(part))
+            else:
+                self._losses.add(f"{path}[{at}]", f"a part of type {type_of(part)}", "the server takes plain strings only")
+        return "".join(told)
+
+    def _lose_annotations(self, part: AnyText, path: str) -> None:
+        if isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
+            self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
+
+    def _move_to_instructions(self, message: MessageParam, path: str, is_first: bool) -> None:
+        if not is_first:
+            self._losses.add(path, "its place among the other items", "the server takes system text in instructions only")
+        lose_unknown_fields(message, path, self._losses)
+        content = message.content
+        self._instructions.append(content if isinstance(content, str) else self._as_string(content, f"{path}.content"))
+
+    # Reasoning
+
+    def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
+        """RSN-3: only what the server takes."""
+        match self._wire.reasoning:
+            case "drop":
+                self._losses.add(path, "a reasoning item", "the server takes none")
+                return None
+            case "encrypted_only" if not item.encrypted_content:
+                self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
+                return None
+            case "encrypted_only" if item.content:
+                self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
+                item = replace(item, content=UNSET)
+        return self._bare(item)
+
+
+def _text_in(part: AnyText) -> str:
+    return part.refusal if isinstance(part, Refusal) else part.text
+
+
+def _without_foreign_fields(request: Request, losses: Losses) -> Request:
+    """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
+    foreign = [name for name in request.extra or () if name.startswith(FOREIGN)]
+    for name in foreign:
+        if name not in ANSWERED_BY_US:
+            losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
+    kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
+    return replace(request, extra=kept or UNSET) if foreign else request
+
+
+def _without(request: Request, name: str, losses: Losses) -> Request:
+    """REQ-6: a field that the server has no place for; `text.verbosity` is one inside another."""
+    outer, _, inner = name.partition(".")
+    if request.extra and outer in request.extra:
+        losses.add(name, f"the field {name!r}", "the server has no place for it")
+        return replace(request, extra={key: raw for key, raw in request.extra.items() if key != outer} or UNSET)
+    holder = getattr(request, outer, UNSET)
+    if inner and holder:
+        if getattr(holder, inner) not in (UNSET, None):
+            losses.add(name, f"the field {name!r}", "the server has no place for it")
+        return replace(request, **{outer: replace(holder, **{inner: UNSET})})
+    if holder not in (UNSET, None):
+        losses.add(name, f"the field {name!r}", "the server has no place for it")
+        return replace(request, **{outer: UNSET})
+    return request
+
+
+FOREIGN: Final = ("chat:",)
+ANSWERED_BY_US: Final = frozenset({"chat:stream_options"})  # it speaks of the stream to the client

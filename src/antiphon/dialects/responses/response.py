@@ -1,0 +1,40 @@
+"""Whole answers: another server's, mended like its stream would be (STR-14), and ours, which are the hub's own."""
+
+from __future__ import annotations
+
+from antiphon.dialects.responses.answers import ServerResponse, checked, read
+from antiphon.dialects.responses.errors import error_inside, error_said
+from antiphon.dialects.responses.mending import Mender
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import UpstreamFault
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+
+
+def response_to_hub(
+    body: bytes,
+    request: Request,
+    opening: Response,
+    stamps: Stamps,
+    wire: ResponsesWire = ResponsesWire(),  # noqa: B008
+) -> tuple[Response, Losses]:
+    """A server's whole answer. Raises the error that it holds instead of one, or that it is none."""
+    told = read(checked(body), ServerResponse)
+    if told.output is None and told.status is None:
+        error = error_said(told.error)
+        if error is not None:
+            raise error_inside(error)
+        raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
+    mender = Mender(request, opening, stamps, wire)
+    mender.ends(told, told.status or ResponseStatus.COMPLETED)
+    return mender.writer.response, mender.losses
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """HTTP-2: the whole of it."""
+    del request  # every dialect's has one; here the response has all that is needed
+    return codec.encode(response), Losses()

@@ -1,0 +1,214 @@
+"""Which item a server speaks of: `ItemBook` finds it by id, by index, or by what it can only be.
+
+Good servers name both and never change them. Poor ones leave out one or the other or both, count every item as the first, or give
+an item another id each time they speak of it. Nothing is written here; `mending` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.responses.answers import ServerItem
+from antiphon.protocol.items import Item, Phase
+
+Sort = Literal["text", "refusal", "reasoning", "summary"]
+Kind = Literal["message", "reasoning", "call", "custom", "whole"]
+
+
+class UpstreamPart:
+    """A part of an item, and what came of it so far."""
+
+    __slots__ = ("annotations", "closed", "has_logprobs", "index", "item", "key", "pieces", "sort")
+
+    def __init__(self, item: UpstreamItem, sort: Sort, index: int) -> None:
+        self.item = item
+        self.key = len(item.parts)
+        self.sort: Sort = sort
+        self.index = index  # the server's
+        self.pieces: list[str] = []
+        self.annotations = 0
+        self.has_logprobs = False
+        self.closed = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class UpstreamItem:
+    """An item of the server's, and what came of it so far."""
+
+    __slots__ = (
+        "addressed", "announced", "call_id", "encrypted", "final", "finished", "held", "id", "key", "kind", "name", "namespace",
+        "one_string", "our_id", "our_index", "parts", "phase", "pieces", "sealed", "told", "type", "wanders",
+    )  # fmt: skip
+
+    def __init__(self, key: int, kind: Kind, type: str, id: str | None) -> None:
+        self.key = key
+        self.kind: Kind = kind
+        self.type = type
+        self.id = id
+        # As the server tells it:
+        self.told = False  # it was announced
+        self.addressed = False  # something was said of it under its own id
+        self.wanders = False  # something was said of it under another id
+        self.finished = False  # nothing more will be said of it
+        self.name: str | None = None
+        self.call_id: str | None = None
+        self.namespace: str | None = None
+        self.phase: Phase | None = None
+        # As we tell it:
+        self.announced = False
+        self.sealed = False  # its final form is known
+        self.final: Item | None = None  # that of an item which is carried whole
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what waits until it can be announced
+        self.our_id = ""
+        self.our_index = -1
+        self.parts: list[UpstreamPart] = []
+        self.pieces: list[str] = []  # of a call's arguments or input
+        self.encrypted: str | None = None
+        self.one_string: OneString | None = None  # a custom tool's call that comes as a function's
+
+    def parts_of(self, *sorts: Sort) -> list[UpstreamPart]:
+        """Its parts of these sorts, in the server's order."""
+        return sorted((part for part in self.parts if part.sort in sorts), key=lambda part: part.index)
+
+    def part(self, sort: Sort, index: int | None) -> UpstreamPart:
+        """The part at the server's index, the last one if there are several; without an index, the last that is open."""
+        for part in reversed(self.parts):
+            if part.sort == sort and (part.index == index if index is not None else not part.closed):
+                return part
+        return self.new_part(sort, index)
+
+    def new_part(self, sort: Sort, index: int | None) -> UpstreamPart:
+        """A part that begins; without an index it is the next."""
+        if index is None:
+            side_by_side = self.parts_of("summary") if sort == "summary" else self.parts_of("text", "refusal", "reasoning")
+            index = side_by_side[-1].index + 1 if side_by_side else 0
+        part = UpstreamPart(self, sort, index)
+        self.parts.append(part)
+        return part
+
+    def counterpart(self, sort: Sort, index: int, nth: int) -> UpstreamPart:
+        """The part that stands at `index` in a final form, where it is the nth of its sort."""
+        streamed = self.parts_of(sort)
+        here = [part for part in streamed if part.index == index]
+        if len(here) == 1:
+            return here[0]
+        return streamed[nth] if nth < len(streamed) else self.new_part(sort, None)
+
+
+class LastForm(NamedTuple):
+    """The last form of an item, as `output_item.done` or the terminal event tells it."""
+
+    kinds: tuple[Kind, ...]
+    id: str | None
+    at: int | None
+    agrees: Callable[[UpstreamItem], bool]
+
+
+class ItemBook:
+    """All items of one answer, in the order in which the server first spoke of them."""
+
+    def __init__(self) -> None:
+        self.items: list[UpstreamItem] = []
+        self._by_id: dict[str, UpstreamItem] = {}
+        self._by_index: dict[int, UpstreamItem] = {}
+
+    def new(self, kind: Kind, type: str, id: str | None, index: int | None) -> UpstreamItem:
+        """An item that was never spoken of. Without an index it is the next."""
+        item = UpstreamItem(len(self.items), kind, type, id)
+        self.items.append(item)
+        self._by_index[index if index is not None else item.key] = item
+        if id is not None:
+            self._by_id[id] = item
+        return item
+
+    def announced(self, kind: Kind, id: str | None, index: int | None) -> UpstreamItem | None:
+        """The item that is announced, if something was said of it before: it comes late, or twice."""
+        item = self._by_id.get(id or "")
+        if item is None and index is not None:
+            item = self._by_index.get(index)
+            if item is not None and item.told:
+                item = None  # every item is the first for this server
+        return item if item is not None and item.kind == kind and not item.finished else None
+
+    def spoken_of(self, kind: Kind, id: str | None, index: int | None) -> UpstreamItem | None:
+        """The item that a delta belongs to, finished or not; None if it was never announced."""
+        item = self._by_id.get(id or "")
+        if item is not None and item.kind == kind:
+            item.addressed = True
+            return item
+        if index is not None:
+            item = self._by_index.get(index)
+            if item is None or item.kind != kind or item.finished:
+                return self._only(kind, id) if item is not None and item.kind != kind else None
+        else:
+            item = self._only(kind, id)
+        if item is not None and id is not None:
+            self._also(item, id)
+        return item
+
+    def of_any_kind(self, id: str | None, index: int | None) -> UpstreamItem | None:
+        """The item that an event of unknown type speaks of."""
+        return self._by_id.get(id or "") or (self._by_index.get(index) if index is not None else None)
+
+    def ended(self, final: LastForm) -> UpstreamItem | None:
+        """The item whose last form this is; None if it was never spoken of."""
+        item = self._by_id.get(final.id or "")
+        if item is not None and item.kind in final.kinds:
+            return item
+        at = self._by_index.get(final.at) if final.at is not None else None
+        if at is not None and at.kind in final.kinds and (not at.finished or final.id is None):
+            return at
+        open_ones = [item for item in self.items if item.kind in final.kinds and not item.finished]
+        same = next((item for item in open_ones if final.agrees(item)), None)
+        if same is None and open_ones and (final.id is None or open_ones[-1].id is None):
+            same = open_ones[-1]
+        return same
+
+    def listed(self, finals: list[LastForm]) -> list[UpstreamItem | None]:
+        """The items that the terminal event lists, None for those that were never spoken of. Ids that are known come first."""
+        matched: list[UpstreamItem | None] = []
+        for final in finals:
+            item = self._by_id.get(final.id or "")
+            fits = item is not None and item.kind in final.kinds and item not in matched
+            matched.append(item if fits else None)
+        for at, final in enumerate(finals):
+            if matched[at] is None:
+                left = [item for item in self.items if item.kind in final.kinds and item not in matched]
+                same = next((item for item in left if final.agrees(item)), None)
+                # If it contradicts what was streamed in its place: better one item and a loss than two items.
+                matched[at] = same or next((item for item in left if item is self._by_index.get(at)), None)
+        return matched
+
+    def _only(self, kind: Kind, id: str | None) -> UpstreamItem | None:
+        """The open item of this kind that can be meant by an id nobody knows."""
+        item = next((item for item in reversed(self.items) if item.kind == kind and not item.finished), None)
+        if item is None or id is None or item.id is None or item.wanders or not item.addressed:
+            return item
+        return None
+
+    def _also(self, item: UpstreamItem, id: str) -> None:
+        item.wanders = item.id is not None
+        item.id = item.id or id
+        self._by_id.setdefault(id, item)
+
+
+def kind_of(item: ServerItem) -> Kind | None:
+    """What an item is, by its type or by what it holds; None if that cannot be told."""
+    if item.type is not None:
+        return KIND_OF_TYPE.get(item.type, "whole")
+    if item.role is not None:
+        return "message"
+    return "call" if item.name is not None and item.call_id is not None else None
+
+
+KIND_OF_TYPE: Final[dict[str, Kind]] = {
+    "message": "message",
+    "reasoning": "reasoning",
+    "function_call": "call",
+    "custom_tool_call": "custom",
+}

@@ -1,0 +1,192 @@
+"""What clients of this API read: frames or messages, in the specification's spelling or the older one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+from tests.dialects.responses.upstreams import REQUEST, frames
+from tests.generate.events import lives
+
+from antiphon import sse
+from antiphon.dialects.responses import EventsFromHub
+from antiphon.dialects.responses.events_from_hub import Framing, Style
+from antiphon.protocol import codec
+from antiphon.protocol.content import LogProb
+from antiphon.protocol.errors import ErrorPayload
+from antiphon.protocol.events import (
+    TYPE_OF_EVENT,
+    ArgumentsDelta,
+    ErrorEvent,
+    Event,
+    OutputTextDelta,
+    ReasoningDelta,
+    ReasoningDone,
+    ResponseFailed,
+    StreamEvent,
+    UnknownEvent,
+)
+
+THOUGHT = ReasoningDelta(sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm")
+IDS = st.text(min_size=1, max_size=12)
+SOMETIMES = st.sampled_from([UNSET, UNSET, {"acme": Raw(b'{"a": [1]}')}])
+PADDING = st.sampled_from([UNSET, "x9"])
+DELTAS: st.SearchStrategy[OutputTextDelta | ReasoningDelta | ArgumentsDelta] = st.one_of(
+    st.builds(
+        OutputTextDelta,
+        sequence_number=st.integers(0, 2**40),
+        item_id=IDS,
+        output_index=st.integers(0, 99),
+        content_index=st.integers(0, 99),
+        delta=st.text(),
+        logprobs=st.sampled_from([UNSET, [], [LogProb(token="a", logprob=-1, bytes=[97], top_logprobs=[])]]),
+        obfuscation=PADDING,
+        extra=SOMETIMES,
+    ),
+    st.builds(
+        ReasoningDelta,
+        sequence_number=st.integers(0, 2**40),
+        item_id=IDS,
+        output_index=st.integers(0, 99),
+        content_index=st.integers(0, 99),
+        delta=st.text(),
+        obfuscation=PADDING,
+        extra=SOMETIMES,
+    ),
+    st.builds(
+        ArgumentsDelta,
+        sequence_number=st.integers(0, 2**40),
+        item_id=IDS,
+        output_index=st.integers(0, 99),
+        delta=st.text(),
+        obfuscation=PADDING,
+        extra=SOMETIMES,
+    ),
+)
+
+
+def told(event: StreamEvent, style: Style = "standard", framing: Framing = "sse") -> bytes:
+    return EventsFromHub(REQUEST, style=style, framing=framing).feed(event)
+
+
+def type_of(event: Event | UnknownEvent) -> str:
+    return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
+
+
+@given(st.lists(DELTAS, max_size=4))
+@settings(max_examples=200)
+def test_the_templates_write_what_the_general_way_would(deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta]) -> None:
+    from_hub, on_websocket = EventsFromHub(REQUEST), EventsFromHub(REQUEST, framing="websocket")
+    for delta in deltas:
+        general = codec.encode(delta)
+        assert from_hub.feed(delta) == sse.encode(type_of(delta), general)
+        assert on_websocket.feed(delta) == general
+
+
+@given(lives())
+def test_every_event_has_its_name_and_its_data_in_one_line(life: list[StreamEvent]) -> None:
+    """HTTP-3, HTTP-5"""
+    from_hub = EventsFromHub(REQUEST)
+    for event in life:
+        lines = from_hub.feed(event).split(b"\n")
+        assert len(lines) == 4
+        assert lines[0] == b"event: " + type_of(event).encode()
+        assert json.loads(lines[1].removeprefix(b"data: "))["type"] == type_of(event)
+        assert lines[2:] == [b"", b""]
+
+
+def test_the_last_thing_on_a_stream_is_the_end_mark() -> None:
+    """HTTP-4"""
+    assert EventsFromHub(REQUEST).finish() == b"data: [DONE]\n\n"
+
+
+@given(lives())
+def test_numbers_rise_by_one_from_zero_whatever_the_framing(life: list[StreamEvent]) -> None:
+    """STR-5, WS-3: also where an error event is left out."""
+    for framing in ("sse", "websocket"):
+        from_hub = EventsFromHub(REQUEST, framing=framing)
+        written = [data for event in life if (data := from_hub.feed(event))]
+        messages = [frames(data)[0].data for data in written] if framing == "sse" else written
+        assert [json.loads(message)["sequence_number"] for message in messages] == list(range(len(messages)))
+
+
+@given(lives(endings=("fail",)))
+def test_on_a_websocket_a_failure_is_told_once(life: list[StreamEvent]) -> None:
+    """WS-3: `response.failed` alone, with the error in it; no frames, no end mark."""
+    from_hub = EventsFromHub(REQUEST, framing="websocket")
+    messages = [json.loads(data) for event in life if (data := from_hub.feed(event))]
+    assert from_hub.finish() == b""
+    assert [message["type"] for message in messages if "failed" in message["type"] or message["type"] == "error"] == [
+        "response.failed"
+    ]
+    last = life[-1]
+    assert isinstance(last, ResponseFailed)
+    assert last.response.error is not None
+    assert messages[-1]["response"]["error"]["code"] == last.response.error.code
+
+
+def test_the_older_style_names_reasoning_as_older_clients_do() -> None:
+    """API-6"""
+    assert told(THOUGHT, "older") == (
+        b"event: response.reasoning_text.delta\n"
+        b'data: {"type":"response.reasoning_text.delta","sequence_number":4,"item_id":"rs_1","output_index":0,'
+        b'"content_index":1,"delta":"Hm"}\n\n'
+    )
+    padded = ReasoningDelta(sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm", obfuscation="x")
+    assert frames(told(padded, "older"))[0].event == "response.reasoning_text.delta"
+    done = ReasoningDone(sequence_number=5, item_id="rs_1", output_index=0, content_index=1, text="Hm", extra={"acme": Raw(b"1")})
+    assert json.loads(frames(told(done, "older"))[0].data) == {
+        "type": "response.reasoning_text.done",
+        "sequence_number": 5,
+        "item_id": "rs_1",
+        "output_index": 0,
+        "content_index": 1,
+        "text": "Hm",
+        "acme": 1,
+    }
+
+
+def test_the_older_style_tells_errors_flat() -> None:
+    """API-6"""
+    error = ErrorEvent(sequence_number=7, error=ErrorPayload(type="server_error", code="upstream_error", message="no", param=None))
+    frame = frames(told(error, "older"))[0]
+    assert frame.event == "error"
+    assert json.loads(frame.data) == {
+        "type": "error",
+        "sequence_number": 7,
+        "code": "upstream_error",
+        "message": "no",
+        "param": None,
+    }
+
+
+def test_the_standard_style_tells_errors_nested() -> None:
+    """STR-8"""
+    error = ErrorEvent(sequence_number=7, error=ErrorPayload(type="server_error", code="upstream_error", message="no", param=None))
+    assert json.loads(frames(told(error))[0].data)["error"]["code"] == "upstream_error"
+
+
+def test_the_older_style_ends_without_a_mark() -> None:
+    """API-6"""
+    assert EventsFromHub(REQUEST, style="older").finish() == b""
+
+
+@given(lives())
+def test_the_older_style_changes_nothing_else(life: list[StreamEvent]) -> None:
+    """API-6"""
+    standard, older = EventsFromHub(REQUEST), EventsFromHub(REQUEST, style="older")
+    for event in life:
+        if not isinstance(event, ReasoningDelta | ReasoningDone | ErrorEvent):
+            assert standard.feed(event) == older.feed(event)
+
+
+@pytest.mark.parametrize("framing", ["sse", "websocket"])
+def test_line_endings_in_somebodys_raw_bytes_make_no_second_line(framing: Framing) -> None:
+    """HTTP-3, ITEM-5: an extension event that came with line breaks between its members."""
+    raw = Raw(b'{"type":"acme:note",\r\n "sequence_number":3,\n "text":"a\\nb"}')
+    written = told(UnknownEvent(kind="acme:note", raw=raw, sequence_number=3), framing=framing)
+    data = frames(written)[0].data if framing == "sse" else written
+    assert data == b'{"type":"acme:note","sequence_number":3,"text":"a\\nb"}'

@@ -1,0 +1,382 @@
+"""Requests of this API: from clients into the hub, and from the hub to other servers, poor ones among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.generate.conversations import marks_of, requests
+
+from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
+from antiphon.errors import InvalidValue
+from antiphon.protocol import codec
+from antiphon.protocol.content import OutputTextParam, ToolResult, ToolUse
+from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.losses import Loss
+from antiphon.protocol.request import Request, WebSocketCreate
+
+STATEFUL = ResponsesWire(stateful=True)
+FIELDS = ["metadata", "service_tier", "text.verbosity", "reasoning.effort", "include", "user", "top_k", "stream_options"]
+WIRES = st.builds(
+    ResponsesWire,
+    assistant_content=st.sampled_from(["output_text", "input_text", "string"]),
+    system=st.sampled_from(["keep", "instructions"]),
+    developer=st.sampled_from(["developer", "system"]),
+    item_ids=st.sampled_from(["keep", "drop"]),
+    status_fields=st.sampled_from(["keep", "drop"]),
+    phase=st.sampled_from(["keep", "drop"]),
+    reasoning=st.sampled_from(["keep", "encrypted_only", "drop"]),
+    unknown_items=st.sampled_from(["keep", "drop"]),
+    extension_tools=st.sampled_from(["keep", "flatten"]),
+    stateful=st.booleans(),
+    lacks=st.lists(st.sampled_from(FIELDS), unique=True, max_size=4),
+)
+
+
+def sent(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[dict[str, Any], list[Loss]]:  # noqa: B008
+    body, losses = request_from_hub(request, wire)
+    return json.loads(body), list(losses)
+
+
+def sent_items(*items: ItemParam, wire: ResponsesWire = ResponsesWire()) -> tuple[list[dict[str, Any]], list[Loss]]:  # noqa: B008
+    body, losses = sent(Request(model="m", input=list(items)), wire)
+    return body["input"], losses
+
+
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every string in a document, with its place."""
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for name, member in value.items():
+                yield from texts(member, f"{path}.{name}" if path else name)
+        case list():
+            for at, member in enumerate(value):
+                yield from texts(member, f"{path}[{at}]")
+
+
+# Laws
+
+
+@given(requests())
+@settings(max_examples=150)
+def test_a_clients_body_is_the_hubs_request(request: Request) -> None:
+    """REQ-7"""
+    body = codec.encode(request)
+    read, losses = request_to_hub(body)
+    assert codec.encode(read) == body
+    assert list(losses) == []
+
+
+@given(requests(orderly=True))
+def test_a_request_in_good_order_goes_to_a_full_server_as_it_is(request: Request) -> None:
+    """Hub → this dialect → hub is the identity."""
+    body, losses = request_from_hub(request, STATEFUL)
+    assert codec.encode(request_to_hub(body)[0]) == codec.encode(request)
+    assert list(losses) == []
+
+
+@given(requests(), WIRES)
+@settings(max_examples=150)
+def test_what_was_written_for_a_server_stays_as_it_is_for_the_same_server(request: Request, wire: ResponsesWire) -> None:
+    """Hub → this dialect → hub → this dialect: the second time there is nothing left to change, or to lose."""
+    body, _ = request_from_hub(request, wire)
+    again, losses = request_from_hub(request_to_hub(body)[0], wire)
+    assert json.loads(again) == json.loads(body)
+    assert list(losses) == []
+
+
+@given(requests(), WIRES)
+@settings(max_examples=150)
+def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wire: ResponsesWire) -> None:
+    """F-4, REQ-6: nothing is lost in silence."""
+    body, losses = request_from_hub(request, wire)
+    arrived = set(marks_of(json.loads(body) and body.decode()))
+    paths = [loss.path for loss in losses]
+    for path, text in texts(json.loads(codec.encode(request))):
+        if not path.startswith("chat:"):
+            for mark in marks_of(text):
+                assert mark in arrived or any(path.startswith(lost) for lost in paths), (path, text, paths)
+
+
+@given(requests(), WIRES)
+@settings(max_examples=150)
+def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: ResponsesWire) -> None:
+    """C-2: whatever the client wrote."""
+    body, _ = sent(request, wire)
+    messages = [item for item in body["input"] if item["type"] == "message"] if isinstance(body.get("input"), list) else []
+    for message in messages:
+        if isinstance(message["content"], list):
+            types = {part["type"] for part in message["content"]} - {"tool_use", "tool_result"}
+            types = {kind for kind in types if ":" not in kind}
+            if message["role"] == "assistant":
+                assert types <= ({"input_text"} if wire.assistant_content == "input_text" else {"output_text", "refusal"})
+                assert wire.assistant_content != "string"
+            else:
+                assert types <= {"input_text", "input_image", "input_file", "input_video", "input_audio"}
+
+
+@given(requests(), WIRES)
+@settings(max_examples=150)
+def test_nothing_is_sent_that_the_server_has_no_place_for(request: Request, wire: ResponsesWire) -> None:
+    """REQ-6, D-1"""
+    body, losses = sent(request, wire)
+    items = body["input"] if isinstance(body.get("input"), list) else []
+    roles = {item.get("role") for item in items}
+    assert wire.developer == "developer" or "developer" not in roles
+    assert wire.system == "keep" or "system" not in roles
+    assert wire.item_ids == "keep" or not any("id" in item for item in items if item["type"] in ("message", "function_call"))
+    assert wire.reasoning != "drop" or all(item["type"] != "reasoning" for item in items)
+    assert wire.unknown_items == "keep" or all(item["type"] != "acme:thing" for item in items)
+    for name in wire.lacks:
+        outer, _, inner = name.partition(".")
+        assert (inner or outer) not in (body.get(outer, {}) if inner else body)
+        given_up = {loss.path for loss in losses}
+        assert name in given_up or not _has(request, name)
+
+
+def _has(request: Request, name: str) -> bool:
+    value: Any = json.loads(codec.encode(request))
+    for member in name.split("."):
+        value = value.get(member) if isinstance(value, dict) else None
+    return value is not None
+
+
+# What a server keeps, and what it does not
+
+
+def test_state_is_kept_by_us_unless_the_server_does_it() -> None:
+    request = Request(
+        model="m", input="hi", store=True, previous_response_id="resp_0", conversation="conv_1", background=True, generate=False
+    )
+    body, losses = sent(request)
+    assert body == {"model": "m", "input": "hi", "store": False}
+    assert losses == []
+    assert sent(request, STATEFUL)[0] == {
+        "model": "m",
+        "input": "hi",
+        "store": True,
+        "previous_response_id": "resp_0",
+        "conversation": "conv_1",
+        "background": True,
+        "generate": False,
+    }
+
+
+def test_settings_reach_a_server_that_has_a_place_for_them() -> None:
+    """REQ-5"""
+    told = {
+        "metadata": {"a": "1"},
+        "service_tier": "flex",
+        "safety_identifier": "who",
+        "prompt_cache_key": "key",
+        "text": {"verbosity": "low"},
+    }
+    request, _ = request_to_hub(json.dumps({"model": "m", "input": "hi", **told}).encode())
+    body, losses = sent(request)
+    assert {name: body[name] for name in told} == told
+    assert losses == []
+
+
+def test_unknown_fields_are_carried_and_those_of_another_dialect_are_not() -> None:
+    """REQ-7, REQ-6"""
+    extra = {"top_k": Raw(b"5"), "chat:seed": Raw(b"7"), "chat:stream_options": Raw(b"{}")}
+    body, losses = sent(Request(model="m", input="hi", extra=extra))
+    assert body == {"model": "m", "input": "hi", "store": False, "top_k": 5}
+    assert [(loss.path, loss.what) for loss in losses] == [("seed", "the field 'seed'")]
+
+
+def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:
+    """REQ-6"""
+    request, _ = request_to_hub(b'{"model":"m","text":{"verbosity":"low","format":{"type":"text"}},"top_k":1,"user":null}')
+    wire = ResponsesWire(lacks=["text.verbosity", "top_k", "user", "metadata", "reasoning.effort"])
+    body, losses = sent(request, wire)
+    assert body == {"model": "m", "text": {"format": {"type": "text"}}, "store": False, "user": None}
+    assert [loss.path for loss in losses] == ["text.verbosity", "top_k"]
+
+
+def test_a_websocket_turn_goes_out_as_a_plain_body() -> None:
+    """WS-1"""
+    assert sent(WebSocketCreate(model="m", input="hi"))[0] == {"model": "m", "input": "hi", "store": False}
+
+
+def test_a_body_that_is_wrong_is_refused_with_its_path() -> None:
+    """ERR-3"""
+    with pytest.raises(InvalidValue, match="max_output_tokens"):
+        request_to_hub(b'{"model":"m","max_output_tokens":3}')
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    ("wire", "content"),
+    [
+        (ResponsesWire(), [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]),
+        (
+            ResponsesWire(assistant_content="input_text"),
+            [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}],
+        ),
+        (ResponsesWire(assistant_content="string"), "ab"),
+    ],
+)
+def test_the_assistants_history_looks_as_the_server_wants_it(wire: ResponsesWire, content: object) -> None:
+    """D-1, C-2"""
+    request, _ = request_to_hub(
+        b'{"input":[{"role":"assistant","content":[{"type":"input_text","text":"a"},{"type":"refusal","refusal":"b"}]}]}'
+    )
+    body, losses = sent(request, wire)
+    assert body["input"][0]["content"] == content
+    assert losses == []
+
+
+def test_a_string_of_the_assistants_becomes_a_part_only_where_parts_are_wanted() -> None:
+    """D-1"""
+    said = MessageParam(role="assistant", content="a")
+    assert sent_items(said)[0][0]["content"] == "a"
+    assert sent_items(said, wire=ResponsesWire(assistant_content="input_text"))[0][0]["content"] == [
+        {"type": "input_text", "text": "a"}
+    ]
+
+
+@pytest.mark.parametrize("part", ["output_text", "text", "summary_text", "reasoning_text"])
+def test_a_users_words_are_input_text_whatever_the_client_called_them(part: str) -> None:
+    """C-2"""
+    request, _ = request_to_hub(json.dumps({"input": [{"role": "user", "content": [{"type": part, "text": "a"}]}]}).encode())
+    body, _ = sent(request)
+    assert body["input"][0]["content"] == [{"type": "input_text", "text": "a"}]
+
+
+def test_citations_are_a_loss_where_plain_text_is_wanted() -> None:
+    """F-4"""
+    cited: Any = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
+    request, _ = request_to_hub(
+        json.dumps(
+            {"input": [{"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [cited]}]}]}
+        ).encode()
+    )
+    body, losses = sent(request)
+    assert body["input"][0]["content"][0]["annotations"] == [cited]
+    assert losses == []
+    body, losses = sent(request, ResponsesWire(assistant_content="string"))
+    assert body["input"][0]["content"] == "a"
+    assert [loss.path for loss in losses] == ["input[0].content[0]"]
+
+
+def test_images_in_the_assistants_own_turns_are_a_loss() -> None:
+    """C-2"""
+    request, _ = request_to_hub(b'{"input":[{"role":"assistant","content":[{"type":"input_image","image_url":"https://i"}]}]}')
+    for wire in (ResponsesWire(), ResponsesWire(assistant_content="string")):
+        _, losses = sent(request, wire)
+        assert [loss.path for loss in losses] == ["input[0].content[0]"]
+
+
+def test_tool_blocks_inside_messages_pass_untouched() -> None:
+    """E-2: for the servers that want them there."""
+    use = ToolUse(id="call_1", name="look", input={"q": 1})
+    result = ToolResult(tool_use_id="call_1", content="ok", is_error=False)
+    items, losses = sent_items(
+        MessageParam(role="assistant", content=[OutputTextParam(text="a"), use]), MessageParam(role="user", content=[result])
+    )
+    assert items[0]["content"][1] == {"type": "tool_use", "id": "call_1", "name": "look", "input": {"q": 1}}
+    assert items[1]["content"] == [{"type": "tool_result", "tool_use_id": "call_1", "content": "ok", "is_error": False}]
+    assert losses == []
+
+
+def test_phases_are_kept_or_named_as_lost() -> None:
+    """ITEM-7"""
+    said = MessageParam(role="assistant", content="a", phase="final_answer")
+    assert sent_items(said)[0][0]["phase"] == "final_answer"
+    items, losses = sent_items(said, wire=ResponsesWire(phase="drop"))
+    assert "phase" not in items[0]
+    assert [loss.path for loss in losses] == ["input[0].phase"]
+
+
+def test_system_text_moves_into_instructions_in_order() -> None:
+    """D-1, E-4: a message that stood among others loses its place, and that is told."""
+    request, _ = request_to_hub(
+        b'{"instructions":"one","input":[{"role":"system","content":"two"},{"role":"user","content":"hi"},'
+        b'{"role":"developer","content":[{"type":"input_text","text":"three"}]}]}'
+    )
+    body, losses = sent(request, ResponsesWire(system="instructions", developer="system"))
+    assert body["instructions"] == "one\n\ntwo\n\nthree"
+    assert [item["role"] for item in body["input"]] == ["user"]
+    assert [loss.path for loss in losses] == ["input[2]"]
+    body, _ = sent(request, ResponsesWire(system="instructions"))
+    assert [item["role"] for item in body["input"]] == ["user", "developer"]
+
+
+# Reasoning and other items
+
+
+@pytest.mark.parametrize(
+    ("wire", "kept", "lost"),
+    [
+        ("keep", [["content", "id", "summary", "type"], ["content", "encrypted_content", "summary", "type"]], []),
+        ("encrypted_only", [["encrypted_content", "summary", "type"]], ["input[0]", "input[1].content"]),
+        ("drop", [], ["input[0]", "input[1]"]),
+    ],
+)
+def test_reasoning_goes_only_where_it_is_taken(wire: Any, kept: list[list[str]], lost: list[str]) -> None:
+    """RSN-1, RSN-3"""
+    request, _ = request_to_hub(
+        b'{"input":[{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"a"}]},'
+        b'{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"b"}],"encrypted_content":"s"}]}'
+    )
+    body, losses = sent(request, ResponsesWire(reasoning=wire))
+    assert [sorted(item) for item in body["input"]] == kept
+    assert [loss.path for loss in losses] == lost
+
+
+def test_bookkeeping_can_be_left_out() -> None:
+    """Some servers refuse ids and statuses that they did not make. A reference is nothing but an id, and stays."""
+    request, _ = request_to_hub(
+        b'{"input":[{"role":"assistant","id":"msg_1","status":"completed","content":"a"},{"type":"item_reference","id":"msg_2"},'
+        b'{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"n","arguments":"{}"},'
+        b'{"type":"web_search_call","id":"ws_1","status":"completed"},{"type":"compaction_trigger"}]}'
+    )
+    body, losses = sent(request, ResponsesWire(item_ids="drop", status_fields="drop"))
+    assert [("id" in item, "status" in item) for item in body["input"]] == [(False, False), (True, False), *[(False, False)] * 3]
+    assert losses == []
+    assert sent(request)[0]["input"] == json.loads(codec.encode(request))["input"]
+
+
+def test_output_can_be_sent_back_untouched() -> None:
+    """ITEM-6, RSN-1: what a server gave is what it gets, ids, statuses and sealed reasoning included."""
+    output = [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": "x"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}],
+            "id": "msg_1",
+            "status": "completed",
+            "phase": "commentary",
+        },
+        {"type": "custom_tool_call", "call_id": "c", "name": "n", "input": "i", "id": "ctc_1", "status": "completed"},
+        {"type": "acme:thing", "id": "th_1", "deep": {"a": [1]}},
+    ]
+    request, _ = request_to_hub(json.dumps({"model": "m", "input": output}).encode())
+    body, losses = sent(request)
+    assert body["input"] == output
+    assert losses == []
+
+
+def test_unknown_items_are_carried_or_named_as_lost() -> None:
+    """ITEM-5"""
+    request, _ = request_to_hub(b'{"input":[{"type":"acme:thing","x":1}]}')
+    assert sent(request)[0]["input"] == [{"type": "acme:thing", "x": 1}]
+    body, losses = sent(request, ResponsesWire(unknown_items="drop"))
+    assert body["input"] == []
+    assert [loss.what for loss in losses] == ["an item of type acme:thing"]
+
+
+def test_reasoning_without_its_open_text_needs_no_loss() -> None:
+    sealed = ReasoningParam(summary=[], encrypted_content="s")
+    assert sent_items(sealed, wire=ResponsesWire(reasoning="encrypted_only"))[1] == []

@@ -1,0 +1,97 @@
+"""What the tests of this dialect share: recordings, a reader for them, and what a response says with its ids and times left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.generate.events import counting_stamps
+
+from antiphon import sse
+from antiphon.dialects.responses import EventsToHub, ResponsesWire
+from antiphon.protocol import codec
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.fold import fold
+from antiphon.protocol.losses import Loss
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "responses"
+STREAMS = sorted(path.stem for path in RECORDINGS.glob("*.sse"))
+PAIRS = sorted(path.stem.removesuffix("_plain") for path in RECORDINGS.glob("*_plain.json"))
+REQUEST = Request(model="m", input="hi")
+
+
+class Read(NamedTuple):
+    events: list[StreamEvent]
+    losses: list[Loss]
+
+    @property
+    def response(self) -> Response:
+        return fold(self.events)
+
+
+def recording(name: str) -> bytes:
+    return (RECORDINGS / name).read_bytes()
+
+
+def frames(data: bytes) -> list[sse.Frame]:
+    decoder = sse.Decoder()
+    return decoder.feed(data) + decoder.finish()
+
+
+def reader(request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> EventsToHub:  # noqa: B008
+    return EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps(), wire)
+
+
+def read_frames(
+    given: Iterable[sse.Frame],
+    request: Request = REQUEST,
+    wire: ResponsesWire = ResponsesWire(),  # noqa: B008
+) -> Read:
+    to_hub = reader(request, wire)
+    events = [event for frame in given for event in to_hub.feed(frame)]
+    return Read(events + to_hub.finish(), list(to_hub.losses))
+
+
+def read_stream(data: bytes, request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> Read:  # noqa: B008
+    return read_frames(frames(data), request, wire)
+
+
+def read_events(events: Iterable[dict[str, Any]], wire: ResponsesWire = ResponsesWire()) -> Read:  # noqa: B008
+    return read_frames((frame_of(event) for event in events), wire=wire)
+
+
+def frame_of(event: dict[str, Any]) -> sse.Frame:
+    return sse.Frame(str(event.get("type", "")), json.dumps(event).encode())
+
+
+def gist(response: Response) -> dict[str, Any]:
+    """What was said: no ids, no times, no echo; null and absent are the same."""
+    told = json.loads(codec.encode(response))
+    kept = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
+    return {name: _without_ids(told[name]) for name in kept}
+
+
+def normal(said: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning that comes whole may lack a status; we always tell one. Sealed content that is empty is none."""
+    output = [{"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in said["output"]]
+    for item in output:
+        if item.get("encrypted_content") == "":
+            del item["encrypted_content"]
+    return {**said, "output": output}
+
+
+def _without_ids(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
+        case list():
+            return [_without_ids(member) for member in value]
+        case _:
+            return value
+
+
+IDS = ("id", "call_id")
