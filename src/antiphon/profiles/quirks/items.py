@@ -1,0 +1,156 @@
+"""Quirks about items as such: their ids, which kinds a server takes, and what it cannot see or does not know inside them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import note_of, type_of
+from antiphon.profiles.closest import closest
+from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items, with_content
+from antiphon.protocol.base import Shape, Unknown, is_extension_type
+from antiphon.protocol.content import InputImageParam, InputText
+from antiphon.protocol.items import (
+    Compaction,
+    CompactionParam,
+    CustomToolCall,
+    CustomToolCallOutput,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    ItemReference,
+    Message,
+    MessageParam,
+    Reasoning,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+
+class OnlyItems(Struct, frozen=True, forbid_unknown_fields=True):
+    #: The types of input items that the server takes.
+    types: list[str]
+
+    def __post_init__(self) -> None:
+        for kind in self.types:
+            if kind not in ITEM_TYPES and not is_extension_type(kind):
+                raise ValueError(f"{kind!r} is no type of item{closest(kind, ITEM_TYPES)}")
+
+
+def only_items(request: Request, losses: Losses, options: OnlyItems) -> Request:
+    """Items of other types are left out."""
+
+    def change(path: str, item: ItemParam) -> ItemParam | None:
+        kind = type_of(item)
+        if kind in options.types:
+            return item
+        losses.add(path, f"an item of type {kind} is left out", f"this server takes only {', '.join(options.types)}")
+        return None
+
+    return change_items(request, change)
+
+
+def drop_item_ids(request: Request, _losses: Losses, _options: NoOptions) -> Request:
+    """For servers that refuse ids they did not give. References keep theirs: it is all they are."""
+
+    def change(_: str, item: ItemParam) -> ItemParam:
+        if isinstance(item, ItemReference) or not getattr(item, "id", None):
+            return item
+        nameless: ItemParam = replace(_as_taken(item), id=UNSET)
+        return nameless
+
+    return change_items(request, change)
+
+
+def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that cannot see: an image becomes a few words that say where it was."""
+
+    def change(path: str, item: ItemParam) -> ItemParam:
+        match item:
+            case MessageParam(content=list() as parts):
+                return with_content(item, _without_images(parts, f"{path}.content", losses))
+            case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
+                noted = _without_images(parts, f"{path}.output", losses)
+                return item if are_same(noted, parts) else replace(item, output=noted)
+            case _:
+                return item
+
+    return change_items(request, change)
+
+
+def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """E-4: hints about caching are taken out, wherever they stand."""
+    stripped: Request = _stripped(request, "", losses)
+    return stripped
+
+
+def _as_taken(item: ItemParam) -> Any:
+    """An item that was sent, in the form in which it is taken, where an id is not needed."""
+    taken = TAKEN.get(type(item))
+    if taken is None:
+        return item
+    return taken(**{name: getattr(item, name) for name in taken.__struct_fields__})
+
+
+def _without_images(parts: list[Any], path: str, losses: Losses) -> list[Any]:
+    noted = list(parts)
+    for at, part in enumerate(parts):
+        if isinstance(part, InputImageParam):
+            losses.add(f"{path}[{at}]", "an image is sent as a note", "this server takes no images")
+            noted[at] = InputText(text=note_of(part))
+    return noted
+
+
+def _stripped(value: Any, path: str, losses: Losses) -> Any:
+    match value:
+        case list():
+            members = [_stripped(member, f"{path}[{at}]", losses) for at, member in enumerate(value)]
+            return value if are_same(members, value) else members
+        case Shape():
+            return _stripped_shape(value, path, losses)
+        case Unknown() if CACHE_CONTROL in value.fields():
+            return replace(value, raw=Raw(msgspec.json.encode(_without(value.fields(), path, losses))))
+        case dict() if CACHE_CONTROL in value:  # a block inside a tool result
+            return _without(value, path, losses)
+        case _:
+            return value
+
+
+def _stripped_shape(shape: Shape, path: str, losses: Losses) -> Shape:
+    changes: dict[str, Any] = {}
+    for name in shape.__struct_fields__:
+        member = getattr(shape, name)
+        # A dict in a field of its own is the user's (a schema, arguments, metadata) and may use any word.
+        if isinstance(member, list | Shape):
+            stripped = _stripped(member, f"{path}.{name}" if path else name, losses)
+            changes |= {} if stripped is member else {name: stripped}
+    if shape.extra and CACHE_CONTROL in shape.extra:
+        changes["extra"] = _without(shape.extra, path, losses) or UNSET
+    return replace(shape, **changes) if changes else shape
+
+
+def _without(members: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
+    losses.add(f"{path}.{CACHE_CONTROL}" if path else CACHE_CONTROL, "a hint about caching is left out")
+    return {name: member for name, member in members.items() if name != CACHE_CONTROL}
+
+
+CACHE_CONTROL: Final = "cache_control"
+ITEM_TYPES: Final = tuple(sorted(item.__struct_config__.tag for item in get_args(ItemParam) if item is not UnknownItem))
+TAKEN: Final[dict[type, type[Shape]]] = {
+    Message: MessageParam,
+    FunctionCall: FunctionCallParam,
+    FunctionCallOutput: FunctionCallOutputParam,
+    Reasoning: ReasoningParam,
+    Compaction: CompactionParam,
+    CustomToolCall: CustomToolCallParam,
+    CustomToolCallOutput: CustomToolCallOutputParam,
+}

@@ -1,0 +1,114 @@
+"""What the quirks have in common: rewriting the items of a request, and what is said where text is all that is left.
+
+Every function that changes nothing returns the very object it was given, so a quirk that does not apply costs no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import type_of
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    ContentParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    ToolUse,
+)
+from antiphon.protocol.items import ItemParam, MessageParam, MessageRole
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+
+class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """For quirks that have none."""
+
+
+def with_items(request: Request, items: list[ItemParam]) -> Request:
+    """The request with these items as its input."""
+    return request if are_same(items, request.input) else replace(request, input=items)
+
+
+def change_items(request: Request, change: Callable[[str, ItemParam], ItemParam | None]) -> Request:
+    """Each item of the input changed by itself, or left out; a string input is a user's message and stays one."""
+    if not isinstance(request.input, list):
+        return request
+    changed = [change(f"input[{at}]", item) for at, item in enumerate(request.input)]
+    return with_items(request, [item for item in changed if item is not None])
+
+
+def change_messages(request: Request, change: Callable[[str, MessageParam], MessageParam], *roles: MessageRole) -> Request:
+    """Each message of these roles changed by itself."""
+    return change_items(
+        request, lambda path, item: change(path, item) if isinstance(item, MessageParam) and item.role in roles else item
+    )
+
+
+def with_content(message: MessageParam, content: str | list[ContentParam]) -> MessageParam:
+    """The message with this content; in the form in which messages are taken, since only there content may be a string."""
+    if are_same(content, message.content):
+        return message
+    return MessageParam(
+        role=message.role, content=content, id=message.id, status=message.status, phase=message.phase, extra=message.extra
+    )
+
+
+def are_same(one: object, other: object) -> bool:
+    """The same value, or lists of the same values."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+    return one is other
+
+
+def text_of(content: str | Sequence[ContentParam], path: str, losses: Losses, *, joint: str) -> str:
+    """The content as one text; what is no text is said in words, or reported as lost."""
+    if isinstance(content, str):
+        return content
+    texts = [text_of_part(part, f"{path}[{at}]", losses) for at, part in enumerate(content)]
+    return joint.join(text for text in texts if text)
+
+
+def text_of_part(part: ContentParam, path: str, losses: Losses) -> str:
+    """One part as text."""
+    match part:
+        case InputText() | OutputTextParam() | Text() | SummaryText() | ReasoningText():
+            report_bare(part, path, losses)
+            return part.text
+        case Refusal():
+            report_bare(part, path, losses)
+            losses.add(path, "a refusal is sent as plain text")
+            return part.refusal
+        case ToolUse():
+            losses.add(path, "a tool call inside a message is sent as text")
+            return call_as_text(part.name, msgspec.json.encode(part.input).decode(), part.id)
+        case _:
+            losses.add(path, f"{type_of(part)} is left out", "only text can stand here")
+            return ""
+
+
+def report_bare(shape: Shape, path: str, losses: Losses, *, fields: tuple[str, ...] = ("annotations", "logprobs")) -> None:
+    """Reports what goes when only the text of a shape, or its essence, stays: these fields, and those nobody knows."""
+    for name in (*(name for name in fields if getattr(shape, name, None)), *(shape.extra or ())):
+        losses.add(f"{path}.{name}", "is left out", "there is no place for it")
+
+
+def call_as_text(name: str, arguments: str, call_id: str) -> str:
+    """D-2, exactly."""
+    return f"[Tool Call: {name}({arguments or NO_ARGUMENTS}) -> call_id: {call_id}]"
+
+
+def result_as_text(call_id: str, value: str) -> str:
+    """D-2, exactly."""
+    return f"[Tool Result for {call_id}]: {value}"
+
+
+NO_ARGUMENTS: Final = "{}"

@@ -1,0 +1,61 @@
+"""Quirks about who speaks: where a server wants its system text, and which roles it knows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, report_bare, text_of
+from antiphon.protocol.items import ItemParam, MessageParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+class SystemToInstructions(Struct, frozen=True, forbid_unknown_fields=True):
+    #: Only the system messages the input begins with, or all of them; those further on lose their place.
+    move: Literal["leading", "all"] = "leading"
+
+
+class InstructionsToSystem(Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["system", "developer"] = "system"
+
+
+def system_to_instructions(request: Request, losses: Losses, options: SystemToInstructions) -> Request:
+    """D-1, E-4: system messages become `instructions`, after those that were given."""
+    if not isinstance(request.input, list):
+        return request
+    told = [request.instructions] if request.instructions else []
+    kept: list[ItemParam] = []
+    for at, item in enumerate(request.input):
+        path = f"input[{at}]"
+        match item:
+            case MessageParam(role="system") if options.move == "all" or not kept:
+                if kept:
+                    losses.add(path, "a system message is moved to instructions", "its place among the other items is lost")
+                report_bare(item, path, losses)
+                told.append(text_of(item.content, f"{path}.content", losses, joint="\n\n"))
+            case _:
+                kept.append(item)
+    if len(kept) == len(request.input):
+        return request
+    return replace(request, instructions="\n\n".join(filter(None, told)) or request.instructions, input=kept)
+
+
+def instructions_to_system(request: Request, _losses: Losses, options: InstructionsToSystem) -> Request:
+    """`instructions` become the first message."""
+    if not request.instructions:
+        return request
+    first = MessageParam(role=options.role, content=request.instructions)
+    return replace(request, instructions=UNSET, input=[first, *input_items(request)])
+
+
+def developer_as_system(request: Request, _losses: Losses, _options: NoOptions) -> Request:
+    """For servers that do not know the role `developer`."""
+    return change_messages(request, lambda _, message: replace(message, role="system"), "developer")
+
+
+def system_as_developer(request: Request, _losses: Losses, _options: NoOptions) -> Request:
+    """For servers that want `developer` where others say `system`."""
+    return change_messages(request, lambda _, message: replace(message, role="developer"), "system")

@@ -1,0 +1,151 @@
+"""Quirks about how tool calls and their results stand in a history: as text (D-2), or as blocks in user messages (E-2)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from antiphon.dialects.common.names import SEPARATOR
+from antiphon.profiles.quirks.rewriting import (
+    NoOptions,
+    call_as_text,
+    report_bare,
+    result_as_text,
+    with_content,
+    with_items,
+)
+from antiphon.protocol.codec import encode
+from antiphon.protocol.content import (
+    ContentParam,
+    InputText,
+    OutputTextParam,
+    ToolOutputContentParam,
+    ToolResult,
+    ToolUse,
+)
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    MessageRole,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+Call = FunctionCallParam | CustomToolCallParam
+Output = FunctionCallOutputParam | CustomToolCallOutputParam
+
+
+def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """D-2: for servers that take no calls as input. All that was said is said, in words."""
+    if not isinstance(request.input, list):
+        return request
+    told: list[ItemParam] = []
+    for at, item in enumerate(request.input):
+        path = f"input[{at}]"
+        match item:
+            case FunctionCallParam() | CustomToolCallParam():
+                report_bare(item, path, losses)
+                _say(told, _call_as_text(item))
+            case FunctionCallOutputParam() | CustomToolCallOutputParam():
+                report_bare(item, path, losses)
+                told.append(MessageParam(role="user", content=_result_as_content(item, path, losses)))
+            case MessageParam(content=list() as parts, role=role):
+                said = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
+                told.append(with_content(item, said))
+            case _:
+                told.append(item)
+    return with_items(request, told)
+
+
+def tool_results_in_user_messages(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """E-2: results that follow each other are blocks of one user message, in their order."""
+    if not isinstance(request.input, list):
+        return request
+    items: list[ItemParam] = []
+    for is_output, group in groupby(enumerate(request.input), lambda numbered: isinstance(numbered[1], Output)):
+        run = list(group)
+        if is_output:
+            blocks = [_result_as_block(item, f"input[{at}]", losses) for at, item in run if isinstance(item, Output)]
+            items.append(MessageParam(role="user", content=[*blocks]))
+        else:
+            items += [item for _, item in run]
+    return with_items(request, items)
+
+
+def _call_as_text(call: Call) -> str:
+    name = f"{call.namespace}{SEPARATOR}{call.name}" if call.namespace else call.name
+    # The input of a custom tool is any text: as a JSON string it cannot be taken for the end of the note.
+    arguments = call.arguments if isinstance(call, FunctionCallParam) else msgspec.json.encode(call.input).decode()
+    return call_as_text(name, arguments, call.call_id)
+
+
+def _say(told: list[ItemParam], note: str) -> None:
+    """Puts a note where the assistant was speaking, after a blank line, or lets it speak."""
+    match told:
+        case [*_, MessageParam(role="assistant", content=str() as text) as last]:
+            told[-1] = with_content(last, f"{text}\n\n{note}" if text else note)
+        case [*_, MessageParam(role="assistant", content=[*parts, (OutputTextParam() | InputText()) as part]) as last]:
+            told[-1] = with_content(last, [*parts, replace(part, text=f"{part.text}\n\n{note}")])
+        case [*_, MessageParam(role="assistant", content=[*parts]) as last]:
+            told[-1] = with_content(last, [*parts, OutputTextParam(text=note)])
+        case _:
+            told.append(MessageParam(role="assistant", content=note))
+
+
+def _result_as_content(output: Output, path: str, losses: Losses) -> str | list[ContentParam]:
+    value = _value_of(output, path, losses)
+    if isinstance(value, str):
+        return result_as_text(output.call_id, value)
+    # What is no text stays beside it, in its place: a user's message can hold it.
+    match value:
+        case [InputText(text=text) as first, *rest]:
+            return [replace(first, text=result_as_text(output.call_id, text)), *rest]
+        case _:
+            return [InputText(text=result_as_text(output.call_id, "")), *value]
+
+
+def _result_as_block(output: Output, path: str, losses: Losses) -> ToolResult:
+    report_bare(output, path, losses)
+    return ToolResult(tool_use_id=output.call_id, content=_value_of(output, path, losses))
+
+
+def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutputContentParam]:
+    """A text if there is nothing but text, else the parts (TOOL-6, A-5)."""
+    if isinstance(output.output, str):
+        return output.output
+    texts = [part for part in output.output if isinstance(part, InputText)]
+    if len(texts) < len(output.output):
+        return output.output
+    for at, part in enumerate(texts):
+        report_bare(part, f"{path}.output[{at}]", losses)
+    return "\n".join(part.text for part in texts)
+
+
+def _block_as_text(part: ContentParam, role: MessageRole, path: str, losses: Losses) -> ContentParam:
+    """The same for calls and results that are written inside messages (E-1)."""
+    match part:
+        case ToolUse():
+            text = call_as_text(part.name, msgspec.json.encode(part.input).decode(), part.id)
+        case ToolResult():
+            text = result_as_text(part.tool_use_id, _text_of_blocks(part.content))
+        case _:
+            return part
+    report_bare(part, path, losses, fields=("is_error",))
+    return OutputTextParam(text=text) if role == "assistant" else InputText(text=text)
+
+
+def _text_of_blocks(content: Any) -> str:
+    match content:
+        case str():
+            return content
+        case [*blocks] if all(isinstance(block, dict) and block.keys() == {"type", "text"} for block in blocks):
+            return "\n".join(str(block["text"]) for block in blocks)
+        case _:
+            return encode(content).decode() if content else ""

@@ -1,0 +1,84 @@
+"""How an assistant's earlier turns look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.profiles.written import run
+
+CITATION = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
+
+
+def test_assistant_history_is_a_plain_string() -> None:
+    """D-1."""
+    sent, losses = run(
+        "assistant_as_string",
+        input=[
+            {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+            {"role": "assistant", "id": "msg_1", "phase": "final_answer", "content": parts("Hel", "lo")},
+        ],
+    )
+    assert sent["input"][0]["content"] == [{"type": "input_text", "text": "hi"}]
+    assert sent["input"][1] == {
+        "type": "message",
+        "role": "assistant",
+        "id": "msg_1",
+        "phase": "final_answer",
+        "content": "Hello",
+    }
+    assert losses == {}
+
+
+def test_a_refusal_in_a_string_is_told_as_text() -> None:
+    """D-1, F-4."""
+    sent, losses = run(
+        "assistant_as_string", input=[{"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}]
+    )
+    assert sent["input"][0]["content"] == "I won't."
+    assert losses == {"input[0].content[0]": "a refusal is sent as plain text"}
+
+
+def test_what_a_string_cannot_hold_is_named() -> None:
+    """F-4: citations, unknown members, images; a call inside the message is said in words (D-2)."""
+    sent, losses = run(
+        "assistant_as_string",
+        input=[
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "output_text", "text": "a", "annotations": [CITATION], "mark": 1},
+                    {"type": "tool_use", "id": "call_1", "name": "f", "input": {"x": 1}},
+                    {"type": "input_image", "image_url": "u"},
+                ],
+            }
+        ],
+    )
+    assert sent["input"][0]["content"] == 'a[Tool Call: f({"x":1}) -> call_id: call_1]'
+    assert set(losses) == {
+        "input[0].content[0].annotations",
+        "input[0].content[0].mark",
+        "input[0].content[1]",
+        "input[0].content[2]",
+    }
+
+
+def test_assistant_history_is_input_text() -> None:
+    """D-1: the other form that such servers take."""
+    sent, losses = run(
+        "assistant_as_input_text",
+        input=[
+            {"role": "assistant", "content": [*parts("a"), {"type": "refusal", "refusal": "no"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": [{"type": "input_text", "text": "c"}]},
+            {"role": "assistant", "content": "d"},
+        ],
+    )
+    assert [item["content"] for item in sent["input"]] == [
+        [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "no"}, {"type": "input_text", "text": "b"}],
+        [{"type": "input_text", "text": "c"}],
+        "d",
+    ]
+    assert losses == {"input[0].content[1]": "a refusal is sent as plain text"}
+
+
+def parts(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "output_text", "text": text, "annotations": []} for text in texts]

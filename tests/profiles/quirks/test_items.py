@@ -1,0 +1,139 @@
+"""Items as such: ids, kinds, images, hints about caching."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.profiles.written import run
+
+from antiphon.profiles.quirks import QUIRKS
+from antiphon.profiles.quirks.items import TAKEN, OnlyItems
+from antiphon.profiles.quirks.rewriting import NoOptions
+from antiphon.protocol.codec import encode
+from antiphon.protocol.content import OutputText
+from antiphon.protocol.items import FunctionCall, ItemReference, Message
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.status import ItemStatus
+
+USER = {"type": "message", "role": "user", "content": "hi"}
+HINT = {"type": "ephemeral"}
+
+
+def test_items_that_a_server_does_not_take_are_left_out_by_name() -> None:
+    """D-1, F-4, ITEM-5."""
+    sent, losses = run(
+        "only_items",
+        OnlyItems(types=["message", "acme:kept"]),
+        input=[USER, {"type": "compaction", "encrypted_content": "x"}, {"type": "acme:kept"}, {"type": "acme:other"}],
+    )
+    assert sent["input"] == [USER, {"type": "acme:kept"}]
+    assert losses == {
+        "input[1]": "an item of type compaction is left out",
+        "input[3]": "an item of type acme:other is left out",
+    }
+
+
+def test_a_type_that_no_item_has_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="'mesage' is no type of item"):
+        msgspec.convert({"types": ["mesage"]}, OnlyItems)
+
+
+def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
+    """Also the ids of items that were output once."""
+    request = Request(
+        input=[
+            ItemReference(id="msg_9"),
+            Message(id="msg_1", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text="a", annotations=[])]),
+            FunctionCall(id="fc_1", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED),
+        ]
+    )
+    changed = QUIRKS["drop_item_ids"].apply(request, Losses(), NoOptions())
+    assert msgspec.json.decode(encode(changed))["input"] == [
+        {"type": "item_reference", "id": "msg_9"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "a", "annotations": []}],
+        },
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+    ]
+
+
+def test_ids_of_hosted_items_and_of_items_as_clients_send_them_are_dropped() -> None:
+    sent, losses = run("drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER])
+    assert sent["input"] == [USER, {"type": "web_search_call"}, USER]
+    assert losses == {}
+
+
+def test_every_sent_item_has_a_taken_form_with_the_same_members() -> None:
+    for sent, taken in TAKEN.items():
+        assert issubclass(sent, taken)
+        assert {*taken.__struct_fields__} == {*sent.__struct_fields__}
+
+
+def test_images_become_notes() -> None:
+    """F-4: in messages and in tool results; other parts and strings stay."""
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    text = {"type": "input_text", "text": "see"}
+    sent, losses = run(
+        "images_as_notes",
+        input=[
+            {"role": "user", "content": [text, image]},
+            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://e.x/i.png"}]},
+            {"type": "custom_tool_call_output", "call_id": "c", "output": [image]},
+            {"type": "function_call_output", "call_id": "c", "output": "plain"},
+        ],
+    )
+    assert sent["input"][0]["content"] == [text, {"type": "input_text", "text": "[image omitted: image/png data]"}]
+    assert sent["input"][1]["output"] == [{"type": "input_text", "text": "[image omitted: https://e.x/i.png]"}]
+    assert losses == dict.fromkeys(
+        ("input[0].content[1]", "input[1].output[0]", "input[2].output[0]"), "an image is sent as a note"
+    )
+
+
+def test_hints_about_caching_are_taken_out_everywhere() -> None:
+    """E-4: and nowhere does a user's own word go."""
+    block = {"type": "text", "text": "x"}
+    parameters = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+    sent, losses = run(
+        "strip_cache_control",
+        cache_control=HINT,
+        metadata={"cache_control": "mine"},
+        tools=[
+            {"type": "function", "name": "f", "parameters": parameters, "cache_control": HINT},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g", "cache_control": HINT}]},
+            {"type": "acme:tool", "cache_control": HINT},
+        ],
+        input=[
+            {**USER, "cache_control": HINT, "kept": 1},
+            {"role": "user", "content": [{"type": "input_text", "text": "a", "cache_control": HINT}, {"type": "acme:part"}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{**block, "cache_control": HINT}]}],
+            },
+        ],
+    )
+    assert sent == {
+        "metadata": {"cache_control": "mine"},
+        "tools": [
+            {"type": "function", "name": "f", "parameters": parameters},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]},
+            {"type": "acme:tool"},
+        ],
+        "input": [
+            {**USER, "kept": 1},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "acme:part"}]},
+            {"type": "message", "role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [block]}]},
+        ],
+    }
+    assert set(losses) == {
+        "cache_control",
+        "tools[0].cache_control",
+        "tools[1].tools[0].cache_control",
+        "tools[2].cache_control",
+        "input[0].cache_control",
+        "input[1].content[0].cache_control",
+        "input[2].content[0].content[0].cache_control",
+    }

@@ -1,0 +1,42 @@
+"""Reasoning in a history, for servers that would refuse it."""
+
+from __future__ import annotations
+
+from tests.profiles.written import run
+
+from antiphon.profiles.quirks.reasoning import ReasoningAsText
+
+SEALED = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
+OPEN = {
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "short"}],
+    "content": [{"type": "reasoning_text", "text": "long"}],
+}
+SUMMED = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]}
+USER = {"type": "message", "role": "user", "content": "hi"}
+
+
+def test_reasoning_is_dropped_by_name() -> None:
+    """F-4."""
+    sent, losses = run("drop_reasoning", input=[USER, SEALED, OPEN])
+    assert sent["input"] == [USER]
+    assert losses == {"input[1]": "reasoning is left out", "input[2]": "reasoning is left out"}
+
+
+def test_reasoning_becomes_text_between_marks() -> None:
+    sent, losses = run("reasoning_as_text", input=[USER, OPEN, SUMMED])
+    assert [item["content"] for item in sent["input"]] == ["hi", "<think>\nlong\n</think>", "<think>\na\n\nb\n</think>"]
+    assert [item["role"] for item in sent["input"]] == ["user", "assistant", "assistant"]
+    assert losses == {"input[1].summary": "is left out"}
+
+
+def test_the_marks_are_the_profiles_choice() -> None:
+    sent, _ = run("reasoning_as_text", ReasoningAsText(before="(", after=")"), input=[OPEN])
+    assert sent["input"][0]["content"] == "(long)"
+
+
+def test_sealed_reasoning_cannot_become_text() -> None:
+    """F-4, RSN-2."""
+    sent, losses = run("reasoning_as_text", input=[USER, SEALED])
+    assert sent["input"] == [USER]
+    assert losses == {"input[1]": "reasoning is left out", "input[1].encrypted_content": "is left out"}

@@ -1,0 +1,95 @@
+"""Where system text stands, and which roles are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.profiles.written import run
+
+from antiphon.profiles.quirks import QUIRKS
+from antiphon.profiles.quirks.roles import InstructionsToSystem, SystemToInstructions
+from antiphon.protocol.losses import Losses
+
+
+def test_system_messages_at_the_beginning_join_the_instructions() -> None:
+    """D-1, E-4."""
+    sent, losses = run(
+        "system_to_instructions",
+        instructions="Be brief.",
+        input=[
+            {"role": "system", "content": "Be kind."},
+            {"role": "system", "content": [{"type": "input_text", "text": "Be"}, {"type": "input_text", "text": "true."}]},
+            {"role": "user", "content": "hi"},
+            {"role": "system", "content": "Now be loud."},
+        ],
+    )
+    assert sent["instructions"] == "Be brief.\n\nBe kind.\n\nBe\n\ntrue."
+    assert [item["content"] for item in sent["input"]] == ["hi", "Now be loud."]
+    assert losses == {}
+
+
+def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
+    """D-1, F-4."""
+    sent, losses = run(
+        "system_to_instructions",
+        SystemToInstructions(move="all"),
+        input=[{"role": "user", "content": "hi"}, {"role": "system", "content": "Be loud."}],
+    )
+    assert sent["instructions"] == "Be loud."
+    assert sent["input"] == [{"type": "message", "role": "user", "content": "hi"}]
+    assert losses == {"input[1]": "a system message is moved to instructions"}
+
+
+def test_an_image_in_a_system_message_is_lost_by_name() -> None:
+    """F-4."""
+    sent, losses = run(
+        "system_to_instructions",
+        input=[{"role": "system", "content": [{"type": "input_image", "image_url": "u"}, {"type": "input_text", "text": "Look."}]}],
+    )
+    assert sent["instructions"] == "Look."
+    assert losses == {"input[0].content[0]": "input_image is left out"}
+
+
+def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:
+    sent, _ = run("system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}])
+    assert "instructions" not in sent
+    assert len(sent["input"]) == 1
+
+
+def test_instructions_become_the_first_message() -> None:
+    sent, losses = run("instructions_to_system", instructions="Be brief.", input="hi")
+    assert "instructions" not in sent
+    assert sent["input"] == [
+        {"type": "message", "role": "system", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": "hi"},
+    ]
+    assert losses == {}
+
+
+def test_instructions_become_a_developer_message_where_that_is_wanted() -> None:
+    sent, _ = run("instructions_to_system", InstructionsToSystem(role="developer"), instructions="Be brief.", input=[])
+    assert sent["input"] == [{"type": "message", "role": "developer", "content": "Be brief."}]
+
+
+def test_one_system_message_is_the_two_quirks_after_each_other() -> None:
+    from antiphon.protocol.codec import decode_request
+
+    request = decode_request(b'{"input":[{"role":"user","content":"a"},{"role":"system","content":"b"}],"instructions":"c"}')
+    for name, options in [
+        ("system_to_instructions", SystemToInstructions(move="all")),
+        ("instructions_to_system", InstructionsToSystem()),
+    ]:
+        request = QUIRKS[name].apply(request, Losses(), options)
+    items: Any = request.input
+    assert [(item.role, item.content) for item in items] == [("system", "c\n\nb"), ("user", "a")]
+
+
+def test_roles_are_renamed_both_ways() -> None:
+    history = [{"role": role, "content": role} for role in ("system", "developer", "user", "assistant")]
+    for quirk, wanted in [
+        ("developer_as_system", ["system", "system", "user", "assistant"]),
+        ("system_as_developer", ["developer", "developer", "user", "assistant"]),
+    ]:
+        sent, losses = run(quirk, input=history)
+        assert [item["role"] for item in sent["input"]] == wanted
+        assert losses == {}

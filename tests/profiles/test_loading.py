@@ -1,0 +1,83 @@
+"""Profiles from files: by name, by path, from folders, extending each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import ProfileError
+from antiphon.profiles import load_profile, profile_names
+
+PLAIN = 'about = "mine"\ndialect = "chat"\n'
+
+
+def write(folder: Path, **texts: str) -> Path:
+    for name, text in texts.items():
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_profile_is_loaded_by_path_as_text_or_as_a_path(tmp_path: Path) -> None:
+    write(tmp_path, mine=PLAIN)
+    for path in (tmp_path / "mine.toml", str(tmp_path / "mine.toml")):
+        assert load_profile(path).name == "mine"
+
+
+def test_a_profile_is_loaded_by_name_from_a_folder_and_shadows_a_shipped_one(tmp_path: Path) -> None:
+    write(tmp_path, chat=PLAIN)
+    assert load_profile("chat", folders=[tmp_path]).about == "mine"
+    assert load_profile("chat").about != "mine"
+
+
+def test_a_users_own_file_extends_a_shipped_one_also_of_the_same_name(tmp_path: Path) -> None:
+    write(tmp_path, chat='about = "mine"\nextends = "chat"\n', other='about = "other"\nextends = "open-responses"\n')
+    assert load_profile("chat", folders=[tmp_path]).wire == load_profile("chat").wire
+    assert load_profile(tmp_path / "other.toml").dialect == "responses"
+
+
+def test_a_path_in_extends_is_meant_from_the_files_own_folder(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    write(tmp_path, base=PLAIN)
+    write(inner, mine='about = "x"\nextends = "../base.toml"\n')
+    assert load_profile(inner / "mine.toml").dialect == "chat"
+
+
+def test_a_circle_is_refused_with_its_whole_chain(tmp_path: Path) -> None:
+    write(tmp_path, a='about = ""\nextends = "b"', b='about = ""\nextends = "c"', c='about = ""\nextends = "a"')
+    with pytest.raises(ProfileError) as caught:
+        load_profile("a", folders=[tmp_path])
+    chain = " extends ".join(str(tmp_path / f"{name}.toml") for name in "abca")
+    assert f"profiles extend each other in a circle: {chain}" in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'a.toml'}, line 2: ")
+
+
+def test_a_profile_that_extends_itself_is_a_circle(tmp_path: Path) -> None:
+    write(tmp_path, a='about = ""\nextends = "a"')
+    with pytest.raises(ProfileError, match="in a circle"):
+        load_profile("a", folders=[tmp_path])
+
+
+def test_an_unknown_name_is_told_with_the_closest_known(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"no profile is named 'open-response'; did you mean 'open-responses'\?"):
+        load_profile("open-response")
+    write(tmp_path, mine='about = ""\nextends = "chatt"')
+    with pytest.raises(ProfileError, match=r"mine\.toml, line 2: extends 'chatt': no profile is named 'chatt'; did"):
+        load_profile("mine", folders=[tmp_path])
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"none\.toml: cannot be read: No such file"):
+        load_profile(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_bytes(b'about = "\xff"')
+    with pytest.raises(ProfileError, match=r"bad\.toml: is not UTF-8"):
+        load_profile(tmp_path / "bad.toml")
+
+
+def test_names_are_those_of_the_folders_and_the_shipped(tmp_path: Path) -> None:
+    write(tmp_path, mine=PLAIN)
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    shipped = profile_names()
+    assert {"chat", "open-responses", "openai"} <= set(shipped)
+    assert profile_names(folders=[tmp_path, tmp_path / "none"]) == sorted([*shipped, "mine"])

@@ -1,0 +1,260 @@
+"""Reading profiles from text: what they mean, how they build on each other, and how they complain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.profiles.requests import call_ids, requests
+
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import ProfileError
+from antiphon.profiles.profile import Profile, parse_profile
+from antiphon.profiles.quirks import QUIRKS
+from antiphon.profiles.quirks.reasoning import ReasoningAsText
+from antiphon.protocol.codec import decode_request, encode
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.request import Request, input_items
+
+BASE = """
+about = "a base"
+dialect = "chat"
+quirks = ["developer_as_system", { name = "reasoning_as_text", before = "(", after = ")" }]
+[wire]
+max_tokens = "max_completion_tokens"
+pass_fields = ["top_k"]
+"""
+# D-1: what one gateway of this API takes, as found out by asking it.
+D1 = """
+about = "takes messages only; facts from an empirical table"
+dialect = "responses"
+quirks = [
+    "tool_history_as_text",
+    "assistant_as_string",
+    "system_to_instructions",
+    { name = "only_items", types = ["message"] },
+]
+"""
+
+
+def profiles(**texts: str) -> Callable[[str], Profile]:
+    """Profiles by name, with no file anywhere."""
+
+    def find(name: str) -> Profile:
+        return parse_profile(texts[name], name, parent=find)
+
+    return find
+
+
+# What they mean
+
+
+def test_a_profile_names_its_quirks_and_fills_its_wire_options() -> None:
+    profile = parse_profile(BASE, "base")
+    assert (profile.name, profile.dialect, profile.about) == ("base", "chat", "a base")
+    assert [quirk.name for quirk in profile.quirks] == ["developer_as_system", "reasoning_as_text"]
+    assert profile.quirks[1].options == ReasoningAsText(before="(", after=")")
+    assert isinstance(profile.wire, ChatWire)
+    assert profile.wire.max_tokens == "max_completion_tokens"
+    assert list(profile.wire.pass_fields) == ["top_k"]
+    assert profile.wire.system == ChatWire().system
+
+
+def test_a_profile_that_says_nothing_is_its_dialect_as_it_is() -> None:
+    profile = parse_profile('about = "plain"\ndialect = "responses"', "plain")
+    assert profile.wire == ResponsesWire()
+    request = decode_request(b'{"input":"hi"}')
+    prepared, losses = profile.prepare(request)
+    assert prepared is request
+    assert len(losses) == 0
+
+
+def test_quirks_run_in_the_order_in_which_they_stand() -> None:
+    one = parse_profile('about = ""\ndialect = "chat"\nquirks = ["developer_as_system", "system_to_instructions"]', "one")
+    other = parse_profile('about = ""\ndialect = "chat"\nquirks = ["system_to_instructions", "developer_as_system"]', "other")
+    request = decode_request(b'{"input":[{"role":"developer","content":"Be kind."},{"role":"user","content":"hi"}]}')
+    assert one.prepare(request)[0].instructions == "Be kind."
+    assert not other.prepare(request)[0].instructions
+
+
+def test_a_child_adds_to_its_parent_key_by_key() -> None:
+    child = """
+about = "a child"
+extends = "base"
+quirks = ["drop_item_ids"]
+[wire]
+system = "first"
+max_tokens = "max_tokens"
+"""
+    profile = profiles(base=BASE, child=child)("child")
+    assert [quirk.name for quirk in profile.quirks] == ["developer_as_system", "reasoning_as_text", "drop_item_ids"]
+    assert (profile.name, profile.about, profile.dialect) == ("child", "a child", "chat")
+    assert isinstance(profile.wire, ChatWire)
+    assert (profile.wire.system, profile.wire.max_tokens) == ("first", "max_tokens")
+    assert list(profile.wire.pass_fields) == ["top_k"]
+
+
+def test_a_child_takes_a_quirk_out_and_a_grandchild_puts_it_back_elsewhere() -> None:
+    find = profiles(
+        base=BASE,
+        child='about = ""\nextends = "base"\nquirks = ["-developer_as_system"]',
+        grandchild='about = ""\nextends = "child"\ndialect = "chat"\nquirks = ["developer_as_system"]',
+    )
+    assert [quirk.name for quirk in find("child").quirks] == ["reasoning_as_text"]
+    assert [quirk.name for quirk in find("grandchild").quirks] == ["reasoning_as_text", "developer_as_system"]
+
+
+def test_quirks_can_stand_in_tables_of_their_own() -> None:
+    text = 'about = ""\ndialect = "chat"\n[[quirks]]\nname = "only_items"\ntypes = ["message"]\n'
+    assert [quirk.name for quirk in parse_profile(text, "x").quirks] == ["only_items"]
+
+
+def test_the_empirical_table_is_a_profile() -> None:
+    """D-1, D-2: what such a server accepts is what the profile makes of a conversation with a tool in it."""
+    request = decode_request(
+        msgspec.json.encode(
+            {
+                "model": "m",
+                "input": [
+                    {"role": "system", "content": "You are a helpful assistant."},
+                    {"role": "developer", "content": "Be brief."},
+                    {"role": "user", "content": [{"type": "input_text", "text": "What time is it?"}]},
+                    {"role": "assistant", "content": [{"type": "output_text", "text": "Let me check the time."}]},
+                    {"type": "function_call", "call_id": "call_123", "name": "get_time", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "call_123", "output": "The current time is 3:00 PM"},
+                    {"type": "compaction", "encrypted_content": "x"},
+                ],
+            }
+        )
+    )
+    prepared, losses = parse_profile(D1, "d1").prepare(request)
+    said: dict[str, Any] = msgspec.json.decode(encode(prepared))
+    assert said["instructions"] == "You are a helpful assistant."
+    assert [(item["role"], item["content"]) for item in said["input"]] == [
+        ("developer", "Be brief."),
+        ("user", [{"type": "input_text", "text": "What time is it?"}]),
+        ("assistant", "Let me check the time.\n\n[Tool Call: get_time({}) -> call_id: call_123]"),
+        ("user", "[Tool Result for call_123]: The current time is 3:00 PM"),
+    ]
+    assert [loss.what for loss in losses] == ["an item of type compaction is left out"]
+
+
+@settings(max_examples=80)
+@given(request_=requests())
+def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_: Request) -> None:
+    """D-1: no calls, no results and nothing else but messages; assistant history as strings."""
+    prepared, _ = parse_profile(D1, "d1").prepare(request_)
+    for item in input_items(prepared):
+        assert isinstance(item, MessageParam)
+        assert item.role != "assistant" or isinstance(item.content, str)
+    assert call_ids(prepared) == call_ids(request_)
+
+
+# How they complain
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('about = "x"\ndialect = "chatt"', 2, ['dialect: got "chatt", wanted one of "chat", "responses"', "mean 'chat'"]),
+        ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt is no known setting", "mean 'dialect'"]),
+        ('about = 3\ndialect = "chat"', 1, ["about: got 3, wanted a string"]),
+        ('about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"', 5, ["wire.max_token is no known", "mean 'max_tokens'"]),
+        ('about = "x"\ndialect = "chat"\nwire.max_token = "a"', 3, ["wire.max_token is no known"]),
+        ('about = "x"\ndialect = "chat"\n[wire]\nmax_tokens = "max_token"', 4, ['got "max_token", wanted one of', "max_tokens'"]),
+        ('about = "x"\ndialect = "chat"\n[wire]\nimages = "yes"', 4, ['wire.images: got "yes", wanted true or false']),
+        ('about = "x"\ndialect = "chat"\n[wire]\nsystem = "first"\nfields = [\n 1,\n]', 5, ["wire.fields", "an array of strings"]),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [\n "drop_reasoning",\n "drop_ids",\n]',
+            5,
+            ["'drop_ids' is no known quirk", "?"],
+        ),
+        ('about = "x"\ndialect = "chat"\nquirks = [\n "drop_reasoning", "zzz" ]', 4, ["'zzz' is no known quirk; known are"]),
+        ('about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n', 3, ["got 3, wanted a name, or a table"]),
+        ('about = "x"\ndialect = "chat"\nquirks = [{ nam = "a" }]', 3, ['got {"nam":"a"}, wanted a name, or a table']),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [{ name = "system_to_instructions", move = "every" }]',
+            3,
+            ['quirk system_to_instructions: move: got "every", wanted one of "all", "leading"'],
+        ),
+        (
+            'about = "x"\ndialect = "chat"\n[[quirks]]\nname = "reasoning_as_text"\nbefor = "<"',
+            5,
+            ["quirk reasoning_as_text: befor is no known setting", "mean 'before'"],
+        ),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [{ name = "drop_reasoning", all = true }]',
+            3,
+            ["quirk drop_reasoning: all is no known setting"],
+        ),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = ["only_items"]',
+            3,
+            ["quirk only_items: types is missing: wanted an array of strings"],
+        ),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [{ name = "only_items", types = ["mesage"] }]',
+            3,
+            ["quirk only_items: 'mesage' is no type of item; did you mean 'message'?"],
+        ),
+        ('about = "x"\ndialect = "chat"\nquirks = ["-drop_reasoning"]', 3, ["'-drop_reasoning' takes out what is not there"]),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = ["drop_reasoning", "-drop_reasonin"]',
+            3,
+            ["'-drop_reasonin' takes out what is not there; did you mean 'drop_reasoning'?"],
+        ),
+        ('about = "x"\nextends = "base"', 2, ["extends 'base': there is no other profile to be found from here"]),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_file_and_line(text: str, line: int, said: list[str]) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(text, "mine", file="mine.toml")
+    message = str(caught.value)
+    assert message.startswith(f"mine.toml, line {line}: ")
+    for words in said:
+        assert words in message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("about = ", "mine: not valid TOML: "),
+        ('dialect = "chat"', "mine: about is missing: wanted a string"),
+        ('about = "x"', "mine: wanted a dialect (chat, responses) or a profile to extend, got neither"),
+    ],
+)
+def test_what_is_not_there_has_no_line(text: str, said: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(text, "mine")
+    assert str(caught.value).startswith(said)
+
+
+def test_a_child_of_another_dialect_is_refused() -> None:
+    find = profiles(base=BASE, child='about = ""\nextends = "base"\ndialect = "responses"')
+    with pytest.raises(ProfileError, match="child, line 3: dialect: got 'responses', but 'base', which it extends, has 'chat'"):
+        find("child")
+
+
+def test_an_error_in_a_parent_names_both_files() -> None:
+    find = profiles(base=BASE + 'sytem = "first"', child='about = ""\nextends = "base"')
+    with pytest.raises(ProfileError, match=r"child, line 2: extends 'base': base, line 8: wire\.sytem is no known setting"):
+        find("child")
+
+
+@settings(max_examples=40)
+@given(
+    names=st.lists(st.sampled_from(sorted(set(QUIRKS) - {"only_items"})), max_size=6),
+    comments=st.lists(st.sampled_from(["", "# quirks = [", '# "', "#]"]), min_size=7, max_size=7),
+    wrong=st.sampled_from(["nope", "dropreasoning"]),
+)
+def test_the_line_is_right_wherever_the_mistake_stands(names: list[str], comments: list[str], wrong: str) -> None:
+    lines = ['about = """', "several # lines", '"""', 'dialect = "chat"', "quirks = ["]
+    lines += [f'  "{name}", {comment}' for name, comment in zip(names, comments, strict=False)]
+    lines += [f'"{wrong}"', "]", "[wire]", 'system = "first"']
+    with pytest.raises(ProfileError, match=f"x, line {6 + len(names)}: quirks: '{wrong}'"):
+        parse_profile("\n".join(lines), "x")

@@ -1,0 +1,84 @@
+"""Every quirk, by laws that hold for all of them, then each by what it is for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from tests.profiles.requests import call_ids, requests, words, words_by_path
+
+from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.quirks.items import OnlyItems
+from antiphon.profiles.quirks.roles import InstructionsToSystem, SystemToInstructions
+from antiphon.protocol.codec import encode
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+PLAIN = [Quirk(name, known.options()) for name, known in QUIRKS.items() if name != "only_items"]
+EVERY = [
+    *PLAIN,
+    Quirk("only_items", OnlyItems(types=["message", "function_call", "function_call_output"])),
+    Quirk("system_to_instructions", SystemToInstructions(move="all")),
+    Quirk("instructions_to_system", InstructionsToSystem(role="developer")),
+]
+every_quirk = pytest.mark.parametrize("quirk", EVERY, ids=lambda quirk: quirk.name)
+
+
+@every_quirk
+@settings(max_examples=40)
+@given(request_=requests())
+def test_no_text_goes_unless_its_place_is_named_in_losses(quirk: Quirk, request_: Request) -> None:
+    """E-5, F-4."""
+    changed, losses = apply(quirk, request_)
+    left = set(words(changed))
+    named = [loss.path for loss in losses]
+    lost = {path for word, path in words_by_path(request_).items() if word not in left}
+    assert {path for path in lost if not any(path.startswith(name) for name in named)} == set()
+
+
+@every_quirk
+@settings(max_examples=40)
+@given(request_=requests())
+def test_what_stays_keeps_its_order(quirk: Quirk, request_: Request) -> None:
+    """E-5: in the input, and in the instructions."""
+    before = words(request_)
+    changed, _ = apply(quirk, request_)
+    for place in (changed.instructions, changed.input):
+        after = [word for word in before if word in set(words_by_path(place))]
+        assert list(words_by_path(place)) == after
+
+
+@every_quirk
+@settings(max_examples=40)
+@given(request_=requests())
+def test_call_ids_are_kept(quirk: Quirk, request_: Request) -> None:
+    """E-5."""
+    changed, losses = apply(quirk, request_)
+    dropped = quirk.name == "only_items" and len(losses) > 0
+    assert dropped or call_ids(changed) == call_ids(request_)
+
+
+@every_quirk
+@settings(max_examples=40)
+@given(request_=requests())
+def test_a_second_time_changes_nothing_and_loses_nothing(quirk: Quirk, request_: Request) -> None:
+    once, _ = apply(quirk, request_)
+    twice, losses = apply(quirk, once)
+    assert twice is once
+    assert list(losses) == []
+
+
+@every_quirk
+@settings(max_examples=40)
+@given(request_=requests())
+def test_where_nothing_applies_the_same_object_comes_back(quirk: Quirk, request_: Request) -> None:
+    before = encode(request_)
+    changed, losses = apply(quirk, request_)
+    assert encode(request_) == before
+    if encode(changed) == before:
+        assert changed is request_
+        assert list(losses) == []
+
+
+def apply(quirk: Quirk, request: Request) -> tuple[Request, Losses]:
+    losses = Losses()
+    return quirk.apply(request, losses), losses
