@@ -1,0 +1,86 @@
+"""The request every benchmark sends: ten turns, six tools, about 20 KB, always the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+PROSE = (
+    "The deployment failed because the connection pool was exhausted while the migration held a lock on the orders "
+    "table. I checked the dashboards: p99 latency rose from 120 ms to 4.3 s at 14:02 UTC, and the error budget for the "
+    'month is nearly spent. "Please roll back first", said the on-call engineer — then investigate. '
+)
+TOOLS = ("search_logs", "query_metrics", "get_deployment", "rollback", "open_ticket", "page_oncall")
+
+
+def responses_body(model: str = "mock", *, stream: bool = True) -> bytes:
+    """The body of `POST /v1/responses`."""
+    rng = random.Random(7)
+    items: list[dict[str, Any]] = []
+    for turn in range(10):
+        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": _prose(rng, 70)}]})
+        if turn == 9:
+            break
+        if turn % 3 == 1:
+            items += _tool_turn(rng, turn)
+        answer = {"type": "output_text", "text": _prose(rng, 90), "annotations": []}
+        items.append({"type": "message", "id": f"msg_{turn:024d}", "role": "assistant", "status": "completed", "content": [answer]})
+    body = {
+        "model": model,
+        "instructions": _prose(rng, 120),
+        "input": items,
+        "tools": [_tool(rng, name) for name in TOOLS],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "max_output_tokens": 2048,
+        "metadata": {"session": "a1b2c3", "tenant": "acme"},
+        "store": False,
+        "stream": stream,
+    }
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def chat_chunk(delta: dict[str, Any]) -> bytes:
+    """One chunk of a chat stream with everything around it that a large provider sends."""
+    chunk = {
+        "id": "chatcmpl-Bk3f0JmVfPq1mock",
+        "object": "chat.completion.chunk",
+        "created": 1760000000,
+        "model": "mock",
+        "service_tier": "default",
+        "system_fingerprint": "fp_07871e2ad8",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}],
+        "obfuscation": "q8Zt3L",
+    }
+    return json.dumps(chunk, separators=(",", ":")).encode()
+
+
+def _tool_turn(rng: random.Random, turn: int) -> list[dict[str, Any]]:
+    call_id = f"call_{turn:024d}"
+    arguments = json.dumps({"field_1": _prose(rng, 8), "filter": {"service": "api", "since": "1h"}})
+    call = {"type": "function_call", "id": f"fc_{turn:024d}", "call_id": call_id, "name": "search_logs"}
+    output = json.dumps({"lines": [_prose(rng, 15) for _ in range(4)]})
+    return [
+        {**call, "arguments": arguments, "status": "completed"},
+        {"type": "function_call_output", "call_id": call_id, "output": output},
+    ]
+
+
+def _tool(rng: random.Random, name: str) -> dict[str, Any]:
+    kinds = ("string", "integer", "boolean")
+    fields: dict[str, Any] = {f"field_{at}": {"type": rng.choice(kinds), "description": _prose(rng, 12)} for at in range(5)}
+    fields["filter"] = {
+        "type": "object",
+        "properties": {"service": {"type": "string", "enum": ["api", "web", "worker"]}, "since": {"type": "string"}},
+        "required": ["service", "since"],
+        "additionalProperties": False,
+    }
+    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    return {"type": "function", "name": name, "description": _prose(rng, 25), "parameters": schema, "strict": True}
+
+
+def _prose(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choice(PROSE.split()) for _ in range(words))
