@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install test check fix coverage bench-hub lock clean
+.PHONY: install test check fix bench-hub lock clean
 
 install: .venv/installed
 
@@ -17,7 +17,8 @@ install: .venv/installed
 # The tests, with complete branch coverage of the pure rooms.
 test: install
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 0 -q
+	$(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 check: install

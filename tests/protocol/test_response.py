@@ -142,7 +142,7 @@ def test_reasoning_is_echoed_with_all_its_fields(reasoning: Any, echo: Any) -> N
     [
         (
             {"type": "function", "name": "f"},
-            {"type": "function", "name": "f", "description": None, "parameters": None, "strict": True},
+            {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None},
         ),
         (
             {"type": "function", "name": "f", "description": "d", "parameters": {}, "strict": False, "defer_loading": True, "x": 1},

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -169,7 +169,7 @@ def _echo_tool(tool: ToolParam) -> Tool:
         name=tool.name,
         description=_or(tool.description, None),
         parameters=_or(tool.parameters, None),
-        strict=_or(tool.strict, DEFAULT_STRICT),
+        strict=_or(tool.strict, None),  # unsaid: servers differ in what that means, so nothing is claimed
         defer_loading=tool.defer_loading,
         extra=tool.extra,
     )
@@ -204,7 +204,3 @@ def _echo_reasoning(request: Request) -> ReasoningConfig | None:
     if not asked:
         return None
     return ReasoningConfig(effort=asked.effort or None, summary=asked.summary or None, extra=asked.extra)
-
-
-# What a function tool means that does not say: this API family enforces the schema unless told otherwise, chat does not.
-DEFAULT_STRICT: Final = True
