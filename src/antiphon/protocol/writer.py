@@ -457,13 +457,14 @@ class ResponseWriter:
         if not delta:
             return
         open_part.pieces.append(delta)
-        where = {"item_id": item.id, "output_index": item.index, "delta": delta}
+        number = self._next()
+        id, output, at = item.id, item.index, open_part.index
         if kind is ReasoningText:
-            self._emit(ReasoningDelta(sequence_number=self._next(), content_index=open_part.index, **where))  # type: ignore[arg-type]
+            self._emit(ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
         elif kind is Refusal:
-            self._emit(RefusalDelta(sequence_number=self._next(), content_index=open_part.index, **where))  # type: ignore[arg-type]
+            self._emit(RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
         else:
-            self._emit(SummaryTextDelta(sequence_number=self._next(), summary_index=open_part.index, **where))  # type: ignore[arg-type]
+            self._emit(SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta))
 
     def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
         """STR-3: the kind's own done, then the part's."""

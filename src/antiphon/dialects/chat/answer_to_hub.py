@@ -72,9 +72,10 @@ class AnswerToHub:
             self._annotation(annotation)
         if delta.tool_calls or delta.function_call:
             self._call_deltas(delta.tool_calls or [], delta.function_call)
-        for name in ("audio", "images"):
-            if getattr(delta, name):
-                self._losses.add(f"message.{name}", f"{name} in an answer have no place in the hub")
+        if delta.audio:
+            self._losses.add("message.audio", "audio in an answer has no place in the hub")
+        if delta.images:
+            self._losses.add("message.images", "images in an answer have no place in the hub")
 
     def message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """A message that arrives whole. Its calls are as many as their list is long, whatever they say of themselves."""
