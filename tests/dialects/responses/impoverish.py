@@ -232,6 +232,8 @@ def habits(
             chosen.append(draw(st.sampled_from(group)))
     if without_item_done in chosen and without_added in chosen:
         chosen.remove(without_added)  # where neither is told, the order of items that say nothing cannot be known
+    if every_index_zero in chosen and without_ids in chosen:
+        chosen.remove(every_index_zero)  # items that say the same, under one index and no id, are one item told twice
     # `something after the end` looks at the last event, `the beginning` at the first.
     return sorted(chosen, key=lambda habit: habit in (beginning_twice, with_something_after_the_end))
 

@@ -22,7 +22,7 @@ from tests.dialects.responses.upstreams import (
     PAIRS,
     REQUEST,
     STREAMS,
-    Read,
+    frame_of,
     frames,
     gist,
     normal,
@@ -35,38 +35,22 @@ from tests.dialects.responses.upstreams import (
 from tests.generate.events import Life, counting_stamps, written
 
 from antiphon import sse
-from antiphon.dialects.responses import EventsFromHub, response_to_hub
+from antiphon.dialects.responses import EventsFromHub, ResponsesWire, response_to_hub
 from antiphon.dialects.responses.events_from_hub import Style
-from antiphon.protocol.events import ItemAdded, ResponseCompleted, StreamEvent, TerminalEvent, UnknownEvent
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.events import (
+    ItemAdded,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseFailed,
+    StreamEvent,
+    TerminalEvent,
+    UnknownEvent,
+)
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import Message, Reasoning
 from antiphon.protocol.response import opening
-
-HELLO = {
-    "type": "message",
-    "role": "assistant",
-    "status": "completed",
-    "content": [{"type": "output_text", "text": "Hello, world!"}],
-}
-CALL = {"type": "function_call", "status": "completed", "name": "get_weather", "arguments": '{"city":"Paris"}'}
-
-
-def said(read: Read) -> list[object]:
-    """The output, without what is empty."""
-    output: list[object] = gist(read.response)["output"]
-    return _full(output)  # type: ignore[return-value]
-
-
-def _full(value: object) -> object:
-    match value:
-        case dict():
-            return {name: _full(member) for name, member in value.items() if member not in ([], None)}
-        case list():
-            return [_full(member) for member in value]
-        case _:
-            return value
-
 
 # Laws
 
@@ -165,6 +149,43 @@ def test_frames_in_any_order_from_any_servers_come_out_conformant(names: list[st
     assert judge(read_frames(mixed).events) == []
 
 
+JUNK: st.SearchStrategy[Any] = st.sampled_from(
+    [None, 0, -7, 1.5, True, "", "text", [], [None], [{}], {}, {"type": 3}, {"text": "x"}, "\u2028"]
+)
+
+
+@given(st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6))
+@settings(max_examples=200)
+def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
+    """Whatever stands where, also inside items, parts and responses."""
+    given = [frame for frame in frames(recording(f"{name}.sse")) if frame.data.startswith(b"{") and b"ud83d" not in frame.data]
+    for at, place, junk in spoiled:
+        frame = given[at % len(given)]
+        try:
+            event = json.loads(frame.data)
+        except ValueError:
+            continue
+        _spoil(event, place, junk)
+        given[at % len(given)] = frame_of(event)
+    rows = {violation.row for violation in judge(read_frames(given).events)}
+    # An item or event that is not as it should be is carried all the same, and the grammar says so.
+    assert rows <= {"ITEM-5", "STR-4"}
+
+
+def _spoil(members: dict[str, Any], place: int, junk: Any) -> None:
+    """Puts junk in the place of the nth member, counted through all objects."""
+    objects, waiting = [members], [members]
+    while waiting:
+        for member in waiting.pop().values():
+            for inner in member if isinstance(member, list) else [member]:
+                if isinstance(inner, dict):
+                    objects.append(inner)
+                    waiting.append(inner)
+    names = [(holder, name) for holder in objects for name in holder]
+    holder, name = names[place % len(names)]
+    holder[name] = junk
+
+
 def _types(events: list[StreamEvent]) -> list[str]:
     """In order, where no item is incomplete: how those end is known, and told, at the very end (ITEM-3)."""
     types = [type(event).__name__ for event in events]
@@ -182,3 +203,109 @@ def _comes_whole(event: StreamEvent) -> bool:
 def _unknown(events: list[StreamEvent]) -> list[dict[str, Any]]:
     told = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
     return [{name: member for name, member in members.items() if name != "sequence_number"} for members in told]
+
+
+# Ends
+
+
+def test_a_stream_without_an_end_fails_unless_the_server_ends_so() -> None:
+    """STR-7"""
+    events = [frame for frame in frames(recording("poor_no_terminal_event.sse")) if frame.data != sse.DONE]
+    assert read_frames(events).response.status == "failed"
+    assert read_frames(events, wire=ResponsesWire(end="items")).response.status == "completed"
+    assert read_frames(events[:5], wire=ResponsesWire(end="items")).response.status == "failed"
+    assert read_frames([], wire=ResponsesWire(end="items")).response.status == "failed"
+
+
+def test_an_end_mark_does_not_make_an_open_item_complete() -> None:
+    """STR-7"""
+    cut = [*frames(recording("good_text_stream.sse"))[:5], sse.Frame("", sse.DONE)]
+    response = read_frames(cut).response
+    assert response.error is not None
+    assert response.error.code == "upstream_disconnected"
+
+
+def test_why_the_stream_is_over_can_be_told() -> None:
+    """STR-8: a timeout, say; but what the server itself said counts more."""
+    timeout = UpstreamFault("too slow", code="upstream_timeout", status=504)
+    to_hub = reader()
+    to_hub.feed(frame_of({"type": "response.output_text.delta", "delta": "a"}))
+    failed = to_hub.finish(timeout)[-1]
+    assert isinstance(failed, ResponseFailed)
+    assert failed.response.error is not None
+    assert failed.response.error.code == "upstream_timeout"
+    to_hub = reader()
+    to_hub.feed(frame_of({"type": "error", "message": "boom"}))
+    failed = to_hub.finish(timeout)[-1]
+    assert isinstance(failed, ResponseFailed)
+    assert failed.response.error is not None
+    assert failed.response.error.message == "boom"
+
+
+def test_after_the_end_nothing_comes() -> None:
+    """STR-7"""
+    to_hub = reader()
+    delta = frame_of({"type": "response.output_text.delta", "item_id": "msg_1", "delta": "a"})
+    assert to_hub.feed(delta)
+    assert to_hub.feed(delta)
+    assert to_hub.finish()
+    assert to_hub.feed(delta) == []
+    assert to_hub.feed(sse.Frame("", b"no json")) == []
+    assert to_hub.feed(sse.Frame("", sse.DONE)) == []
+    assert to_hub.finish() == []
+
+
+# Odd events
+
+
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        (sse.Frame("", b"{}"), "an event without a type"),
+        (sse.Frame("acme:x", b"5"), "an event of type 'acme:x'"),
+        (frame_of({"type": "response.output_item.added"}), "an item without a type"),
+        (frame_of({"type": "response.output_item.done", "item": 5}), "an item without a type"),
+        (frame_of({"type": "response.content_part.added", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
+        (frame_of({"type": "response.content_part.done", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
+    ],
+)
+def test_what_nothing_can_be_made_of_is_named_as_lost(frame: sse.Frame, what: str) -> None:
+    """F-4"""
+    assert [loss.what for loss in read_frames([frame]).losses] == [what]
+
+
+@pytest.mark.parametrize("kind", ["ping", "keepalive"])
+def test_what_keeps_a_connection_alive_is_passed_over(kind: str) -> None:
+    to_hub = reader()
+    assert to_hub.feed(frame_of({"type": kind})) == []
+    assert list(to_hub.losses) == []
+
+
+def test_the_name_of_a_frame_serves_where_its_data_has_no_type() -> None:
+    to_hub = reader()
+    events = to_hub.feed(sse.Frame("response.output_text.delta", b'{"delta":"a"}'))
+    assert isinstance(events[-1], OutputTextDelta)
+
+
+def test_a_response_that_is_queued_says_so_first() -> None:
+    """STR-1"""
+    to_hub = reader()
+    first = to_hub.feed(frame_of({"type": "response.queued", "response": {"status": "queued"}}))
+    assert [type(event).__name__ for event in first] == ["ResponseCreated", "ResponseQueued"]
+    assert to_hub.feed(frame_of({"type": "response.queued"})) == []
+    assert [type(event).__name__ for event in to_hub.feed(frame_of({"type": "response.in_progress"}))] == ["ResponseInProgress"]
+
+
+def test_the_hot_path_says_the_same_as_any_other() -> None:
+    """A delta that is addressed like the one before it takes a shorter way; logprobs and new places end it."""
+    logprob = {"token": "c", "logprob": -1}
+    deltas: list[dict[str, Any]] = [
+        {"delta": "a", "content_index": 0},
+        {"delta": "b", "content_index": 0},
+        {"delta": "", "content_index": 0},
+        {"delta": "c", "content_index": 0, "logprobs": [logprob]},
+        {"delta": "d", "content_index": 1},
+        {"delta": "e", "content_index": 0},
+    ]
+    read = read_events({"type": "response.output_text.delta", "item_id": "msg_1", **delta} for delta in deltas)
+    assert [part["text"] for part in gist(read.response)["output"][0]["content"]] == ["abce", "d"]

@@ -57,7 +57,7 @@ def refs_of(request: Request) -> set[ToolRef]:
 
 
 @given(requests())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request: Request) -> None:
     body, losses = request_from_hub(request, FLAT)
     members = json.loads(body)
@@ -83,7 +83,7 @@ def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request:
 
 
 @given(requests())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_tool_that_is_offered_comes_back_as_itself(request: Request) -> None:
     """TOOL-1: by name, namespace and kind; a custom tool's input out of its one string."""
     names = ToolNames.of(request)
@@ -134,7 +134,7 @@ def test_tools_given_as_an_item_join_the_others() -> None:
 def test_a_tool_that_is_defined_twice_is_offered_once() -> None:
     body, losses = sent(tools=[{"type": "function", "name": "a", "description": "one"}, {"type": "function", "name": "a"}])
     assert body["tools"] == [{"type": "function", "name": "a"}]
-    assert [loss.path for loss in losses] == ["tools[1]"]
+    assert [loss.path for loss in losses] == ["tools[0]"]
 
 
 def test_hosted_tools_and_their_items_are_losses() -> None:

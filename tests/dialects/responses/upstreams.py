@@ -75,6 +75,12 @@ def gist(response: Response) -> dict[str, Any]:
     return {name: _without_ids(told[name]) for name in kept}
 
 
+def said(read: Read) -> list[dict[str, Any]]:
+    """The output, without what is empty."""
+    output: list[dict[str, Any]] = _full(gist(read.response)["output"])
+    return output
+
+
 def normal(said: dict[str, Any]) -> dict[str, Any]:
     """Reasoning that comes whole may lack a status; we always tell one. Sealed content that is empty is none."""
     output = [{"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in said["output"]]
@@ -90,6 +96,16 @@ def _without_ids(value: Any) -> Any:
             return {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
         case list():
             return [_without_ids(member) for member in value]
+        case _:
+            return value
+
+
+def _full(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _full(member) for name, member in value.items() if member != []}
+        case list():
+            return [_full(member) for member in value]
         case _:
             return value
 

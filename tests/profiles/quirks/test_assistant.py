@@ -62,23 +62,5 @@ def test_what_a_string_cannot_hold_is_named() -> None:
     }
 
 
-def test_assistant_history_is_input_text() -> None:
-    """D-1: the other form that such servers take."""
-    sent, losses = run(
-        "assistant_as_input_text",
-        input=[
-            {"role": "assistant", "content": [*parts("a"), {"type": "refusal", "refusal": "no"}, {"type": "text", "text": "b"}]},
-            {"role": "assistant", "content": [{"type": "input_text", "text": "c"}]},
-            {"role": "assistant", "content": "d"},
-        ],
-    )
-    assert [item["content"] for item in sent["input"]] == [
-        [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "no"}, {"type": "input_text", "text": "b"}],
-        [{"type": "input_text", "text": "c"}],
-        "d",
-    ]
-    assert losses == {"input[0].content[1]": "a refusal is sent as plain text"}
-
-
 def parts(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "output_text", "text": text, "annotations": []} for text in texts]

@@ -7,7 +7,7 @@ API (API-6) spells reasoning and errors otherwise and ends without `[DONE]`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -71,25 +71,17 @@ class EventsFromHub:
 
     def feed(self, event: StreamEvent) -> bytes:
         """The bytes of one event; none if the client must not see it."""
-        kind = type(event)
-        if kind is OutputTextDelta:
-            text = cast(OutputTextDelta, event)
-            if text.logprobs == [] and text.obfuscation is UNSET and text.extra is UNSET:
-                key = (text.item_id, text.output_index, text.content_index)
-                head = self._heads.get(key) or self._head(key)
-                return self._text % (text.sequence_number, head, _encode(text.delta))
-        elif kind is ReasoningDelta:
-            thought = cast(ReasoningDelta, event)
-            if thought.obfuscation is UNSET and thought.extra is UNSET:
-                key = (thought.item_id, thought.output_index, thought.content_index)
-                head = self._heads.get(key) or self._head(key)
-                return self._reasoning % (thought.sequence_number, head, _encode(thought.delta))
-        elif kind is ArgumentsDelta:
-            piece = cast(ArgumentsDelta, event)
-            if piece.obfuscation is UNSET and piece.extra is UNSET:
-                place = (piece.item_id, piece.output_index, None)
-                head = self._heads.get(place) or self._head(place)
-                return self._arguments % (piece.sequence_number, head, _encode(piece.delta))
+        if isinstance(event, OutputTextDelta):
+            if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
+                key = (event.item_id, event.output_index, event.content_index)
+                return self._text % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+        elif isinstance(event, ReasoningDelta):
+            if event.obfuscation is UNSET and event.extra is UNSET:
+                key = (event.item_id, event.output_index, event.content_index)
+                return self._reasoning % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+        elif isinstance(event, ArgumentsDelta) and event.obfuscation is UNSET and event.extra is UNSET:
+            place = (event.item_id, event.output_index, None)
+            return self._arguments % (event.sequence_number, self._heads.get(place) or self._head(place), _encode(event.delta))
         return self._any(event)
 
     def finish(self) -> bytes:

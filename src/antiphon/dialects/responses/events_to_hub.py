@@ -53,9 +53,12 @@ class EventsToHub:
         self._mender = Mender(request, opening, stamps, wire)
         self._wire = wire
         self._events = self._mender.events
-        self._text = self._mender.writer.text
+        writer = self._mender.writer
+        self._writes: dict[Sort, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
         self._halves = Halves()
-        self._known: dict[Place, UpstreamPart] = {}  # where text was written last, until anything but text comes
+        self._split: dict[tuple[str, ...], bytes] = {}  # deltas that may have ended in half a character
+        # Where text was written last, and how, until anything but text comes.
+        self._known: dict[Place, tuple[Callable[..., None], UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._said_done = False
 
@@ -69,12 +72,13 @@ class EventsToHub:
             event = _decode(frame.data)
         except UNREADABLE:
             return self._feed_unusual(frame)
-        part = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
-        if part is not None and event.delta and not event.logprobs:  # the hot path of every stream
+        known = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
+        if known is not None and event.delta and not event.logprobs:  # the hot path of every stream
+            write, part = known
             part.pieces.append(event.delta)
-            self._text(part.item.key, event.delta, part=part.key)
+            write(part.item.key, event.delta, part=part.key)
             return self._taken()
-        if event.type not in DELTAS:
+        if event.type not in OF_TEXT:
             try:
                 checked(frame.data)
             except UpstreamFault:
@@ -84,9 +88,10 @@ class EventsToHub:
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The stream is over: complete if it was, failed if not."""
         mender = self._mender
-        self._known.clear()
         if mender.writer.ended:
             return []
+        self._end_halves("")
+        self._known.clear()
         if self._error or error:
             mender.fail(self._error or error or _cut_off())
         elif mender.is_whole and (self._said_done or self._wire.end == "items"):
@@ -119,6 +124,8 @@ class EventsToHub:
             return []
         if event.type is None:
             event = replace(event, type=frame.event)
+        if self._split and not (event.type or "").endswith(".delta"):
+            self._end_halves(event.type or "")
         if event.type not in DELTAS:
             self._known.clear()
         self._take(event.type or "", event, frame)
@@ -130,14 +137,30 @@ class EventsToHub:
             members = json.loads(data)
         except (ValueError, RecursionError):
             return data
-        if isinstance(members, dict) and isinstance(members.get("delta"), str):
+        channel: tuple[str, ...] | None = None
+        if isinstance(members, dict) and isinstance(members.get("delta"), str) and str(members.get("type")) in OF_TEXT:
             channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
             members["delta"] = self._halves.mend(channel, members["delta"])
         rest = Halves()
         whole = rest.mend(None, json.dumps(members, ensure_ascii=False)).encode()
-        if self._halves.lost or rest.lost:
-            self.losses.add("stream", "half of a surrogate pair", "its other half never came")
+        if channel is not None:
+            self._split[channel] = whole
+        self._report_halves(self._halves.lost + rest.lost)
         return whole
+
+    def _end_halves(self, kind: str) -> None:
+        """No more deltas for now: what stands for a half that stayed alone, unless the whole text is told at once."""
+        split, self._split = self._split, {}
+        for channel, data in split.items():
+            rest = self._halves.rest(channel)
+            if rest and not kind.endswith(".done"):
+                event = replace(read(data, ServerEvent), delta=rest)
+                self._take(event.type or "", event, sse.Frame("", data))
+        self._report_halves(self._halves.lost)
+
+    def _report_halves(self, lost: int) -> None:
+        if lost:
+            self.losses.add("stream", "half of a surrogate pair", "its other half never came")
 
     def _take(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         if self._error is not None and kind != "response.failed":
@@ -229,10 +252,11 @@ class EventsToHub:
 
     def _delta(self, sort: Sort, event: ServerEvent) -> None:
         item = self._of_part(sort, event, self._mender.part_delta, event.delta or "", event.logprobs)
-        if sort == "text" and item is not None and item.announced:
+        if sort in self._writes and item is not None and item.announced:
             part = item.part(sort, event.content_index)
             if not part.closed:
-                self._known[(event.type, event.item_id, event.output_index, event.content_index)] = part
+                place = (event.type, event.item_id, event.output_index, event.content_index)
+                self._known[place] = self._writes[sort], part
 
     def _whole_text(self, sort: Sort, event: ServerEvent) -> None:
         told = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
@@ -302,6 +326,7 @@ DELTAS: Final[dict[str, Sort]] = {
     "response.reasoning_summary_text.delta": "summary",
     "response.reasoning_summary.delta": "summary",
 }
+OF_TEXT: Final = frozenset({*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"})
 TEXTS: Final[dict[str, Sort]] = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",

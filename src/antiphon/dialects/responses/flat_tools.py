@@ -51,6 +51,7 @@ class FlatTools:
         self._names = ToolNames.of(request)
         self._losses = losses
         self._offered: dict[str, ToolParam] = {}
+        self._places: dict[str, str] = {}
         self._offer(request.tools or (), "tools")
 
     @property
@@ -117,8 +118,9 @@ class FlatTools:
                     self._losses.add(place, f"a tool of type {type_of(tool)}", "the server knows plain functions only")
                     continue
             if self._offered.get(name, sent) != sent:
-                self._losses.add(place, f"an earlier definition of {name}", "a tool is offered once; this one counts")
+                self._losses.add(self._places[name], f"a definition of {name}", f"a tool is offered once, and {place} comes later")
             self._offered[name] = sent
+            self._places[name] = place
 
     def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """The choice of a tool under its new name; None if it is not offered."""

@@ -8,7 +8,7 @@ the contradiction is a loss. How events are spelled and framed is not known here
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -159,7 +159,7 @@ class Mender:
     def part_ends(self, item: UpstreamItem, sort: Sort, index: int | None, told: ServerPart) -> None:
         part = item.part(sort, index)
         self._mend_part(part, told)
-        if not part.closed and not item.sealed:
+        if not part.closed:
             self.writer.end_part(item.key, PART_OF_SORT[sort], part.key)
             part.closed = True
 
@@ -306,9 +306,10 @@ class Mender:
 
     def _note_place(self, item: UpstreamItem) -> None:
         """Where the item that was just announced stands in our own output."""
-        match self.events[-1]:
-            case ItemAdded(output_index=index, item=announced) if announced is not None:
-                item.our_id, item.our_index = id_of(announced) or "", index
+        added = self.events[-1]
+        assert isinstance(added, ItemAdded)
+        assert added.item is not None
+        item.our_id, item.our_index = id_of(added.item) or "", added.output_index
 
     def _add(self, item: UpstreamItem, raw: Raw) -> None:
         self.writer.add(item.key, self._whole(item, raw))
@@ -332,6 +333,8 @@ class Mender:
                 self.writer.reasoning(key, text, part=part.key)
             case "summary":
                 self.writer.summary(key, text, part=part.key)
+            case _ as never:
+                assert_never(never)
 
     def _mend_part(self, part: UpstreamPart, told: ServerPart) -> None:
         whole = (told.refusal if part.sort == "refusal" else told.text) or ""
@@ -346,8 +349,9 @@ class Mender:
         logprobs = told.logprobs if not part.has_logprobs else None
         if more or logprobs or not have:
             self._write(part, more, logprobs)
-        for raw in (told.annotations or [])[part.annotations :]:
-            self._cite(part, raw)
+        if part.sort == "text":
+            for raw in (told.annotations or [])[part.annotations :]:
+                self._cite(part, raw)
 
     def _cite(self, part: UpstreamPart, raw: Raw) -> None:
         annotation = annotation_of(raw)
@@ -517,6 +521,8 @@ def _agrees(item: UpstreamItem, told: ServerItem) -> bool:
             return item.name in (None, told.name) and whole.startswith("".join(item.pieces))
         case "whole":
             return item.type == told.type
+        case _ as never:
+            assert_never(never)
 
 
 def _goes_on(item: UpstreamItem, told: list[ServerPart], *sorts: Sort) -> bool:
@@ -534,6 +540,7 @@ TYPE_OF_KIND: Final[dict[Kind, str]] = {
     "reasoning": "reasoning",
     "call": "function_call",
     "custom": "custom_tool_call",
+    "whole": "message",  # of all that has no type, only what has a role can be carried
 }
 MEMBERS_OF_KIND: Final[dict[Kind, frozenset[str]]] = {
     kind: frozenset({"type", *shape.__struct_encode_fields__})

@@ -12,7 +12,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.protocol import codec
@@ -28,7 +27,7 @@ from antiphon.protocol.content import (
     ToolUse,
     UnknownContent,
 )
-from antiphon.protocol.items import ItemParam, ItemReference, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
@@ -66,44 +65,29 @@ class _Input:
         self._wire = wire
         self._losses = losses
         self._flat = flat
-        self._instructions: list[str] = []
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
-        kept: list[ItemParam] = []
-        for at, item in enumerate(items):
-            flat = self._flat.item(item, f"input[{at}]") if self._flat else item
-            sent = self._item(flat, f"input[{at}]", is_first=not kept) if flat is not None else None
-            if sent is not None:
-                kept.append(sent)
-        if self._instructions:
-            told = [request.instructions] if request.instructions else []
-            request = replace(request, instructions="\n\n".join([*told, *self._instructions]))
-        return replace(request, input=kept)
+        sent = [self._item(item, f"input[{at}]") for at, item in enumerate(items)]
+        return replace(request, input=[item for item in sent if item is not None])
 
-    def _item(self, item: ItemParam, path: str, is_first: bool) -> ItemParam | None:
-        match item:
-            case MessageParam():
-                message = self._message(item, path)
-                if message.role == "system" and self._wire.system == "instructions":
-                    self._move_to_instructions(message, path, is_first)
-                    return None
-                return self._bare(message)
-            case ReasoningParam():
+    def _item(self, item: ItemParam, path: str) -> ItemParam | None:
+        match self._flat.item(item, path) if self._flat else item:
+            case None:
+                return None
+            case MessageParam() as item:
+                return self._bare(self._message(item, path))
+            case ReasoningParam() as item:
                 return self._reasoning(item, path)
-            case UnknownItem():
+            case UnknownItem() as item:
                 if self._wire.unknown_items == "drop":
                     self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
                     return None
                 return item
-            case ItemReference():
-                return item
-            case _:
+            case item:
                 return self._bare(item)
 
     def _bare(self, item: T) -> T:
         """Without what is only bookkeeping to the server that made it, if this one does not want it."""
-        if self._wire.item_ids == "drop" and getattr(item, "id", UNSET) is not UNSET:
-            item = replace(item, id=UNSET)
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         return item
@@ -113,8 +97,6 @@ class _Input:
     def _message(self, message: MessageParam, path: str) -> MessageParam:
         if message.role == "assistant":
             return self._assistant(message, path)
-        if message.role == "developer" and self._wire.developer == "system":
-            message = replace(message, role="system")
         if isinstance(message.content, str):
             return message
         parts = [self._input_part(part, f"{path}.content[{at}]") for at, part in enumerate(message.content)]
@@ -127,23 +109,21 @@ class _Input:
     def _input_text(self, part: AnyText, path: str) -> InputText:
         if isinstance(part, InputText):
             return part
-        self._lose_annotations(part, path)
+        if isinstance(part, Refusal):
+            self._losses.add(path, "that these words were a refusal", "only text can stand here")
+        elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
+            self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
         return InputText(text=_text_in(part), extra=part.extra)
 
     def _assistant(self, message: MessageParam, path: str) -> MessageParam:
         if message.phase and self._wire.phase == "drop":
             self._losses.add(f"{path}.phase", f"the phase {message.phase}", "the server does not know phases")
             message = replace(message, phase=UNSET)
-        match message.content, self._wire.assistant_content:
-            case str() as text, "input_text":
-                return replace(message, content=[InputText(text=text)])
-            case str(), _:
-                return message
-            case parts, "string":
-                return replace(message, content=self._as_string(parts, f"{path}.content"))
-            case parts, _:
-                sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(parts)]
-                return replace(message, content=[part for part in sent if part is not None])
+        content = message.content
+        if isinstance(content, str):
+            return replace(message, content=[InputText(text=content)]) if self._wire.assistant_content == "input_text" else message
+        sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(content)]
+        return replace(message, content=[part for part in sent if part is not None])
 
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
         """C-2: what the assistant said is `output_text` or `refusal`, unless the server wants it otherwise."""
@@ -157,40 +137,15 @@ class _Input:
         self._losses.add(path, f"a part of type {type_of(part)}", "an assistant's turn holds no such part")
         return None
 
-    def _as_string(self, parts: list[ContentParam], path: str) -> str:
-        told: list[str] = []
-        for at, part in enumerate(parts):
-            if isinstance(part, AnyText):
-                lose_unknown_fields(part, f"{path}[{at}]", self._losses)
-                self._lose_annotations(part, f"{path}[{at}]")
-                told.append(_text_in(part))
-            else:
-                self._losses.add(f"{path}[{at}]", f"a part of type {type_of(part)}", "the server takes plain strings only")
-        return "".join(told)
-
-    def _lose_annotations(self, part: AnyText, path: str) -> None:
-        if isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
-            self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
-
-    def _move_to_instructions(self, message: MessageParam, path: str, is_first: bool) -> None:
-        if not is_first:
-            self._losses.add(path, "its place among the other items", "the server takes system text in instructions only")
-        lose_unknown_fields(message, path, self._losses)
-        content = message.content
-        self._instructions.append(content if isinstance(content, str) else self._as_string(content, f"{path}.content"))
-
     # Reasoning
 
     def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
         """RSN-3: only what the server takes."""
-        match self._wire.reasoning:
-            case "drop":
-                self._losses.add(path, "a reasoning item", "the server takes none")
-                return None
-            case "encrypted_only" if not item.encrypted_content:
+        if self._wire.reasoning == "encrypted_only":
+            if not item.encrypted_content:
                 self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
                 return None
-            case "encrypted_only" if item.content:
+            if item.content:
                 self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
                 item = replace(item, content=UNSET)
         return self._bare(item)

@@ -108,6 +108,10 @@ class LastForm(NamedTuple):
     at: int | None
     agrees: Callable[[UpstreamItem], bool]
 
+    def fits(self, item: UpstreamItem) -> bool:
+        """Whether it can be this item's at all: one that is carried whole ends as the type it was announced as (STR-4)."""
+        return item.kind in self.kinds and (item.kind != "whole" or self.agrees(item))
+
 
 class ItemBook:
     """All items of one answer, in the order in which the server first spoke of them."""
@@ -158,12 +162,12 @@ class ItemBook:
     def ended(self, final: LastForm) -> UpstreamItem | None:
         """The item whose last form this is; None if it was never spoken of."""
         item = self._by_id.get(final.id or "")
-        if item is not None and item.kind in final.kinds:
+        if item is not None and final.fits(item):
             return item
         at = self._by_index.get(final.at) if final.at is not None else None
-        if at is not None and at.kind in final.kinds and (not at.finished or final.id is None):
+        if at is not None and final.fits(at) and (not at.finished or (final.id is None and final.agrees(at))):
             return at
-        open_ones = [item for item in self.items if item.kind in final.kinds and not item.finished]
+        open_ones = [item for item in self.items if final.fits(item) and not item.finished]
         same = next((item for item in open_ones if final.agrees(item)), None)
         if same is None and open_ones and (final.id is None or open_ones[-1].id is None):
             same = open_ones[-1]
@@ -174,11 +178,11 @@ class ItemBook:
         matched: list[UpstreamItem | None] = []
         for final in finals:
             item = self._by_id.get(final.id or "")
-            fits = item is not None and item.kind in final.kinds and item not in matched
+            fits = item is not None and final.fits(item) and item not in matched
             matched.append(item if fits else None)
         for at, final in enumerate(finals):
             if matched[at] is None:
-                left = [item for item in self.items if item.kind in final.kinds and item not in matched]
+                left = [item for item in self.items if final.fits(item) and item not in matched]
                 same = next((item for item in left if final.agrees(item)), None)
                 # If it contradicts what was streamed in its place: better one item and a loss than two items.
                 matched[at] = same or next((item for item in left if item is self._by_index.get(at)), None)
@@ -199,7 +203,7 @@ class ItemBook:
 
 def kind_of(item: ServerItem) -> Kind | None:
     """What an item is, by its type or by what it holds; None if that cannot be told."""
-    if item.type is not None:
+    if item.type:
         return KIND_OF_TYPE.get(item.type, "whole")
     if item.role is not None:
         return "message"

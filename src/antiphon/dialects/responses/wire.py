@@ -8,22 +8,16 @@ from msgspec import Struct
 
 
 class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
+    """What differs between servers of this dialect and no quirk can say. A profile's `[wire]` table fills it."""
 
-    #: How the assistant's own turns must look in the history: parts of either type, or one string.
-    assistant_content: Literal["output_text", "input_text", "string"] = "output_text"
-    #: System messages: where they stand, or moved into `instructions`.
-    system: Literal["keep", "instructions"] = "keep"
-    #: What becomes of `developer` messages: servers that do not know the role get `system`.
-    developer: Literal["developer", "system"] = "developer"
-    #: Ids of items: some servers refuse those that they did not make.
-    item_ids: Literal["keep", "drop"] = "keep"
+    #: The type of text parts in the assistant's own turns (C-2). A server that wants plain strings has a quirk for it.
+    assistant_content: Literal["output_text", "input_text"] = "output_text"
     #: Statuses of items in the history.
     status_fields: Literal["keep", "drop"] = "keep"
     #: The phase of assistant messages (ITEM-7).
     phase: Literal["keep", "drop"] = "keep"
-    #: Reasoning in the history: all of it, only what is sealed (without its open text), or none.
-    reasoning: Literal["keep", "encrypted_only", "drop"] = "keep"
+    #: Reasoning in the history: all of it, or only what is sealed, without its open text.
+    reasoning: Literal["keep", "encrypted_only"] = "keep"
     #: Items of types that nobody knows.
     unknown_items: Literal["keep", "drop"] = "keep"
     #: Custom tools, namespaces, hosted tools and `additional_tools`: as they are, or made into plain functions where that can be.

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from antiphon.profiles.quirks.assistant import assistant_as_input_text, assistant_as_string
+from antiphon.profiles.quirks.assistant import assistant_as_string
 from antiphon.profiles.quirks.items import OnlyItems, drop_item_ids, images_as_notes, only_items, strip_cache_control
 from antiphon.profiles.quirks.reasoning import ReasoningAsText, drop_reasoning, reasoning_as_text
 from antiphon.profiles.quirks.rewriting import NoOptions
@@ -45,7 +45,6 @@ class Quirk(Struct, frozen=True):
 
 
 QUIRKS: Final[dict[str, KnownQuirk]] = {
-    "assistant_as_input_text": KnownQuirk(assistant_as_input_text),
     "assistant_as_string": KnownQuirk(assistant_as_string),
     "developer_as_system": KnownQuirk(developer_as_system),
     "drop_item_ids": KnownQuirk(drop_item_ids),

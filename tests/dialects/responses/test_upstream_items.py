@@ -1,0 +1,189 @@
+"""Which item a server speaks of, where it does not say so well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.dialects.responses.upstreams import gist, read_events
+
+from antiphon.protocol.grammar import judge
+
+COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
+CALL = {"type": "function_call", "call_id": "c_1", "name": "look", "arguments": ""}
+MESSAGE = {"type": "message", "role": "assistant", "content": []}
+THOUGHT = {"type": "reasoning", "summary": []}
+
+
+def output_of(*events: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    read = read_events([*events, COMPLETED])
+    assert judge(read.events) == []
+    return gist(read.response)["output"], [loss.path for loss in read.losses]
+
+
+def added(item: dict[str, Any], **where: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.added", **where, "item": item}
+
+
+def done(item: dict[str, Any], **where: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.done", **where, "item": item}
+
+
+def text(delta: str, **where: Any) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "delta": delta, **where}
+
+
+def test_items_that_were_never_announced_are_told_apart_by_their_ids() -> None:
+    """STR-9: interleaved, without an index."""
+    delta = {"type": "response.function_call_arguments.delta"}
+    output, losses = output_of(
+        {**delta, "item_id": "fc_1", "delta": '{"a"'},
+        {**delta, "item_id": "fc_2", "delta": '{"b"'},
+        {**delta, "item_id": "fc_1", "delta": ":1}"},
+        {**delta, "item_id": "fc_2", "delta": ":2}"},
+        done({**CALL, "id": "fc_1", "arguments": '{"a":1}'}),
+        done({**CALL, "id": "fc_2", "call_id": "c_2", "arguments": '{"b":2}'}),
+    )
+    assert [item["arguments"] for item in output] == ['{"a":1}', '{"b":2}']
+    assert losses == []
+
+
+def test_texts_that_were_never_announced_are_told_apart_by_their_ids() -> None:
+    output, _ = output_of(text("a", item_id="m_1"), text("b", item_id="m_2"), text("c", item_id="m_1"))
+    assert [item["content"][0]["text"] for item in output] == ["ac", "b"]
+
+
+def test_an_index_that_points_at_another_kind_of_item_is_not_believed() -> None:
+    """Every item is the first for this server, and its deltas have no ids."""
+    output, losses = output_of(
+        added({**THOUGHT, "id": "rs_1"}, output_index=0),
+        added({**MESSAGE, "id": "m_1"}, output_index=0),
+        text("a", output_index=0),
+        {"type": "response.reasoning.delta", "delta": "b", "output_index": 0},
+        text("c", output_index=0),
+    )
+    assert [item["content"][0]["text"] for item in output] == ["b", "ac"]
+    assert losses == []
+
+
+def test_an_item_that_is_announced_twice_is_one_item() -> None:
+    """ITEM-6"""
+    output, _ = output_of(added({**MESSAGE, "id": "m_1"}), text("a", item_id="m_1"), added({**MESSAGE, "id": "m_1"}))
+    assert [item["content"][0]["text"] for item in output] == ["a"]
+
+
+def test_an_item_that_is_announced_late_is_the_one_that_was_spoken_of() -> None:
+    output, _ = output_of(text("a", output_index=0), added({**MESSAGE, "id": "m_1"}, output_index=0), text("b", item_id="m_1"))
+    assert [item["content"][0]["text"] for item in output] == ["ab"]
+
+
+def test_an_item_that_is_done_twice_is_done_once() -> None:
+    """ITEM-4"""
+    final = {**MESSAGE, "content": [{"type": "output_text", "text": "a"}]}
+    output, losses = output_of(done({**final, "id": "m_1"}), done({**final, "id": "m_1"}), done(final, output_index=0))
+    assert len(output) == 1
+    assert losses == []
+
+
+def test_a_final_form_without_an_id_is_the_open_items_even_if_it_contradicts_it() -> None:
+    """STR-6: better one item and a loss than two items."""
+    output, losses = output_of(text("a", item_id="m_1"), done({**MESSAGE, "content": [{"type": "output_text", "text": "b"}]}))
+    assert [item["content"][0]["text"] for item in output] == ["a"]
+    assert losses == ["output[0].content[0]"]
+
+
+def test_an_id_that_comes_again_for_another_item_is_another_item() -> None:
+    """ITEM-6: the second has an id of its own."""
+    one = {**MESSAGE, "id": "x", "content": [{"type": "output_text", "text": "a"}]}
+    read = read_events([added({**one, "content": []}), done(one), added({**one, "content": []}), text("b", item_id="x"), COMPLETED])
+    assert judge(read.events) == []
+    assert [item["content"][0]["text"] for item in gist(read.response)["output"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        text("b", item_id="m_1"),
+        {"type": "response.output_text.annotation.added", "item_id": "m_1", "annotation": {"type": "x"}},
+        {"type": "response.content_part.done", "item_id": "m_1", "part": {"type": "output_text", "text": "b"}},
+        {"type": "response.output_text.done", "item_id": "m_1", "text": "b"},
+    ],
+)
+def test_what_comes_after_an_item_is_done_is_named_as_lost(late: dict[str, Any]) -> None:
+    """ITEM-4"""
+    final = {**MESSAGE, "id": "m_1", "content": [{"type": "output_text", "text": "a"}]}
+    output, losses = output_of(done(final), late)
+    assert output[0]["content"][0]["text"] == "a"
+    assert losses == ["output[0]"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        text("b", item_id="m_1", content_index=0),
+        {"type": "response.output_text.annotation.added", "item_id": "m_1", "content_index": 0, "annotation": {"type": "x"}},
+    ],
+)
+def test_what_comes_after_a_part_is_done_is_named_as_lost(late: dict[str, Any]) -> None:
+    """STR-3"""
+    end = {"type": "response.content_part.done", "item_id": "m_1", "content_index": 0, "part": {"type": "output_text", "text": "a"}}
+    output, losses = output_of(text("a", item_id="m_1", content_index=0), end, end, late)
+    assert output[0]["content"] == [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}]
+    assert losses == ["output[0].content[0]"]
+
+
+def test_parts_that_are_all_the_first_are_several_parts() -> None:
+    """STR-3"""
+    part = {"item_id": "m_1", "content_index": 0, "part": {"type": "output_text"}}
+    begin, end = {"type": "response.content_part.added", **part}, {"type": "response.content_part.done", **part}
+    final = {**MESSAGE, "id": "m_1", "content": [{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"}]}
+    output, losses = output_of(
+        begin, text("a", item_id="m_1", content_index=0), end, begin, text("b", item_id="m_1", content_index=0), end, done(final)
+    )
+    assert [one["text"] for one in output[0]["content"]] == ["a", "b"]
+    assert losses == []
+
+
+def test_sealed_reasoning_may_come_with_the_announcement() -> None:
+    """RSN-1"""
+    output, _ = output_of(added({**THOUGHT, "id": "rs_1", "encrypted_content": "sealed"}))
+    assert output[0]["encrypted_content"] == "sealed"
+
+
+def test_a_call_without_a_call_id_is_known_by_its_id() -> None:
+    call = {name: member for name, member in CALL.items() if name != "call_id"}
+    read = read_events([added({**call, "id": "fc_1"}), done({**call, "id": "fc_1", "arguments": "{}"}), COMPLETED])
+    assert judge(read.events) == []
+    assert [getattr(item, "call_id", None) for item in read.response.output] == ["fc_1"]
+
+
+def test_a_final_form_under_another_id_belongs_to_the_call_it_goes_on_from() -> None:
+    """STR-9: two calls are open, there is no index, and the ends name neither id nor call id."""
+    delta = {"type": "response.function_call_arguments.delta"}
+    nameless = {"type": "function_call", "name": "look"}
+    output, losses = output_of(
+        added({**CALL, "id": "a"}),
+        added({**CALL, "id": "b", "call_id": "c_2"}),
+        {**delta, "item_id": "a", "delta": '{"a"'},
+        {**delta, "item_id": "b", "delta": '{"b"'},
+        done({**nameless, "id": "y", "arguments": '{"b":2}'}),
+        done({**nameless, "id": "x", "arguments": '{"a":1}'}),
+    )
+    assert [item["arguments"] for item in output] == ['{"a":1}', '{"b":2}']
+    assert losses == []
+
+
+def test_a_call_that_never_gets_a_name_cannot_be_delivered_and_holds_nothing_up() -> None:
+    """TOOL-3: what came after it comes all the same, and in order."""
+    output, losses = output_of(
+        {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"}, text("a", item_id="m_1")
+    )
+    assert [item["type"] for item in output] == ["message"]
+    assert losses == ["output"]
+
+
+def test_a_call_whose_end_never_came_gets_a_call_id() -> None:
+    call = {name: member for name, member in CALL.items() if name != "call_id"}
+    read = read_events([added(call), COMPLETED])
+    assert judge(read.events) == []
+    assert [getattr(item, "call_id", None) for item in read.response.output] == ["call_1"]
