@@ -1,4 +1,4 @@
-"""Raw streams of chat servers, each named after the behaviour it shows. Every `*.sse` in the folder is put to the laws.
+"""Raw streams of chat servers, each named after the behaviour it shows. The laws of all dialects are in `test_laws`.
 
 `x.json` beside `x.sse` is the same answer without a stream; `x_plain.json` beside `x_stream.sse` is one that a real server gave to
 the same question, with ids of its own.
@@ -10,13 +10,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.dialects.chat.reading import REQUEST, frames_of, read_frames, read_whole, reader
+from tests.dialects.chat.reading import REQUEST, frames_of, read_frames, read_whole
 
-from antiphon import sse
 from antiphon.dialects.chat import EventsFromHub, error_to_hub, response_from_hub
 from antiphon.errors import ClientFault
-from antiphon.protocol.events import StreamEvent, TerminalEvent
-from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.response import Response
 
@@ -41,33 +38,6 @@ USAGE = [
 
 def of(name: str) -> Path:
     return FOLDER / f"{name}.sse"
-
-
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_the_events_of_a_recording_obey_the_grammar(path: Path) -> None:
-    """Law (a)."""
-    assert judge(read_frames(frames_of(path.read_bytes())).events) == []
-
-
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_every_cut_of_the_bytes_gives_the_same_events(path: Path) -> None:
-    """Law (b): in two at every place, and byte by byte. Events depend on frames alone: for the first, equal frames are enough."""
-    data = path.read_bytes()
-    frames = frames_of(data)
-    for place in range(len(data)):
-        decoder = sse.Decoder()
-        assert decoder.feed(data[:place]) + decoder.feed(data[place:]) + decoder.finish() == frames
-    assert by_bytes(data) == read_frames(frames).events
-
-
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(path: Path) -> None:
-    """Law (e), ITEM-3: after any number of bytes; what differs is only which frames came whole."""
-    data = path.read_bytes()
-    for frames in {tuple(frames_of(data[:place])) for place in range(len(data) + 1)}:
-        events = read_frames(list(frames)).events
-        assert judge(events) == []
-        assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
@@ -123,12 +93,6 @@ def test_a_real_servers_errors_are_understood() -> None:
     refused = error_to_hub(400, {}, (FOLDER / "llama_cpp_error_bad_request.json").read_bytes())
     assert isinstance(refused, ClientFault)
     assert refused.message == "Expected 'messages' to be an array"
-
-
-def by_bytes(data: bytes) -> list[StreamEvent]:
-    decoder, to_hub = sse.Decoder(), reader()
-    frames = [frame for at in range(len(data)) for frame in decoder.feed(data[at : at + 1])] + decoder.finish()
-    return [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
 
 
 def without_call_ids(response: Response) -> Response:

@@ -18,7 +18,7 @@ from antiphon.protocol.response import opening
 
 CREATED = {"type": "response.created", "response": {}}
 COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
-TEXT = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+TEXT: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
 
 
 def added(item: dict[str, Any], index: int = 0) -> dict[str, Any]:
@@ -111,6 +111,13 @@ def test_a_part_an_announced_message_cannot_hold_is_a_loss_in_its_final_form() -
     final = {**TEXT, "id": "m", "content": [*TEXT["content"], {"type": "hologram"}]}
     found = read(CREATED, added(item), done(final), COMPLETED)
     assert "'hologram'" in losses(found)
+
+
+def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
+    """F-4"""
+    final = {**TEXT, "content": [{**TEXT["content"][0], "parsed": {"a": 1}}]}
+    found = read(CREATED, done(final), done({"type": "message", "role": "assistant", "content": "plain"}, 1), COMPLETED)
+    assert [loss.path for loss in found.losses] == ["output[0].content[0].parsed"]
 
 
 def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:

@@ -394,6 +394,18 @@ class Mender:
         unknown = {name: member for name, member in members.items() if name not in known}
         if unknown:
             self.writer.keep(item.key, unknown)
+        for where in ("content", "summary"):
+            self._lose_unknown_fields(item, where, members.get(where, Raw(b"null")))
+
+    def _lose_unknown_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
+        """A part that is written piece by piece has no place for fields that nobody knows."""
+        try:
+            parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
+        except msgspec.ValidationError:
+            return  # a string, or nothing
+        for at, part in enumerate(parts):
+            for name in part.keys() - FIELDS_OF_PART:
+                self._lost(item, f".{where}[{at}].{name}", "is left out", "a part that is streamed has no place for it")
 
     def _end_input(self, item: UpstreamItem) -> None:
         """The end of a custom tool's one string."""
@@ -549,6 +561,7 @@ MEMBERS_OF_KIND: Final[dict[Kind, frozenset[str]]] = {
         {"message": Message, "reasoning": Reasoning, "call": FunctionCall, "custom": CustomToolCall},
     ).items()
 }
+FIELDS_OF_PART: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 PART_OF_SORT: Final[dict[Sort, PartKind]] = {
     "text": OutputText,
     "refusal": Refusal,

@@ -1,0 +1,105 @@
+"""The laws of every dialect and every recording. A new dialect is one line in `DIALECTS`; the laws then run by themselves.
+
+(a) events pass the grammar; (b) any cut of the bytes gives equal events; (e) a stream that is cut anywhere ends once, with nothing
+left open. (c) and (d) need to know what a dialect can say, and stand with each dialect's own tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from tests.generate.events import counting_stamps
+
+from antiphon import sse
+from antiphon.dialects import chat, responses
+from antiphon.protocol.events import StreamEvent, TerminalEvent
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
+
+DIALECTS: dict[str, ModuleType] = {"chat": chat, "responses": responses}
+NAMES = {
+    "request_to_hub": ["body"],
+    "request_from_hub": ["request", "wire"],
+    "EventsToHub": ["request", "opening", "stamps", "wire"],
+    "EventsFromHub": ["request"],
+    "response_to_hub": ["body", "request", "opening", "stamps", "wire"],
+    "response_from_hub": ["response", "request"],
+    "error_to_hub": ["status", "headers", "body"],
+    "error_from_hub": ["error"],
+}
+FOLDER = Path(__file__).parents[1] / "recordings"
+# One that offers every kind of tool, so that calls of any of them are understood.
+TOOLS: list[ToolParam] = [
+    FunctionToolParam(name="get_weather"),
+    CustomTool(name="apply_patch"),
+    NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
+]
+REQUEST = Request(model="m", input="hi", tools=TOOLS)
+
+
+class Recording(NamedTuple):
+    dialect: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.dialect}/{self.path.stem}"
+
+
+RECORDINGS = [Recording(name, path) for name in DIALECTS for path in sorted((FOLDER / name).glob("*.sse"))]
+every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+
+
+def frames_of(*pieces: bytes) -> list[sse.Frame]:
+    decoder = sse.Decoder()
+    return [frame for piece in pieces for frame in decoder.feed(piece)] + decoder.finish()
+
+
+def events_of(dialect: str, frames: list[sse.Frame]) -> list[StreamEvent]:
+    begun = opening(REQUEST, id="resp_1", created_at=1)
+    to_hub = DIALECTS[dialect].EventsToHub(REQUEST, begun, counting_stamps())
+    events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)]
+    return events + list(to_hub.finish())
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_dialect_has_the_eight_names_and_each_takes_what_the_others_take(name: str) -> None:
+    for half, parameters in NAMES.items():
+        taken = inspect.signature(getattr(DIALECTS[name], half)).parameters.values()
+        assert [parameter.name for parameter in taken if parameter.kind is not parameter.KEYWORD_ONLY] == parameters
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_dialect_has_recordings(name: str) -> None:
+    assert sum(recording.dialect == name for recording in RECORDINGS) >= 20
+
+
+@every_recording
+def test_the_events_of_a_recording_obey_the_grammar(recording: Recording) -> None:
+    """Law (a): STR-1 … STR-12 and ITEM-2 … ITEM-6, whatever the server did."""
+    assert judge(events_of(recording.dialect, frames_of(recording.path.read_bytes()))) == []
+
+
+@every_recording
+def test_every_cut_of_the_bytes_gives_the_same_events(recording: Recording) -> None:
+    """Law (b): in two at every place, and byte by byte. Events depend on frames alone, so equal frames are enough."""
+    data = recording.path.read_bytes()
+    whole = frames_of(data)
+    for place in range(len(data)):
+        assert frames_of(data[:place], data[place:]) == whole
+    assert frames_of(*(data[at : at + 1] for at in range(len(data)))) == whole
+
+
+@every_recording
+def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(recording: Recording) -> None:
+    """Law (e), ITEM-3, STR-7: after any number of bytes; what differs is only which frames came whole."""
+    data = recording.path.read_bytes()
+    for frames in {tuple(frames_of(data[:place])) for place in range(len(data) + 1)}:
+        events = events_of(recording.dialect, list(frames))
+        assert judge(events) == []
+        assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
