@@ -6,6 +6,7 @@ asked of any item, typed or unknown (`id_of`, `status_of`, `type_of`, `may_fail`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -61,7 +62,7 @@ class OpenPart:
         return SummaryText(text=text)
 
 
-class OpenItem:
+class OpenItem(ABC):
     """An item between `output_item.added` and `output_item.done`."""
 
     __slots__ = ("current", "extra", "id", "index", "parts")
@@ -84,9 +85,9 @@ class OpenItem:
         """Where parts of this kind end up once they are done."""
         raise IllegalMove(f"a {self.name} holds no part of the type {kind.__struct_config__.tag} (STR-3)")
 
+    @abstractmethod
     def form(self, status: ItemStatus) -> Item:
         """The item as it stands, under this status."""
-        raise NotImplementedError
 
 
 class OpenMessage(OpenItem):
