@@ -57,6 +57,15 @@ def test_every_file_of_the_hub_is_in_the_plan() -> None:
     assert told == there
 
 
+@pytest.mark.parametrize("package", ["chat", "responses", "common"])
+def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
+    plan = (REPO / "docs" / "how-data-flows.md").read_text(encoding="utf-8")
+    table = plan.partition(f"| `{package}` | what it knows |")[2].partition("\n\n")[0]
+    told = {name for row in re.findall(r"^\| (`[^|]+`) \|", table, flags=re.MULTILINE) for name in re.findall(r"`([a-z_]+)`", row)}
+    there = {path.stem for path in (REPO / "src" / "antiphon" / "dialects" / package).glob("*.py")} - {"__init__"}
+    assert told == there
+
+
 def test_dialects_are_told_to_be_independent_of_each_other() -> None:
     contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     independent = next(contract["modules"] for contract in contracts if contract["type"] == "independence")
