@@ -23,13 +23,16 @@ NEVER_DECODED: Final = Meta(min_length=1, max_length=0)
 EXTENSION_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*:[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 
 
-class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+# Frozen trees of what was read can form no cycle: the collector need not follow them (`gc=False`).
+
+
+class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A typed object of the protocol; `extra` keeps the fields it has no name for."""
 
     extra: Annotated[dict[str, Raw], NEVER_DECODED] | UnsetType = field(default=UNSET, name=EXTRA_NAME)
 
 
-class Unknown(Struct, frozen=True, kw_only=True):
+class Unknown(Struct, frozen=True, kw_only=True, gc=False):
     """An object whose `type` we do not know, kept as the bytes it came in."""
 
     kind: Annotated[str, NEVER_DECODED]

@@ -90,6 +90,15 @@ def test_a_name_that_changes_is_a_loss() -> None:
     assert "'two'" in losses(found)
 
 
+def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
+    """ITEM-4"""
+    call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": "{}"}
+    late = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "late"}
+    found = read(CREATED, added(call), done(call), late, COMPLETED)
+    assert output(found)[0]["arguments"] == "{}"
+    assert "what came after the item was done" in losses(found)
+
+
 def test_a_phase_nobody_knows_is_a_loss() -> None:
     """ITEM-7"""
     found = read(CREATED, done({**TEXT, "phase": "prelude"}), COMPLETED)
