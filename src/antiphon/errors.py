@@ -110,3 +110,7 @@ class IllegalMove(AntiphonError):
 
 class ProfileError(AntiphonError):
     """A profile that cannot be loaded; the message names the file and the setting."""
+
+
+class ConfigError(AntiphonError):
+    """A configuration that cannot be used; the message says where, what came, what was wanted, and what to do."""

@@ -1,0 +1,1 @@
+"""One turn from start to end: which upstream, its bytes, and what the client is told."""

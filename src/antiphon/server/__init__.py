@@ -1,0 +1,1 @@
+"""The wire to clients: ASGI, keys, hosts and origins, the endpoints."""

@@ -1,0 +1,1 @@
+"""Sockets out: the HTTP pool, and the embedded model's process."""
