@@ -6,18 +6,10 @@ served, and every provider whose usual key variable is set. Reading is done once
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-import hashlib
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct, field
-
-from antiphon.errors import ConfigError
 
 Seconds = Annotated[float, Meta(gt=0)]
 
