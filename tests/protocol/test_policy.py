@@ -355,6 +355,9 @@ def test_a_response_that_does_not_stream_obeys_the_same_rules(request: Request, 
     whole, losses_of_whole = ruled(request, replay(fold(events)))
     assert fold(whole) == fold(streamed)
     assert losses_of_whole == losses
+    policy = Policy.of(request)
+    assert policy.whole(fold(events)) == fold(streamed)
+    assert set(policy.losses) >= set(losses)
 
 
 def _index(event: StreamEvent) -> int | None:

@@ -25,6 +25,11 @@ def profile_names(*, folders: Iterable[str | Path] = ()) -> list[str]:
     return _names([*map(Path, folders), files("antiphon.profiles")])
 
 
+def is_path(name_or_path: str) -> bool:
+    """Whether a profile is meant by its file, not by its name."""
+    return name_or_path.endswith(SUFFIX) or "/" in name_or_path or "\\" in name_or_path
+
+
 def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Profile:
     if file in chain:
         raise ProfileError(f"profiles extend each other in a circle: {' extends '.join(map(str, (*chain, file)))}")
@@ -39,7 +44,7 @@ def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Travers
 
 def _find(name: str, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Traversable:
     """The file behind a name, or behind a path; a path in a file is meant from its own folder."""
-    if name.endswith(SUFFIX) or "/" in name or "\\" in name:
+    if is_path(name):
         beside = [Path(str(file)).parent for file in chain[-1:]]
         return Path(*beside, name).resolve()
     found = [place / f"{name}{SUFFIX}" for place in places if (place / f"{name}{SUFFIX}").is_file()]

@@ -38,6 +38,7 @@ from antiphon.protocol.events import (
     SummaryTextDelta,
     UnknownEvent,
 )
+from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.items import (
     CodeInterpreterCall,
     CustomToolCall,
@@ -122,6 +123,12 @@ class Policy:
         if self._refused and isinstance(event, ResponseCompleted) and not any(map(_says_something, event.response.output)):
             return self._fail(event)
         return [event]
+
+    def whole(self, response: Response) -> Response:
+        """A response that nobody streamed, as the fold of what would have been delivered (STR-14)."""
+        if any(isinstance(item, FunctionCall | CustomToolCall) for item in response.output):
+            return fold(told for event in replay(response) for told in self.feed(event))
+        return self._trim_response(response)  # nothing to judge: the same, without the way round
 
     # Calls
 

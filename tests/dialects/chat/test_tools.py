@@ -204,7 +204,7 @@ def test_a_tool_of_a_namespace_is_chosen_by_both_names() -> None:
 @pytest.mark.parametrize("chosen", ["required", SpecificFunction(name="search"), SpecificFunction(name="never_offered")])
 def test_a_choice_that_cannot_be_made_is_a_loss(chosen: Any) -> None:
     assert choice(chosen) == (LEFT_OUT, ["tool_choice"])
-    assert choice(chosen, SEARCH, wire=ChatWire(forced_tools=False)) == (LEFT_OUT, ["tool_choice"])
+    assert choice(chosen, SEARCH, wire=ChatWire(forced_tools="none")) == (LEFT_OUT, ["tool_choice"])
 
 
 def test_a_choice_that_forces_nothing_goes_without_tools_and_without_saying() -> None:

@@ -1,4 +1,4 @@
-"""Items as such: ids, kinds, images, hints about caching."""
+"""Items as such: ids, kinds, hints about caching."""
 
 from __future__ import annotations
 
@@ -71,26 +71,6 @@ def test_every_sent_item_has_a_taken_form_with_the_same_members() -> None:
     for sent, taken in TAKEN.items():
         assert issubclass(sent, taken)
         assert {*taken.__struct_fields__} == {*sent.__struct_fields__}
-
-
-def test_images_become_notes() -> None:
-    """F-4: in messages and in tool results; other parts and strings stay."""
-    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
-    text = {"type": "input_text", "text": "see"}
-    sent, losses = run(
-        "images_as_notes",
-        input=[
-            {"role": "user", "content": [text, image]},
-            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://e.x/i.png"}]},
-            {"type": "custom_tool_call_output", "call_id": "c", "output": [image]},
-            {"type": "function_call_output", "call_id": "c", "output": "plain"},
-        ],
-    )
-    assert sent["input"][0]["content"] == [text, {"type": "input_text", "text": "[image omitted: image/png data]"}]
-    assert sent["input"][1]["output"] == [{"type": "input_text", "text": "[image omitted: https://e.x/i.png]"}]
-    assert losses == dict.fromkeys(
-        ("input[0].content[1]", "input[1].output[0]", "input[2].output[0]"), "an image is sent as a note"
-    )
 
 
 def test_hints_about_caching_are_taken_out_everywhere() -> None:

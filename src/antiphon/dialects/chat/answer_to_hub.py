@@ -14,6 +14,7 @@ import msgspec
 
 from antiphon.dialects.chat.answers import ChoiceLogProbs, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
 from antiphon.dialects.chat.calls import Call, CallPiece, Calls
+from antiphon.dialects.chat.forced import ForcedCall
 from antiphon.dialects.common.halves import LOSS, Halves
 from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES, ToolNames
 from antiphon.dialects.common.one_string import OneString
@@ -31,12 +32,19 @@ class AnswerToHub:
     """One answer. `delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
 
     def __init__(
-        self, writer: ResponseWriter, losses: Losses, names: ToolNames, new_id: Callable[[str], str], think_tags: ThinkTags
+        self,
+        writer: ResponseWriter,
+        losses: Losses,
+        names: ToolNames,
+        new_id: Callable[[str], str],
+        think_tags: ThinkTags,
+        forced: ForcedCall | None = None,
     ) -> None:
         self._writer = writer
         self._losses = losses
         self._names = names
         self._new_id = new_id
+        self._forced = forced  # while the text is a call that was asked for as a text
         splitter = ThinkSplitter(think_tags)
         self._think = None if splitter.settled else splitter
         self._held_logprobs: list[LogProb] = []
@@ -89,6 +97,7 @@ class AnswerToHub:
 
     def finish(self, outcome: Outcome) -> None:
         """The message is over: nothing is held back any longer. The items close with the response."""
+        self._finish_forced(outcome)
         self._flush_text()
         self._end_refusal()
         self._end_reasoning()
@@ -102,6 +111,9 @@ class AnswerToHub:
     # Text
 
     def _text(self, text: str, logprobs: list[LogProb] | None) -> None:
+        if self._forced is not None:
+            self._forced_text(self._forced, text, logprobs)
+            return
         self._tell(text if self._halves is None else self._halves.mend("text", text), logprobs)
 
     def _tell(self, text: str, logprobs: list[LogProb] | None) -> None:
@@ -286,6 +298,32 @@ class AnswerToHub:
                 self._argue(call, arguments)
             elif call.name:
                 self._announce([call])
+
+    def _forced_text(self, forced: ForcedCall, text: str, logprobs: list[LogProb] | None) -> None:
+        if logprobs:
+            self._losses.add(*TOKENS_OUTSIDE)
+        piece = forced.feed(text)
+        if piece is not None:
+            self._call(piece)
+        elif forced.is_other:
+            self._not_forced(forced)
+
+    def _not_forced(self, forced: ForcedCall) -> None:
+        """The server did not keep to the form: what it wrote is text, as it stands."""
+        self._forced = None
+        self._losses.add("tool_choice", "a text came in place of the forced call", "the server did not keep to the schema")
+        self._text(forced.left, None)
+
+    def _finish_forced(self, outcome: Outcome) -> None:
+        forced = self._forced
+        if forced is None or not forced.left.strip():
+            return
+        if forced.has_begun:
+            self._losses.add("message.content", "what came behind the forced call is left out")
+        elif outcome == "completed":
+            self._not_forced(forced)
+        else:
+            self._losses.add("message.content", "a call whose name never came, or never whole, is not delivered")
 
     def _announce(self, calls: list[Call]) -> None:
         """TOOL-3: their names are whole, since their arguments have begun or something else has."""

@@ -16,6 +16,7 @@ from antiphon import sse
 from antiphon.dialects.chat.answer_to_hub import AnswerToHub
 from antiphon.dialects.chat.answers import ChatUsage, Choice, Chunk, TextChunk
 from antiphon.dialects.chat.errors import error_in_answer
+from antiphon.dialects.chat.forced import ForcedTools
 from antiphon.dialects.chat.second_reading import read_again
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.names import ToolNames
@@ -40,7 +41,10 @@ class EventsToHub:
         self.error: ApiError | None = None  # what the response failed with
         self._events: list[StreamEvent] = []
         self._writer = ResponseWriter(opening, self._events.append, stamps)
-        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.of(request), stamps.new_id, wire.think_tags)
+        names = ToolNames.of(request)
+        forced = ForcedTools.of(request, names, wire, Losses())
+        called = forced.reader() if forced else None
+        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire.think_tags, called)
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
         self._finish_reason = ""

@@ -12,9 +12,10 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.chat.forced import ForcedTools
 from antiphon.dialects.chat.messages_from_hub import messages_from_hub
 from antiphon.dialects.chat.messages_to_hub import messages_to_hub
-from antiphon.dialects.chat.tools import tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
+from antiphon.dialects.chat.tools import lose_tools, tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
     ChatWire,
     JsonSchemaFormatIn,
@@ -22,12 +23,14 @@ from antiphon.dialects.chat.wire import (
     RequestIn,
     RequestOut,
     ResponseFormatOut,
+    ToolOut,
     UnknownFormat,
 )
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
 from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     JsonObjectFormat,
@@ -54,9 +57,10 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     """The body for a server, and what it could not carry."""
     losses = Losses()
     names = ToolNames.of(request)
-    tools = tools_from_hub(request, names, wire, losses)
+    forced = ForcedTools.of(request, names, wire, losses)
+    tools = {} if forced else _chosen_freely(request, names, wire, losses)
     first = [request.instructions] if request.instructions else []
-    response_format = _format_from_hub(request, wire, losses, first)
+    response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
         raise InvalidValue("input: got nothing that can be said in a chat; wanted at least one message", param="input")
@@ -69,7 +73,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         model=request.model or UNSET,
         messages=messages,
         tools=list(tools.values()) or UNSET,
-        tool_choice=tool_choice_from_hub(request.tool_choice, tools, names, wire, losses),
+        tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools, names, wire, losses),
         parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools else UNSET,
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
@@ -175,6 +179,26 @@ def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: li
             strict=UNSET if format.strict is None else format.strict,
         ),
     )
+
+
+def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
+    """A forced call, which is asked for as a text of its form."""
+    if isinstance(request.tool_choice, Shape):
+        lose_unknown_fields(request.tool_choice, "tool_choice", losses)
+    asked = request.text.format if request.text else UNSET
+    if asked and not isinstance(asked, TextFormat):
+        losses.add("text.format", "the form of the text", "a tool is forced, so the answer is a call and no text")
+    first.append(forced.rule())
+    return forced.format()
+
+
+def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut]:
+    """The tools among which the model may choose."""
+    tools = tools_from_hub(request, names, wire, losses)
+    if not tools or wire.free_tools:
+        return tools
+    lose_tools(request, losses, "the tools are not offered", "the model's template drops tools: it can only be forced to call one")
+    return {}
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:

@@ -102,6 +102,21 @@ def tool_choice_from_hub(
             assert_never(never)
 
 
+def lose_tools(request: Request, losses: Losses, what: str, why: str) -> None:
+    """Reports what becomes of tools, wherever some are offered."""
+    if request.tools:
+        losses.add("tools", what, why)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            losses.add(f"input[{at}].tools", what, why)
+
+
+def sent_name(choice: SpecificFunction | SpecificCustom, names: ToolNames) -> str:
+    """The name under which a chosen tool is sent."""
+    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
+    return names.sent((kind, choice.name, choice.namespace or None))
+
+
 def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType:
     """The tools of a client's request, and the functions of the form before them."""
     if not chat.tools and not chat.functions:
@@ -211,11 +226,10 @@ def _named(
     choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolOut | UnsetType:
     lose_unknown_fields(choice, "tool_choice", losses)
-    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
-    name = names.sent((kind, choice.name, choice.namespace or None))
+    name = sent_name(choice, names)
     if not _can_force(name in sent, wire, losses):
         return UNSET
-    if kind == "custom" and wire.custom_tools == "native":
+    if isinstance(choice, SpecificCustom) and wire.custom_tools == "native":
         return ToolOut(type="custom", custom=CustomOut(name=name))
     return ToolOut(function=FunctionOut(name=name))
 
@@ -223,9 +237,9 @@ def _named(
 def _can_force(offered: bool, wire: ChatWire, losses: Losses) -> bool:
     if not offered:
         losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
-    elif not wire.forced_tools:
+    elif wire.forced_tools != "native":
         losses.add("tool_choice", "a forced tool call", "the server has no such thing")
-    return offered and wire.forced_tools
+    return offered and wire.forced_tools == "native"
 
 
 def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:

@@ -67,8 +67,10 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
     #: Structured output the server has: by schema, any JSON object, or none (then REQ-1 refuses).
     json_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    #: Whether `tool_choice: required` and a named function are understood.
-    forced_tools: bool = True
+    #: Tools that must be called: by `tool_choice`, by a schema of the text, which comes back as a call, or not at all.
+    forced_tools: Literal["native", "schema", "none"] = "native"
+    #: Whether the model may choose a tool by itself; if not, tools are left out unless one is forced.
+    free_tools: bool = True
     #: Whether function tools may say `strict`.
     strict_tools: bool = True
     #: Whether `stream_options.include_usage` may be asked for.

@@ -66,6 +66,11 @@ class EventsToHub:
     def losses(self) -> Losses:
         return self._mender.losses
 
+    @property
+    def error(self) -> ApiError | None:
+        """What the response failed with."""
+        return self._mender.error
+
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """What one frame makes known. Whatever comes after the end is passed over (STR-7)."""
         try:

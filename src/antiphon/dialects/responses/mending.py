@@ -50,6 +50,7 @@ class Mender:
 
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ResponsesWire) -> None:
         self.losses = Losses()
+        self.error: ApiError | None = None  # what the response failed with
         self.events: list[StreamEvent] = []
         self.book = ItemBook()
         self.writer = ResponseWriter(opening, self.events.append, stamps)
@@ -229,6 +230,7 @@ class Mender:
         self.writer.complete(usage)
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
+        self.error = error
         self._settle_all(ItemStatus.FAILED)
         self.writer.fail(error, usage)
 

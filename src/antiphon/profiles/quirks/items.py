@@ -1,4 +1,4 @@
-"""Quirks about items as such: their ids, which kinds a server takes, and what it cannot see or does not know inside them."""
+"""Quirks about items as such: their ids, which kinds a server takes, and what it does not know inside them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import note_of, type_of
+from antiphon.dialects.common.notes import type_of
 from antiphon.profiles.closest import closest
-from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items, with_content
+from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items
 from antiphon.protocol.base import Shape, Unknown, is_extension_type
-from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import (
     Compaction,
     CompactionParam,
@@ -71,22 +70,6 @@ def drop_item_ids(request: Request, _losses: Losses, _options: NoOptions) -> Req
     return change_items(request, change)
 
 
-def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that cannot see: an image becomes a few words that say where it was."""
-
-    def change(path: str, item: ItemParam) -> ItemParam:
-        match item:
-            case MessageParam(content=list() as parts):
-                return with_content(item, _without_images(parts, f"{path}.content", losses))
-            case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
-                noted = _without_images(parts, f"{path}.output", losses)
-                return item if are_same(noted, parts) else replace(item, output=noted)
-            case _:
-                return item
-
-    return change_items(request, change)
-
-
 def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """E-4: hints about caching are taken out, wherever they stand."""
     stripped: Request = _stripped(request, "", losses)
@@ -99,15 +82,6 @@ def _as_taken(item: ItemParam) -> Any:
     if taken is None:
         return item
     return taken(**{name: getattr(item, name) for name in taken.__struct_fields__})
-
-
-def _without_images(parts: list[Any], path: str, losses: Losses) -> list[Any]:
-    noted = list(parts)
-    for at, part in enumerate(parts):
-        if isinstance(part, InputImageParam):
-            losses.add(f"{path}[{at}]", "an image is sent as a note", "this server takes no images")
-            noted[at] = InputText(text=note_of(part))
-    return noted
 
 
 def _stripped(value: Any, path: str, losses: Losses) -> Any:

@@ -1,0 +1,223 @@
+"""What must hold between settings, and of single ones beyond their type: addresses, names, keys, profiles.
+
+`problems` finds all of it, each with the steps to the setting; `check` raises the first for a `Config` that comes from no file, or
+was changed after it was read. No value that may be a key is ever shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from antiphon.config.models import ANY, ModelRule
+from antiphon.config.shapes import Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash
+from antiphon.errors import ConfigError, ProfileError
+from antiphon.profiles import load_profile
+from antiphon.profiles.toml_source import Steps, shown
+
+
+class Problem(NamedTuple):
+    """What is wrong, and where."""
+
+    steps: Steps
+    said: str
+
+    def __str__(self) -> str:
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
+        return f"{path.removeprefix('.')}: {self.said}"
+
+
+def check(config: Config, environ: Mapping[str, str]) -> None:
+    """Raises what is wrong with a configuration, if anything is."""
+    for problem in problems(config, environ):
+        raise ConfigError(str(problem))
+
+
+def problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Everything that is wrong."""
+    yield from _server_problems(config.server)
+    if not config.keys and not is_loopback(config.server.host):
+        yield Problem(("server", "host"), PUBLIC.format(host=shown(config.server.host)))
+    for at, upstream in enumerate(config.upstreams):
+        for steps, said in _upstream_problems(upstream, environ):
+            yield Problem(("upstreams", at, *steps), said)
+    yield from _shared_names(config)
+    for at, key in enumerate(config.keys):
+        for steps, said in _key_problems(key, environ):
+            yield Problem(("keys", at, *steps), said)
+    yield from _shared_keys(config, environ)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address. A name other than localhost may lead anywhere."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _server_problems(server: ServerConfig) -> Iterator[Problem]:
+    if not _is_host(server.host):
+        yield Problem(("server", "host"), f'got {shown(server.host)}, wanted an address or a name alone, such as "127.0.0.1"')
+    for at, host in enumerate(server.allowed_hosts):
+        if host != "*" and not _is_host(host):
+            wanted = 'wanted a name or an address alone, without a port, such as "gateway.example.com"; "*" is any'
+            yield Problem(("server", "allowed_hosts", at), f"got {shown(host)}, {wanted}")
+    for at, origin in enumerate(server.allowed_origins):
+        if not ORIGIN.fullmatch(origin):
+            wanted = 'wanted scheme, host and port if it is an unusual one, nothing after it: "https://app.example.com"'
+            yield Problem(("server", "allowed_origins", at), f"got {shown(origin)}, {wanted}")
+
+
+def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
+    if not _is_label(upstream.name):
+        yield Problem(("name",), f"got {shown(upstream.name)}, wanted a name in printable characters")
+    if upstream.embedded:
+        yield from _embedded_problems(upstream)
+    elif said := _url_problem(upstream.base_url):
+        yield Problem(("base_url",), said)
+    if upstream.api_key_env is not None:
+        said = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
+        if said:
+            yield Problem(("api_key_env",), said)
+    yield from _models_problems(upstream)
+    yield from _profile_problems(upstream)
+
+
+def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
+    if upstream.base_url:
+        yield Problem(("base_url",), "the embedded model has no address: leave out base_url, or embedded = true")
+    if upstream.api_key_env is not None:
+        yield Problem(("api_key_env",), "the embedded model needs no key: leave out api_key_env")
+    if upstream.dialect != "chat":
+        yield Problem(("dialect",), f'got {shown(upstream.dialect)}, wanted "chat", which the embedded model speaks')
+
+
+def _url_problem(url: str) -> str:
+    """What is wrong with a URL. It is not shown: what is wrong may be that a key stands in it."""
+    if not url:
+        return f"is missing: wanted {A_URL}, or embedded = true for the model inside Antiphon"
+    # The parser drops blanks and line breaks in silence, so they are looked for first.
+    if not VISIBLE.fullmatch(url):
+        return f"has blanks or characters beyond ASCII in it: wanted {A_URL}"
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        return f"is no URL ({error}): wanted {A_URL}"
+    if parts.scheme not in ("http", "https") or not host:
+        return f"is no URL of a server: wanted {A_URL}"
+    if "@" in parts.netloc:
+        return "has a name or a key in it: leave it out, and name the variable that holds the key as api_key_env"
+    if "?" in url or "#" in url:
+        return f"has a query or a fragment in it: wanted {A_URL}"
+    return ""
+
+
+def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
+    if not upstream.models:
+        yield Problem(("models",), 'is empty: wanted at least one name or pattern; ["*"] serves every model')
+    for at, rule in enumerate(upstream.models):
+        said = _rule_problem(rule) if isinstance(rule, ModelRule) else "" if rule else "is empty: wanted a name or a pattern"
+        if said:
+            yield Problem(("models", at), said)
+
+
+def _rule_problem(rule: ModelRule) -> str:
+    if not rule.from_ or not rule.to:
+        return "has an empty name: wanted the name that clients ask for as from, and the upstream's own as to"
+    if rule.to.count(ANY) > 1 or (ANY in rule.to and rule.from_.count(ANY) != 1):
+        return f"to = {shown(rule.to)} has a * that stands for no single * in from = {shown(rule.from_)}: wanted one in each"
+    return ""
+
+
+def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
+    try:
+        profile = load_profile(upstream.profile_name)
+    except ProfileError as error:
+        yield Problem(("profile",), str(error))
+        return
+    if profile.dialect != upstream.dialect:
+        said = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
+        yield Problem(("profile",), said)
+
+
+def _shared_names(config: Config) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for at, upstream in enumerate(config.upstreams):
+        if upstream.name in seen:
+            yield Problem(("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own")
+        seen.add(upstream.name)
+    embedded = [at for at, upstream in enumerate(config.upstreams) if upstream.embedded]
+    for at in embedded[1:]:
+        yield Problem(("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already")
+
+
+def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
+    if not _is_label(key.name):
+        yield Problem(("name",), f"got {shown(key.name)}, wanted a name in printable characters")
+    match key.sha256, key.env:
+        case (None, None):
+            yield Problem((), f"key {key.name!r} has neither sha256 nor env: wanted one of them. {MAKE_A_HASH}")
+        case (str() as digest, None):
+            if not HEX_DIGEST.fullmatch(digest):
+                yield Problem(("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}")
+            elif bytes.fromhex(digest) == key_hash(b""):
+                yield Problem(("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}")
+        case (None, str() as variable):
+            said = _variable_problem(variable, f"the key of {key.name!r}", environ)
+            if said:
+                yield Problem(("env",), said)
+        case _:
+            yield Problem(("env",), f"key {key.name!r} has both sha256 and env: wanted one of them")
+
+
+def _shared_keys(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+    seen: dict[bytes, str] = {}
+    for at, key in enumerate(config.keys):
+        if any(_key_problems(key, environ)):
+            continue
+        digest = key.hash(environ)
+        if digest in seen:
+            yield Problem(("keys", at), f"{key.name!r} has the same key as {seen[digest]!r}: wanted a key of its own")
+        seen.setdefault(digest, key.name)
+
+
+def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
+    """What is wrong with an environment variable that holds a key; the value is never shown."""
+    if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
+        return f"is no name of an environment variable: put {holds} into one and name it here, not the key itself"
+    value = environ.get(variable)
+    if not value:
+        return f"the environment variable {variable} is not set: it is to hold {holds}"
+    if not VISIBLE.fullmatch(value):
+        return f"the environment variable {variable} has blanks or characters beyond ASCII in it: it is to hold {holds}"
+    return ""
+
+
+def _is_label(name: str) -> bool:
+    return 0 < len(name) <= 100 and name.isprintable() and name == name.strip()
+
+
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return HOST_NAME.fullmatch(host) is not None
+    return True
+
+
+HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
+VISIBLE: Final = re.compile(r"[!-~]+")
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+HEX_DIGEST: Final = re.compile(r"[0-9A-Fa-f]{64}")
+A_URL: Final = 'the URL of a server, such as "http://127.0.0.1:9001/v1"'
+MAKE_A_HASH: Final = 'This makes one: printf %s "$KEY" | sha256sum'
+PUBLIC: Final = (
+    "{host} can be reached from other machines, and there are no keys, so anybody could ask. "
+    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", which printf %s "$KEY" | sha256sum prints'
+)

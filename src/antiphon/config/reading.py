@@ -1,0 +1,94 @@
+"""The configuration from a file, or from the environment alone. All reading is in `load`.
+
+Paths in a file are meant from the folder it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from antiphon.config.checks import check, problems
+from antiphon.config.models import ModelRule
+from antiphon.config.shapes import Config, Timeouts, UpstreamConfig
+from antiphon.errors import ConfigError
+from antiphon.profiles.loading import is_path
+from antiphon.profiles.providers import Provider, usual_providers
+from antiphon.profiles.toml_source import TomlSource
+
+FILE = "antiphon.toml"
+VARIABLE = "ANTIPHON_CONFIG"
+
+
+def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file that is meant: the given one, the one that `$ANTIPHON_CONFIG` names, `antiphon.toml` here, or none."""
+    named = given or environ.get(VARIABLE)
+    if named:
+        return cwd / named
+    return cwd / FILE if (cwd / FILE).is_file() else None
+
+
+def load(path: Path, environ: Mapping[str, str]) -> Config:
+    """The configuration in a file."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8") from None
+    return parse(text, path, environ)
+
+
+def parse(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
+    """The configuration in `text`, which stands in `file`. One that names no upstreams has the usual ones."""
+    source = TomlSource(str(file), text, ConfigError)
+    written = source.read(source.toml, Config)
+    folder = Path(file).parent
+    upstreams = [
+        _settled(upstream, folder, written.timeouts, table.get("timeouts", {}))
+        for upstream, table in zip(written.upstreams, source.toml.get("upstreams", []), strict=True)
+    ]
+    trace = replace(written.trace, dir=str(folder / written.trace.dir)) if written.trace.dir else written.trace
+    config = replace(written, upstreams=upstreams or _usual_upstreams(environ), trace=trace)
+    for problem in problems(config, environ):
+        raise source.fault(problem.steps, str(problem))
+    return config
+
+
+def default(environ: Mapping[str, str]) -> Config:
+    """What holds without a file: the embedded model, and every provider whose usual key variable is set."""
+    config = Config(upstreams=_usual_upstreams(environ))
+    check(config, environ)
+    return config
+
+
+def _settled(upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]) -> UpstreamConfig:
+    """The upstream with its profile as seen from here, no slash at the end of its URL, and all timeouts or none."""
+    profile = upstream.profile
+    if profile is not None and is_path(profile):
+        profile = str((folder / profile).absolute())
+    own = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
+    return replace(
+        upstream, profile=profile, base_url=upstream.base_url.rstrip("/"), timeouts=replace(timeouts, **own) if own else None
+    )
+
+
+def _usual_upstreams(environ: Mapping[str, str]) -> list[UpstreamConfig]:
+    return [EMBEDDED, *(_upstream(provider) for provider in usual_providers() if environ.get(provider.api_key_env))]
+
+
+def _upstream(provider: Provider) -> UpstreamConfig:
+    """A provider as an upstream. `name/model` always means this provider, whatever the model is called."""
+    return UpstreamConfig(
+        name=provider.name,
+        dialect=provider.dialect,
+        base_url=provider.base_url,
+        api_key_env=provider.api_key_env,
+        models=[ModelRule(from_=f"{provider.name}/*", to="*"), *provider.models],
+        profile=provider.profile,
+    )
+
+
+EMBEDDED = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)

@@ -1,0 +1,169 @@
+"""The shape of the configuration: what may be set, its default, and one line on what it does, which the documentation prints.
+
+Nothing is read or judged here but single values; what must hold between settings is in `checks`. Keys are never kept: an upstream's
+key is read from the environment when it is asked for, a client's key is known by its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from antiphon.config.models import ModelRule, is_pattern, renamed
+from antiphon.errors import ConfigError
+from antiphon.profiles import Dialect
+
+# A day is more than any answer takes, and little enough for every event loop's clock.
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+def key_hash(key: bytes) -> bytes:
+    """What is kept and compared in place of a client's key."""
+    return sha256(key).digest()
+
+
+class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to listen, and what is answered there."""
+
+    host: Annotated[
+        str, Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`.")
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8080
+    workers: Annotated[int, Meta(ge=1, le=64, description="Processes that answer side by side.")] = 1
+    allowed_hosts: Annotated[
+        list[str],
+        Meta(
+            description="Names in `Host` that are answered besides loopback names and `host`; `*` is any. Without them a loopback "
+            "address answers no others, and a public one, which keys guard, answers all."
+        ),
+    ] = []
+    allowed_origins: Annotated[
+        list[str], Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused.")
+    ] = []
+    max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The largest request body that is taken, in MiB.")] = 64
+    log: Annotated[
+        Literal["auto", "json", "pretty"],
+        Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
+    ] = "auto"
+    grace: Annotated[
+        float, Meta(ge=0, le=3600, description="Seconds that answers under way are given to end when the server is stopped.")
+    ] = 10.0
+
+
+class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long each step of an upstream's answer may take, in seconds."""
+
+    connect: Annotated[Seconds, Meta(description="Until the connection stands, TLS included.")] = 5.0
+    first_byte: Annotated[Seconds, Meta(description="From the request until the first byte of the answer.")] = 60.0
+    idle: Annotated[Seconds, Meta(description="Between two pieces of the answer.")] = 60.0
+    total: Annotated[Seconds, Meta(description="From the request until the end of the answer.")] = 600.0
+
+
+class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server behind the gateway. Of several that serve a model, the first is asked."""
+
+    name: Annotated[str, Meta(description="What logs and `/v1/models` call it.")]
+    dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions or Responses.")]
+    base_url: Annotated[
+        str, Meta(description="Where it is, up to the version: `https://host/v1`. Needed unless it is the embedded model.")
+    ] = ""
+    api_key_env: Annotated[
+        str | None, Meta(description="The environment variable that holds its key. Absent: it is called without a key.")
+    ] = None
+    models: Annotated[
+        list[str | ModelRule],
+        Meta(description='Models it serves: names, patterns with `*`, and tables that rename: `{ from = "fast", to = "mock-1" }`.'),
+    ] = field(default_factory=lambda: ["*"])
+    profile: Annotated[
+        str | None,
+        Meta(
+            description="What is peculiar about it: a shipped profile by name, or a file. Absent: what its dialect has in common."
+        ),
+    ] = None
+    embedded: Annotated[bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")] = False
+    timeouts: Annotated[
+        Timeouts | None, Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here.")
+    ] = None
+
+    @property
+    def profile_name(self) -> str:
+        """The profile to load: the one that is set, or the usual one."""
+        return self.profile or ("local" if self.embedded else USUAL_PROFILES[self.dialect])
+
+    def api_key(self, environ: Mapping[str, str]) -> str | None:
+        """The key to call it with; a variable that is empty counts as not set."""
+        return _value(environ, self.api_key_env)
+
+    def upstream_model(self, asked: str) -> str | None:
+        """The name under which this upstream knows the model, None if it does not serve it."""
+        return next(filter(None, (renamed(rule, asked) for rule in self.models)), None)
+
+    def listed_models(self) -> list[str]:
+        """The models that can be named, each once: those that no pattern stands for."""
+        names = [rule if isinstance(rule, str) else rule.from_ for rule in self.models]
+        return [name for name in dict.fromkeys(names) if not is_pattern(name)]
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether it serves models that are not listed."""
+        return any(is_pattern(rule if isinstance(rule, str) else rule.from_) for rule in self.models)
+
+
+class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may ask: the keys of clients. Without any, everybody on this machine may, and nobody else."""
+
+    name: Annotated[str, Meta(description="The owner of what is asked with this key. One owner may have several keys.")]
+    sha256: Annotated[
+        str | None, Meta(description='The key\'s SHA-256 in hex: `printf %s "$KEY" | sha256sum`. Either this or `env`.')
+    ] = None
+    env: Annotated[str | None, Meta(description="The environment variable that holds the key itself.")] = None
+
+    def hash(self, environ: Mapping[str, str]) -> bytes:
+        """The hash of the key. A key that is not there is an error, never one key less: without any, everybody may ask."""
+        if self.sha256 is not None:
+            return bytes.fromhex(self.sha256)
+        key = self.key(environ)
+        if key is None:
+            raise ConfigError(f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}")
+        return key_hash(key.encode())
+
+    def key(self, environ: Mapping[str, str]) -> str | None:
+        """The key itself, where the environment has it."""
+        return _value(environ, self.env)
+
+
+class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What happened to each request, on disk, for those who look for a fault."""
+
+    dir: Annotated[str | None, Meta(description="The folder for traces. Absent: nothing is written.")] = None
+    max_mib: Annotated[int, Meta(ge=1, description="The oldest traces are removed beyond this many MiB.")] = 256
+    max_days: Annotated[float, Meta(gt=0, le=36_500, description="Traces older than this many days are removed.")] = 7.0
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set."""
+
+    server: ServerConfig = ServerConfig()
+    upstreams: list[UpstreamConfig] = []
+    keys: list[KeyConfig] = []
+    timeouts: Timeouts = Timeouts()
+    trace: TraceConfig = TraceConfig()
+
+    def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, str]:
+        """Who may ask: the owner by the hash of the key."""
+        return {key.hash(environ): key.name for key in self.keys}
+
+    def secrets(self, environ: Mapping[str, str]) -> list[str]:
+        """Every key that the environment holds for us, each once: what must be in no log and no trace."""
+        keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
+        return list(dict.fromkeys(key for key in keys if key is not None))
+
+
+def _value(environ: Mapping[str, str], variable: str | None) -> str | None:
+    return (environ.get(variable) or None) if variable else None
+
+
+USUAL_PROFILES: dict[Dialect, str] = {"chat": "chat", "responses": "open-responses"}

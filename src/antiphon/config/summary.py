@@ -1,0 +1,27 @@
+"""A configuration in a few lines for people: what is served, from where, to whom. No key is in it."""
+
+from __future__ import annotations
+
+from antiphon.config.models import ModelRule
+from antiphon.config.shapes import Config, UpstreamConfig
+
+
+def describe(config: Config) -> list[str]:
+    """A line for each upstream (name, dialect, place, models), one about keys, one about traces."""
+    rows = [(upstream.name, upstream.dialect, _place(upstream), _models(upstream)) for upstream in config.upstreams]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows]
+    owners = ", ".join(dict.fromkeys(key.name for key in config.keys))
+    return [
+        *lines,
+        f"keys: {owners}" if owners else "keys: none, so only this machine may ask",
+        f"traces: in {config.trace.dir}" if config.trace.dir else "traces: off",
+    ]
+
+
+def _place(upstream: UpstreamConfig) -> str:
+    return "embedded" if upstream.embedded else upstream.base_url
+
+
+def _models(upstream: UpstreamConfig) -> str:
+    return ", ".join(f"{rule.from_} → {rule.to}" if isinstance(rule, ModelRule) else rule for rule in upstream.models)

@@ -1,0 +1,36 @@
+"""Which style of the responses API a known client reads, as data (API-6)."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+Style = Literal["standard", "older"]
+
+
+class KnownClient(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A client by a piece of its User-Agent."""
+
+    name: str
+    agent: str
+    style: Style
+
+
+def known_clients() -> list[KnownClient]:
+    """The table, in its order."""
+    text = (files("antiphon.profiles") / "data" / "clients.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text)["clients"], list[KnownClient])
+
+
+@lru_cache(maxsize=256)
+def style_of(user_agent: str) -> Style:
+    """The style for a client that did not choose one."""
+    return next((client.style for client in _TABLE if client.agent in user_agent), "standard")
+
+
+_TABLE = known_clients()

@@ -1,0 +1,57 @@
+"""Quirks for servers that neither see nor hear: what is no text becomes a few words that say where it was (F-4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import note_of
+from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items, with_content
+from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputText, InputVideo
+from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, ItemParam, MessageParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+
+def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that cannot see."""
+    return _with_notes(request, losses, {InputImageParam: KINDS[InputImageParam]})
+
+
+def media_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that take text alone: images, files, audio and video."""
+    return _with_notes(request, losses, KINDS)
+
+
+def _with_notes(request: Request, losses: Losses, kinds: dict[type, tuple[str, str]]) -> Request:
+    def change(path: str, item: ItemParam) -> ItemParam:
+        match item:
+            case MessageParam(content=list() as parts):
+                return with_content(item, _noted(parts, f"{path}.content", losses, kinds))
+            case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
+                noted = _noted(parts, f"{path}.output", losses, kinds)
+                return item if are_same(noted, parts) else replace(item, output=noted)
+            case _:
+                return item
+
+    return change_items(request, change)
+
+
+def _noted(parts: list[Any], path: str, losses: Losses, kinds: dict[type, tuple[str, str]]) -> list[Any]:
+    noted = list(parts)
+    for at, part in enumerate(parts):
+        words = next((words for kind, words in kinds.items() if isinstance(part, kind)), None)
+        if words is not None:
+            one, many = words
+            losses.add(f"{path}[{at}]", f"{one} is sent as a note", f"this server takes no {many}")
+            noted[at] = InputText(text=note_of(part))
+    return noted
+
+
+KINDS: Final[dict[type, tuple[str, str]]] = {
+    InputImageParam: ("an image", "images"),
+    InputFileParam: ("a file", "files"),
+    InputAudio: ("audio", "audio"),
+    InputVideo: ("a video", "videos"),
+}

@@ -1,0 +1,47 @@
+"""docs/configuration.md is what its generator makes of the shapes, and its example is a good configuration."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from msgspec.structs import fields
+from tools.configuration_page import EXAMPLE, PAGE, SECTIONS, page
+
+from antiphon.config import describe, parse
+
+ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob"}
+
+
+def test_the_page_is_what_its_generator_makes() -> None:
+    made = page()
+    assert PAGE.read_text(encoding="utf-8") == made, "stale: run `PYTHONPATH=src python tools/configuration_page.py`"
+
+
+def test_every_setting_has_one_line_on_what_it_does() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]*\| (.+) \|$", page(), flags=re.MULTILINE)
+    settings = [field.encode_name for shape in SECTIONS.values() for field in fields(shape)]
+    assert [name for name, _, _ in rows if name.islower()] == settings
+    assert all(kind.strip() and meaning.strip().endswith(".") for name, kind, meaning in rows if name.islower())
+
+
+def test_the_example_is_a_good_configuration() -> None:
+    config = parse(EXAMPLE, "antiphon.toml", ENVIRON)
+    assert [upstream.name for upstream in config.upstreams] == ["lab", "local"]
+    assert set(config.key_hashes(ENVIRON).values()) == {"alice", "bob"}
+    assert describe(config)[-1] == "traces: in traces"
+
+
+def test_the_example_has_every_setting() -> None:
+    toml = tomllib.loads(EXAMPLE)
+    tables: dict[str, list[Any]] = {
+        "`[server]`": [toml["server"]],
+        "`[[upstreams]]`": toml["upstreams"],
+        "`models`": [rule for rule in toml["upstreams"][0]["models"] if isinstance(rule, dict)],
+        "`[[keys]]`": toml["keys"],
+        "`[timeouts]`": [toml["timeouts"]],
+        "`[trace]`": [toml["trace"]],
+    }
+    for name, shape in SECTIONS.items():
+        assert {key for table in tables[name] for key in table} == {field.encode_name for field in fields(shape)}

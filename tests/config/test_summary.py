@@ -1,0 +1,28 @@
+"""The summary that people see when a server starts."""
+
+from __future__ import annotations
+
+from antiphon.config import Config, KeyConfig, ModelRule, TraceConfig, UpstreamConfig, describe
+
+LAB = UpstreamConfig(
+    name="lab",
+    dialect="responses",
+    base_url="http://127.0.0.1:9001/v1",
+    api_key_env="LAB_KEY",
+    models=["mock-*", ModelRule(from_="fast", to="mock-1")],
+)
+LOCAL = UpstreamConfig(name="local", dialect="chat", embedded=True, models=["local"])
+
+
+def test_it_says_what_is_served_from_where_and_to_whom() -> None:
+    keys = [KeyConfig(name="alice", sha256="0" * 64), KeyConfig(name="bob", env="BOB_KEY"), KeyConfig(name="alice", env="OTHER")]
+    assert describe(Config(upstreams=[LAB, LOCAL], keys=keys, trace=TraceConfig(dir="traces"))) == [
+        "lab    responses  http://127.0.0.1:9001/v1  mock-*, fast → mock-1",
+        "local  chat       embedded                  local",
+        "keys: alice, bob",
+        "traces: in traces",
+    ]
+
+
+def test_it_says_what_there_is_not() -> None:
+    assert describe(Config()) == ["keys: none, so only this machine may ask", "traces: off"]

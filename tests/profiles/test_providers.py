@@ -1,0 +1,77 @@
+"""The providers that are used as soon as their key variable is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import Config, default
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.profiles import load_profile, profile_names
+from antiphon.profiles.providers import Provider, usual_providers
+
+
+def asked_of(config: Config, model: str) -> tuple[str, str] | None:
+    """The upstream that is asked for a model, and the name it is asked for."""
+    return next(((up.name, name) for up in config.upstreams if (name := up.upstream_model(model)) is not None), None)
+
+
+def with_keys(*names: str) -> Config:
+    return default({row.api_key_env: f"sk-{row.name}" for row in usual_providers() if row.name in names})
+
+
+@pytest.mark.parametrize("row", usual_providers(), ids=lambda row: row.name)
+def test_a_provider_is_an_upstream_once_its_variable_is_set(row: Provider) -> None:
+    """Every row passes all checks of a configuration, its profile's dialect and its URL included."""
+    config = with_keys(row.name)
+    assert [upstream.name for upstream in config.upstreams] == ["local", row.name]
+    assert row.base_url.startswith("https://")
+    assert config.upstreams[1].api_key({row.api_key_env: "sk"}) == "sk"
+    assert asked_of(config, f"{row.name}/some/model") == (row.name, "some/model")
+
+
+def test_names_and_variables_are_the_rows_own() -> None:
+    rows = usual_providers()
+    assert len({row.name for row in rows}) == len({row.api_key_env for row in rows}) == len(rows)
+
+
+def test_a_name_that_is_plainly_a_providers_own_needs_no_prefix() -> None:
+    config = with_keys(*(row.name for row in usual_providers()))
+    for model, name in {
+        "local": "local",
+        "gpt-5": "openai",
+        "o3-mini": "openai",
+        "llama-3.3-70b-versatile": "groq",
+        "mistral-large-latest": "mistral",
+        "deepseek-chat": "deepseek",
+        "grok-4": "xai",
+        "meta-llama/llama-3.3-70b-instruct": "openrouter",
+    }.items():
+        assert asked_of(config, model) == (name, model)
+    assert asked_of(config, "olmo") is None
+
+
+def test_who_serves_everybodys_models_is_asked_last() -> None:
+    assert asked_of(with_keys("openai", "openrouter"), "openai/gpt-5") == ("openai", "gpt-5")
+    assert asked_of(with_keys("openrouter"), "openai/gpt-5") == ("openrouter", "openai/gpt-5")
+    assert asked_of(with_keys("openai", "openrouter"), "openrouter/openai/gpt-5") == ("openrouter", "openai/gpt-5")
+
+
+def test_the_rows_are_no_profile() -> None:
+    assert "providers" not in profile_names()
+
+
+def wire_of(name: str) -> ChatWire:
+    wire = load_profile(name).wire
+    assert isinstance(wire, ChatWire)
+    return wire
+
+
+def test_what_is_known_to_be_refused_is_not_sent() -> None:
+    assert not {"logprobs", "top_logprobs"} & set(wire_of("groq").fields)
+    assert not {"seed", "user", "logprobs"} & set(wire_of("mistral").fields)
+    assert not wire_of("mistral").stream_usage
+    assert wire_of("deepseek").json_output == "json_object"
+
+
+def test_thoughts_go_back_where_they_are_wanted() -> None:
+    assert (wire_of("deepseek").reasoning_field, wire_of("deepseek").reasoning_history) == ("reasoning_content", "all")

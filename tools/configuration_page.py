@@ -1,0 +1,149 @@
+"""Writes docs/configuration.md from the shapes of the configuration: every setting with its type, default and meaning.
+
+Usage: `PYTHONPATH=src python tools/configuration_page.py`. A test says when the page is stale.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo, fields
+
+from antiphon.config import KeyConfig, ModelRule, ServerConfig, Timeouts, TraceConfig, UpstreamConfig
+from antiphon.profiles.providers import usual_providers
+from antiphon.profiles.toml_source import in_words
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+
+
+def page() -> str:
+    """The whole page."""
+    sections = [section(name, shape) for name, shape in SECTIONS.items()]
+    return "\n\n".join([HEAD, f"```toml\n{EXAMPLE}```", RULES, *sections, DEFAULTS, providers()]) + "\n"
+
+
+def section(name: str, shape: type[Struct]) -> str:
+    rows = [f"| `{field.encode_name}` | {kind(field)} | {default(field)} | {meaning(field)} |" for field in fields(shape)]
+    about = (shape.__doc__ or "").replace("\n    ", " ")
+    return "\n".join([f"## {name}", "", about, "", "| setting | type | default | what it does |", "|---|---|---|---|", *rows])
+
+
+def kind(field: FieldInfo) -> str:
+    return in_words(field.type).replace('"', "`")
+
+
+def default(field: FieldInfo) -> str:
+    value = field.default_factory() if field.default_factory is not NODEFAULT else field.default
+    if value is NODEFAULT:
+        return "required"
+    return "" if value is None or value == "" else f"`{msgspec.json.encode(value).decode()}`"
+
+
+def meaning(field: FieldInfo) -> str:
+    notes = get_args(field.type)[1:] if get_origin(field.type) is Annotated else ()
+    said = next((note.description for note in notes if isinstance(note, Meta) and note.description), "")
+    return said.replace("|", "\\|")  # a bar would end the cell, also inside code
+
+
+def providers() -> str:
+    rows = [f"| `{row.api_key_env}` | `{row.name}` | {names(row.name, row.models)} |" for row in usual_providers()]
+    return "\n".join(["| variable | upstream | models |", "|---|---|---|", *rows])
+
+
+def names(provider: str, patterns: list[str]) -> str:
+    return ", ".join(f"`{pattern}`" for pattern in (f"{provider}/*", *patterns))
+
+
+SECTIONS: dict[str, type[Struct]] = {
+    "`[server]`": ServerConfig,
+    "`[[upstreams]]`": UpstreamConfig,
+    "`models`": ModelRule,
+    "`[[keys]]`": KeyConfig,
+    "`[timeouts]`": Timeouts,
+    "`[trace]`": TraceConfig,
+}
+
+HEAD = """\
+# Configuration
+
+Antiphon reads one TOML file: the one that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else `antiphon.toml` in the
+current folder. It needs none: [without a file](#without-a-file) it serves the embedded model, and every provider whose usual key
+variable is set. `antiphon config check FILE` says whether a file is good, and what it means.
+
+Every setting, with an example:"""
+
+EXAMPLE = """\
+[server]
+host = "127.0.0.1"
+port = 8080
+workers = 1
+allowed_hosts = ["gateway.example.com"]        # besides loopback names and the host above
+allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
+max_body_mib = 64
+log = "auto"                                   # auto | json | pretty
+grace = 10.0                                   # seconds for answers under way when the server is stopped
+
+# The first upstream that serves a model is asked.
+[[upstreams]]
+name = "lab"
+dialect = "chat"                               # chat | responses
+base_url = "http://127.0.0.1:9001/v1"
+api_key_env = "LAB_KEY"                        # the variable, not the key
+models = [
+    "mock-1",                                  # a name
+    "mock-*",                                  # a pattern
+    { from = "fast", to = "mock-1" },          # another name
+    { from = "lab/*", to = "*" },              # other names: lab/x is x here
+]
+profile = "chat"                               # a shipped profile, or a file: "profiles/lab.toml"
+
+[upstreams.timeouts]                           # of the upstream above
+first_byte = 300.0
+
+[[upstreams]]
+name = "local"
+dialect = "chat"
+embedded = true                                # the model inside Antiphon
+models = ["local"]
+
+[[keys]]
+name = "alice"
+sha256 = "b62865442726b1f401fb313322a07ebbae39c0d6da3c31b01acf88233f48d231"
+
+[[keys]]
+name = "bob"
+env = "BOB_KEY"                                # the variable, not the key
+
+[timeouts]
+connect = 5.0
+first_byte = 60.0
+idle = 60.0
+total = 600.0
+
+[trace]
+dir = "traces"
+max_mib = 256
+max_days = 7.0
+"""
+
+RULES = """\
+- A setting that does not exist, a value of the wrong type and a variable that is named but not set are errors, told with file, line
+  and what was wanted.
+- Keys stand in the environment, never in the file; those of clients may also stand in it as hashes: `printf %s "$KEY" | sha256sum`.
+- Paths (`trace.dir`, a profile's file) are meant from the folder of the file that names them.
+- In names of models `*` stands for any characters and is the only wildcard. The first rule that matches
+  counts, in the first upstream that has one.
+- A file without `[[upstreams]]` has those that hold without a file."""
+
+DEFAULTS = """\
+## Without a file
+
+The embedded model is served as `local`. Every provider whose key variable is set is an upstream too; `name/model` asks it for any
+of its models, and names that are plainly its own need no prefix:"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
