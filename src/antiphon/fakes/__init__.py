@@ -1,1 +1,53 @@
 """Scripted, strict servers of every dialect: for tests, for `check` and for the bench."""
+
+from antiphon.fakes.chat import ChatServer
+from antiphon.fakes.responses import ResponsesServer
+from antiphon.fakes.script import (
+    SSE_HEAD,
+    Gate,
+    Received,
+    Reply,
+    custom_call,
+    end,
+    error,
+    exactly,
+    finish,
+    head,
+    interleaved,
+    pause,
+    raw,
+    reasoning,
+    refusal,
+    text,
+    tool_call,
+    turn,
+    usage,
+    wait,
+    whole,
+)
+
+__all__ = [
+    "SSE_HEAD",
+    "ChatServer",
+    "Gate",
+    "Received",
+    "Reply",
+    "ResponsesServer",
+    "custom_call",
+    "end",
+    "error",
+    "exactly",
+    "finish",
+    "head",
+    "interleaved",
+    "pause",
+    "raw",
+    "reasoning",
+    "refusal",
+    "text",
+    "tool_call",
+    "turn",
+    "usage",
+    "wait",
+    "whole",
+]

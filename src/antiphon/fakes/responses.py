@@ -1,0 +1,274 @@
+"""`ResponsesServer`: a strict server of the Responses API that keeps nothing. It spells a turn as events or as one response.
+
+The events come from the hub's own writer, so what it says is conformant; poor servers are played with `raw` and `exactly`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any, assert_never, cast
+
+from antiphon.dialects.responses import EventsFromHub, error_from_hub, request_to_hub
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.fakes import responses_rules
+from antiphon.fakes.harness import FakeServer
+from antiphon.fakes.improvise import Offered, Prompt, improvise
+from antiphon.fakes.rules import Limits, Refused, texts_in
+from antiphon.fakes.script import (
+    End,
+    Finish,
+    Pause,
+    Plain,
+    Raw,
+    Reasoning,
+    Received,
+    Refusal,
+    Said,
+    Script,
+    Step,
+    Text,
+    ToolCalls,
+    Turn,
+    Usage,
+    Wait,
+    turns_of,
+    usage_of,
+)
+from antiphon.protocol import codec
+from antiphon.protocol import response as hub
+from antiphon.protocol.content import LogProb, TopLogProb
+from antiphon.protocol.emitters import Collector
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+
+class ResponsesServer(FakeServer):
+    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+        max_chars: int | None = None,
+        strict: bool = True,
+        strict_fields: bool = False,
+        port: int = 0,
+    ) -> None:
+        served = None if models is None else tuple(models)
+        limits = Limits(key=key, models=served, max_chars=max_chars, strict=strict, strict_fields=strict_fields)
+        super().__init__(ResponsesManners(limits), script, port=port)
+
+
+class ResponsesManners:
+    """What makes the server one of this dialect. It does no IO."""
+
+    path = "/v1/responses"
+
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
+        self._limits = limits
+        self._numbers = itertools.count(1)
+        self._stamps = Stamps(lambda prefix: f"{prefix}_{next(self._numbers)}", lambda: int(time.time()))
+
+    def refusal_of(self, received: Received) -> Plain | None:
+        try:
+            responses_rules.check(received, self._limits)
+            request_to_hub(received.body)
+        except Refused as refused:
+            return refused.reply
+        except ApiError as fault:  # what the specification's own schema has no room for
+            status, body = error_from_hub(fault)
+            return Plain(status=status, body=body, headers={"content-type": "application/json"})
+        return None
+
+    def models(self) -> list[str]:
+        return list(self._limits.models or ("mock-1",))
+
+    def improvise(self, received: Received) -> Turn:
+        return improvise(prompt_of(received.json))
+
+    def wants_stream(self, received: Received) -> bool:
+        return bool(received.json.get("stream"))
+
+    def stream(self, turn: Turn, received: Received) -> list[Step]:
+        request, _ = request_to_hub(received.body)
+        to_bytes = EventsFromHub(request)
+        steps: list[Step] = []
+        for told in self._tell(turn, received)[0]:
+            steps.append(told if isinstance(told, bytes | Pause | Wait | End) else to_bytes.feed(told))
+        return steps if "done" in turn.omit else [*steps, to_bytes.finish()]
+
+    def whole(self, turn: Turn, received: Received) -> bytes:
+        return codec.encode(self._tell(turn, received)[1])
+
+    def _tell(self, turn: Turn, received: Received) -> tuple[list[Any], hub.Response]:
+        """The events of a turn, with what happens between them; and the response they make."""
+        request, _ = request_to_hub(received.body)
+        opening = hub.opening(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
+        events = Collector()
+        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json)
+        told: list[Any] = []
+        for said in turn.said:
+            match said:
+                case Raw():
+                    told.append(said.data)
+                case Pause() | Wait() | End():
+                    told.append(said)
+                case _:
+                    teller.tell(said)
+                    told += events.take()
+        if "finish" not in turn.omit:
+            teller.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
+        return told + events.take(), teller.writer.response
+
+
+class _Teller:
+    """Tells the writer what is said; a new kind of content begins a new item."""
+
+    def __init__(self, writer: ResponseWriter, body: dict[str, Any]) -> None:
+        self.writer = writer
+        self._body = body
+        self._wants_logprobs = "message.output_text.logprobs" in (body.get("include") or ())
+        self._keys = itertools.count()
+        self._key = -1
+        self._kind: type[Said] | None = None
+
+    def tell(self, said: Text | Reasoning | Refusal | ToolCalls | Finish | Usage) -> None:
+        match said:
+            case Text():
+                key = self._item(Text)
+                for piece in said.pieces:
+                    self.writer.text(key, piece, logprobs=self._logprobs(piece))
+            case Refusal():
+                key = self._item(Text)  # a refusal is a part of a message, as text is
+                for piece in said.pieces:
+                    self.writer.refusal(key, piece)
+            case Reasoning():
+                key = self._item(Reasoning)
+                for piece in said.pieces:
+                    self.writer.reasoning(key, piece)
+            case ToolCalls():
+                self._close()
+                self._calls(said)
+            case Finish() | Usage():
+                pass  # told at the end, where they belong
+            case _ as never:
+                assert_never(never)
+
+    def end(self, reason: str, usage: hub.Usage | None) -> None:
+        match reason:
+            case "length":
+                self.writer.incomplete("max_output_tokens", usage)
+            case "content_filter":
+                self.writer.incomplete("content_filter", usage)
+            case "error":
+                self.writer.fail(UpstreamFault("scripted", code="server_error"), usage)
+            case _:
+                self.writer.complete(usage)
+
+    def _item(self, kind: type[Said]) -> int:
+        if self._kind is not kind:
+            self._close()
+            self._kind = kind
+            self._key = next(self._keys)
+        return self._key
+
+    def _close(self) -> None:
+        for key in self.writer.open_keys:
+            self.writer.close(key)
+        self._kind = None
+
+    def _calls(self, said: ToolCalls) -> None:
+        keys = [next(self._keys) for _ in said.calls]
+        for at, call, piece in turns_of(said):
+            is_function = call.kind == "function"
+            if piece is None:
+                begin = self.writer.call if is_function else self.writer.custom_call
+                begin(keys[at], name=call.name, call_id=call.id)
+            else:
+                (self.writer.arguments if is_function else self.writer.custom_input)(keys[at], piece)
+
+    def _logprobs(self, piece: str) -> list[LogProb] | None:
+        """Each piece is a token, if that was asked for; the alternatives are the same token over again."""
+        if not self._wants_logprobs:
+            return None
+        other = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
+        others = [other] * (self._body.get("top_logprobs") or 0)
+        return [LogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()), top_logprobs=others)]
+
+
+def prompt_of(body: dict[str, Any]) -> Prompt:
+    """The request, as `improvise` wants it told."""
+    given = body["input"]
+    items: list[dict[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    last = max((at for at, item in enumerate(items) if item.get("role") == "user"), default=-1)
+    content = items[last]["content"] if last >= 0 else ""
+    tools, choice = _offered(body)
+    return Prompt(
+        text=" ".join(texts_in(content)),
+        media=sum(part["type"] != "input_text" for part in content) if isinstance(content, list) else 0,
+        results=_results(items[last + 1 :]),
+        calls_before=sum(item.get("type") in CALLS for item in items),
+        tools=tools,
+        choice=choice,
+        parallel=body.get("parallel_tool_calls") is not False,
+        schema=_schema((body.get("text") or {}).get("format") or {}),
+        thinks=(body.get("reasoning") or {}).get("effort") not in (None, "none"),
+        max_pieces=body.get("max_output_tokens"),
+    )
+
+
+def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """What the tools said last: those of the newest round of calls."""
+    names: dict[str, str] = {}
+    results: list[tuple[str, str]] = []
+    for item in items:
+        if item.get("type") in CALLS:
+            if results:
+                names, results = {}, []
+            names[item["call_id"]] = item["name"]
+        elif item.get("type") in OUTPUTS:
+            results.append((names[item["call_id"]], " ".join(texts_in(item["output"]))))
+    return tuple(results)
+
+
+def _offered(body: dict[str, Any]) -> tuple[tuple[Offered, ...], str]:
+    """The tools that may be called, and the choice among them."""
+    tools = [Offered(tool["name"], tool.get("parameters") or {}, tool["type"]) for tool in body.get("tools") or ()]
+    choice = body.get("tool_choice") or "auto"
+    if isinstance(choice, str):
+        return tuple(tools), choice
+    names = [choice["name"]] if "name" in choice else [tool["name"] for tool in choice["tools"]]
+    return tuple(tool for tool in tools if tool.name in names), choice.get("mode", "required")
+
+
+def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
+    match format:
+        case {"type": "json_schema", "schema": schema}:
+            return cast(dict[str, Any], schema)
+        case {"type": "json_object"}:
+            return {}
+        case _:
+            return None
+
+
+def _finish_reason(turn: Turn) -> str:
+    return next((said.reason for said in turn.said if isinstance(said, Finish)), "stop")
+
+
+def _usage(turn: Turn, body: dict[str, Any]) -> hub.Usage:
+    usage = usage_of(turn, responses_rules.prompt_chars(body))
+    return hub.Usage(
+        input_tokens=usage.prompt,
+        output_tokens=usage.completion,
+        total_tokens=usage.prompt + usage.completion,
+        input_tokens_details=hub.InputTokensDetails(cached_tokens=usage.cached),
+        output_tokens_details=hub.OutputTokensDetails(reasoning_tokens=usage.reasoning),
+    )
+
+
+CALLS = ("function_call", "custom_tool_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output")

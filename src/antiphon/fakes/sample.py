@@ -1,0 +1,74 @@
+"""A value for a JSON schema: the same one every time, the smallest that the schema's plain words allow.
+
+It knows what tools and formats are written with; what it does not know (`pattern`, `not`, conditions) it passes over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+
+def sample(schema: Any) -> Any:
+    """A value that the schema allows."""
+    return _sample(schema, schema if isinstance(schema, dict) else {}, "value", DEPTH)
+
+
+def _sample(schema: Any, root: dict[str, Any], name: str, depth: int) -> Any:
+    if not isinstance(schema, dict) or depth == 0:
+        return None
+    if isinstance(schema.get("$ref"), str):
+        return _sample(_found(schema["$ref"], root), root, name, depth - 1)
+    for said in ("const", "default"):
+        if said in schema:
+            return schema[said]
+    for several in ("enum", "examples"):
+        if schema.get(several):
+            return schema[several][0]
+    for union in ("anyOf", "oneOf"):
+        if schema.get(union):
+            return _sample(schema[union][0], root, name, depth - 1)
+    if schema.get("allOf"):
+        schema = {key: value for part in (schema, *schema["allOf"]) for key, value in part.items() if key != "allOf"}
+    return _of_type(schema, root, name, depth)
+
+
+def _of_type(schema: dict[str, Any], root: dict[str, Any], name: str, depth: int) -> Any:
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    match kind[0] if isinstance(kind, list) else kind:
+        case "object":
+            properties = schema.get("properties", {})
+            return {key: _sample(properties.get(key, {}), root, key, depth - 1) for key in schema.get("required", ())}
+        case "array":
+            return [_sample(schema.get("items"), root, name, depth - 1)] * schema.get("minItems", 1)
+        case "integer" | "number":
+            return schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return _text(schema, name)
+
+
+def _text(schema: dict[str, Any], name: str) -> str:
+    word: str = FORMATS.get(schema.get("format", ""), name)
+    return word.ljust(schema.get("minLength", 0), "-")[: schema.get("maxLength")]
+
+
+def _found(ref: str, root: dict[str, Any]) -> Any:
+    """What `#/$defs/Name` points to."""
+    found: Any = root
+    for step in ref.removeprefix("#").strip("/").split("/"):
+        found = found.get(step) if isinstance(found, dict) and step else found
+    return found
+
+
+FORMATS: Final = {
+    "date-time": "2026-01-01T00:00:00Z",
+    "date": "2026-01-01",
+    "time": "00:00:00Z",
+    "email": "someone@example.org",
+    "uri": "https://example.org/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+DEPTH: Final = 20

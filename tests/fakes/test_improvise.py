@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.fakes.improvise import Offered, Prompt, improvise
+from antiphon.fakes.script import Finish, Reasoning, Text, ToolCalls, Turn
+
+PLACE = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+WEATHER = Offered("get_weather", PLACE)
+CLOCK = Offered("clock", {})
+PATCH = Offered("apply_patch", {}, "custom")
+
+
+def said(turn: Turn) -> str:
+    return "".join("".join(said.pieces) for said in turn.said if isinstance(said, Text))
+
+
+def called(turn: Turn) -> list[tuple[str, str, str]]:
+    groups = [said.calls for said in turn.said if isinstance(said, ToolCalls)]
+    return [(call.id, call.name, "".join(call.pieces)) for calls in groups for call in calls]
+
+
+def answer(text: str, **rest: Any) -> Turn:
+    return improvise(Prompt(text=text, **rest))
+
+
+def test_it_echoes_in_words() -> None:
+    turn = answer("good  morning\n to you ")
+    assert said(turn) == "You said: good  morning\n to you "
+    assert turn.said == (Text(("You", " said:", " good", "  morning", "\n to", " you", " ")),)
+
+
+def test_it_says_that_something_is_attached() -> None:
+    assert said(answer("look", media=2)) == "I see 2 attached. You said: look"
+
+
+def test_it_calls_the_tool_that_the_user_speaks_of() -> None:
+    assert called(answer("What's the weather like?", tools=(CLOCK, WEATHER))) == [("call_1", "get_weather", '{"place":"place"}')]
+
+
+def test_it_calls_nothing_that_nobody_speaks_of() -> None:
+    assert called(answer("What is the time? Get up!", tools=(CLOCK, WEATHER))) == []
+
+
+def test_it_calls_what_it_must_call() -> None:
+    assert called(answer("hello", tools=(CLOCK, WEATHER), choice="required")) == [("call_1", "clock", "{}")]
+
+
+def test_it_never_calls_what_it_must_not_call() -> None:
+    assert called(answer("call clock {}, the weather", tools=(CLOCK, WEATHER), choice="none")) == []
+
+
+def test_it_makes_the_calls_that_are_spelled_out() -> None:
+    text = 'first call get_weather {"place": {"in": "Rome"}} and then call clock, and call nobody {}'
+    wanted = [("call_4", "get_weather", '{"place": {"in": "Rome"}}'), ("call_5", "clock", "{}")]
+    assert called(answer(text, tools=(CLOCK, WEATHER), calls_before=3)) == wanted
+    assert called(answer(text, tools=(CLOCK, WEATHER), calls_before=3, parallel=False)) == wanted[:1]
+
+
+@pytest.mark.parametrize("rest", ["[1]", "{broken", "", "[" * 100_000])
+def test_arguments_that_are_no_object_are_made_up(rest: str) -> None:
+    assert called(answer(f"call get_weather {rest}", tools=(WEATHER,))) == [("call_1", "get_weather", '{"place":"place"}')]
+
+
+def test_a_custom_tool_gets_all_that_follows_its_name() -> None:
+    assert called(answer("call apply_patch *** Begin\n+1", tools=(PATCH,))) == [("call_1", "apply_patch", "*** Begin\n+1")]
+    assert called(answer("patch it", tools=(PATCH,))) == [("call_1", "apply_patch", "patch it")]
+
+
+def test_it_sums_up_what_tools_said_and_calls_none_again() -> None:
+    turn = answer(
+        "weather, clock", tools=(CLOCK, WEATHER), results=(("get_weather", "sunny"), ("clock", "noon")), choice="required"
+    )
+    assert said(turn) == "get_weather says: sunny clock says: noon"
+
+
+def test_it_answers_in_the_form_that_is_asked_for() -> None:
+    assert said(answer("json", schema=PLACE)) == '{"place":"place"}'
+    assert said(answer("json", schema={})) == '{"echo":"json"}'
+
+
+def test_it_thinks_when_it_is_asked_to() -> None:
+    thoughts = answer("hi", thinks=True).said[0]
+    assert isinstance(thoughts, Reasoning)
+    assert "".join(thoughts.pieces) == "The user wrote 2 characters."
+
+
+def test_it_stops_where_the_limit_is() -> None:
+    assert answer("a b c", max_pieces=3).said == (Text(("You", " said:", " a")), Finish("length"))
+    assert answer("a b c", max_pieces=5).said == (Text(("You", " said:", " a", " b", " c")),)
+    assert len(answer("a", max_pieces=7, thinks=True).said) == 3
+    assert called(answer("weather", max_pieces=1, tools=(WEATHER,)))  # arguments are never cut: nobody could read them
