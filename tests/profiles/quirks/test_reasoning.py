@@ -40,3 +40,14 @@ def test_sealed_reasoning_cannot_become_text() -> None:
     sent, losses = run("reasoning_as_text", input=[USER, SEALED])
     assert sent["input"] == [USER]
     assert losses == {"input[1]": "reasoning is left out", "input[1].encrypted_content": "is left out"}
+
+
+def test_a_summary_stands_in_for_reasoning_that_is_not_open() -> None:
+    """F-4: what has open text is left alone, what is only sealed goes."""
+    sent, losses = run("open_reasoning", input=[USER, OPEN, SUMMED, SEALED])
+    assert sent["input"] == [
+        USER,
+        OPEN,
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "a\n\nb"}]},
+    ]
+    assert losses == {"input[2].summary": "a summary is sent as the reasoning itself", "input[3]": "reasoning is left out"}

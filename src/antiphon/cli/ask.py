@@ -1,0 +1,136 @@
+"""`antiphon ask`: one question to a gateway, and the answer as it comes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from antiphon.cli.exits import EXIT_CODES, OK, Failed, Unusable
+from antiphon.cli.gateway_client import GatewayClient, add_url, call_gateway, request_line
+from antiphon.cli.help import FORMAT
+from antiphon.cli.images import data_url
+from antiphon.cli.outcome import Outcome
+from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
+from antiphon.protocol.content import ContentParam, InputImageParam, InputText
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.request import Request
+from antiphon.upstream.transport import Transport
+
+FAVOURITE: Final = "local"  # the model that costs nothing, if the gateway has it
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "ask",
+        help="ask a model through a running gateway",
+        description="Asks a model through a running gateway and streams its answer. Standard output gets the text of the answer; "
+        "reasoning (on a terminal), calls of tools, losses and usage go to standard error.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to ask; `-`, or nothing when something is piped in, reads standard input"
+    )
+    parser.add_argument("--model", metavar="M", help=f"the model to ask (default: `{FAVOURITE}` if it is there, else the first)")
+    add_url(parser)
+    parser.add_argument(
+        "--image", metavar="F", action="append", type=Path, default=[], help="an image to ask about; may be given several times"
+    )
+    parser.add_argument("--json", action="store_true", help="print the events of the answer, one JSON object a line")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    stdin: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    transport: Transport | None = None,
+) -> int:
+    text = _prompt(args.prompt, stdin or sys.stdin)
+    named = _utf_8("the name of the model", args.model or "")
+    images = [data_url(file) for file in args.image]
+    printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
+
+    async def ask(gateway: GatewayClient) -> None:
+        model = named or await _some_model(gateway)
+        await _print_answer(gateway, _request(model, text, images), printer)
+
+    call_gateway(ask, args.url, environ, transport)
+    return OK
+
+
+def _prompt(words: list[str], stdin: TextIO) -> str:
+    """The words of the command line, then what is piped in if `-` is among them or there are none."""
+    texts = [" ".join(word for word in words if word != "-")]
+    if "-" in words or (not words and not stdin.isatty()):
+        try:
+            texts.append(stdin.read())
+        except UnicodeDecodeError:
+            raise Unusable("what is piped in is no text in UTF-8") from None
+    prompt = "\n\n".join(text.strip() for text in texts if text.strip())
+    if not prompt:
+        raise Unusable('nothing to ask; write `antiphon ask "What is 2+2?"`, or pipe a question in')
+    return _utf_8("the question", prompt)
+
+
+def _utf_8(what: str, text: str) -> str:
+    """`text`, unless it holds stray bytes of the command line, which Python keeps as halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Unusable(f"{what} is no text in UTF-8") from None
+    return text
+
+
+async def _some_model(gateway: GatewayClient) -> str:
+    names = [model.id for model in await gateway.models()]
+    if not names:
+        raise Unusable(f"the gateway at {gateway.url} names no models of its own; say which to ask with --model")
+    return FAVOURITE if FAVOURITE in names else names[0]
+
+
+def _request(model: str, text: str, images: list[str]) -> Request:
+    if not images:
+        return Request(model=model, input=text, stream=True)
+    parts: list[ContentParam] = [InputText(text=text), *(InputImageParam(image_url=image) for image in images)]
+    return Request(model=model, input=[MessageParam(role="user", content=parts)], stream=True)
+
+
+async def _print_answer(gateway: GatewayClient, request: Request, printer: Printer) -> None:
+    outcome = Outcome()
+    answer = await gateway.begin(request)
+    printer.begin(answer.headers.get("antiphon-losses", ""))
+    try:
+        async with aclosing(gateway.events(answer)) as events:
+            async for told in events:
+                printer.show(told)
+                outcome.note(told.event)
+        fault = outcome.fault()
+    except Failed as failure:
+        fault = str(failure)
+    finally:
+        answer.abort()
+    printer.finish(outcome)
+    if fault is not None:
+        raise Failed(fault + request_line(answer))
+
+
+EPILOG: Final = f"""examples:
+  antiphon ask "What is the capital of Peru?"
+  antiphon ask --model local --image cat.png "What is this?"
+  git diff | antiphon ask "Review this change:" -
+  antiphon ask --json "Say hello." | jq -r 'select(.type == "response.output_text.delta").delta'
+
+environment:
+  ANTIPHON_URL      where the gateway is
+  ANTIPHON_API_KEY  the key for it, if it asks for one
+  NO_COLOR          no colours, also on a terminal
+
+{EXIT_CODES}"""

@@ -1,0 +1,47 @@
+"""`antiphon config check`: whether a configuration can be used, and what it means."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from antiphon.cli.exits import EXIT_CODES, OK
+from antiphon.cli.help import FORMAT
+from antiphon.config import default, describe, find_config, load
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "config", help="check a configuration", description="Looks at configurations.", epilog=EXIT_CODES, **FORMAT
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser(
+        "check",
+        help="say whether a configuration can be used, and what it means",
+        description="Reads a configuration as `antiphon serve` would, says what it means, and starts nothing.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    check.add_argument("file", nargs="?", metavar="F", type=Path, help="the configuration; else the one that `serve` would take")
+
+
+def run(
+    args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
+) -> int:
+    del err  # what is wrong is raised
+    file = find_config(args.file, environ, cwd or Path.cwd())
+    config = load(file, environ) if file else default(environ)
+    out.write(f"{file or 'no file, so the defaults'}: can be used\n")
+    out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
+    out.writelines(f"  {line}\n" for line in describe(config))
+    return OK
+
+
+EPILOG: Final = f"""examples:
+  antiphon config check antiphon.toml
+  antiphon config check && antiphon serve
+
+{EXIT_CODES}"""

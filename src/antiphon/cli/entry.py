@@ -1,0 +1,89 @@
+"""The way in: which command is meant, and how the process ends. Whatever a command raises is told here, in one place.
+
+A fault of our own is not caught: its traceback is what somebody needs who wants to mend it, and Python ends with 1 as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TextIO
+
+from antiphon import __version__
+from antiphon.cli import ask, config, models, serve, trace
+from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Paint, printable
+from antiphon.errors import AntiphonError, ConfigError, ProfileError
+
+
+class Command(Protocol):
+    """What every command's module has."""
+
+    def add(self, subparsers: Any) -> None:
+        """Tells argparse about the command."""
+        ...
+
+    def run(self, args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+        """Does it, and returns the exit code."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command that `argv` names and returns its exit code."""
+    out, err = sys.stdout, sys.stderr
+    for stream in (out, err):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another one
+    try:
+        args = parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    if args.command is None:
+        err.write(parser().format_help())
+        return UNUSABLE
+    try:
+        code = COMMANDS[args.command].run(args, out, err)
+        out.flush()
+    except AntiphonError as error:
+        return _tell(error, out, err)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more, which `| head` means well: no complaint, and none from Python when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="antiphon",
+        description="Any LLM client to any LLM server, through Open Responses.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    top.add_argument("--version", action="version", version=f"antiphon {__version__}")
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS.values():
+        command.add(subparsers)
+    return top
+
+
+def _tell(error: AntiphonError, out: TextIO, err: TextIO) -> int:
+    out.flush()  # what was answered comes before what went wrong
+    err.write(f"{Paint(err, os.environ)('red', 'antiphon:')} {printable(str(error))}\n")
+    return UNUSABLE if isinstance(error, Unusable | ConfigError | ProfileError) else FAILED
+
+
+COMMANDS: Final[dict[str, Command]] = {"serve": serve, "ask": ask, "models": models, "config": config, "trace": trace}
+EPILOG: Final = f"""examples:
+  antiphon serve                          start the gateway, with the embedded model
+  antiphon ask "What is 2+2?"             ask it
+  antiphon COMMAND --help                 more about a command
+
+{EXIT_CODES}"""

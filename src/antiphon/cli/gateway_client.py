@@ -1,0 +1,211 @@
+"""A running gateway, as the commands call it: where it is, with which key, and what went wrong in words for people.
+
+The network is the one that upstreams are reached by (`antiphon.upstream.transport`); tests pass a fake in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from antiphon import __version__
+from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.terminal import one_line
+from antiphon.config import Timeouts
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import decode_as, decode_event, encode
+from antiphon.protocol.errors import ErrorBody, ErrorPayload
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.request import Request
+from antiphon.sse import DONE, Decoder, Frame
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Answer, Transport
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+
+
+class Model(Struct, frozen=True):
+    id: str
+    owned_by: str = ""
+
+
+class _Models(Struct, frozen=True):
+    data: list[Model]
+
+
+class Told(NamedTuple):
+    """An event of an answer, and the bytes it came in."""
+
+    raw: bytes
+    event: StreamEvent
+
+
+class GatewayClient:
+    """Calls one gateway. Every fault is a `Failed` that says where and what to do."""
+
+    def __init__(self, url: str, key: str | None, transport: Transport) -> None:
+        self.url = url
+        self._transport = transport
+        self._headers = {"user-agent": f"antiphon/{__version__}"}
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+
+    async def models_body(self) -> bytes:
+        """The answer of `GET /v1/models` as it came."""
+        answer = await self._send("GET", "/models", {"accept": "application/json"}, b"")
+        return await self._whole(answer)
+
+    async def models(self) -> list[Model]:
+        return self.read_models(await self.models_body())
+
+    def read_models(self, body: bytes) -> list[Model]:
+        try:
+            return msgspec.json.decode(body, type=_Models).data
+        except (msgspec.DecodeError, RecursionError):
+            raise Failed(f"what answers at {self.url} is no gateway: it was asked for its models and sent something else") from None
+
+    async def begin(self, request: Request) -> Answer:
+        """The head of a streamed answer; what is no such thing is a `Failed`."""
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        answer = await self._send("POST", "/responses", headers, encode(request))
+        if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+            answer.abort()
+            raise Failed(f"what answers at {self.url} is no gateway: it was asked for a stream of events and sent something else")
+        return answer
+
+    async def events(self, answer: Answer) -> AsyncGenerator[Told, None]:
+        """The events of an answer, as they come."""
+        decoder = Decoder()
+        with self._in_words():
+            async for piece in answer.pieces():
+                for frame in decoder.feed(piece):
+                    if frame.data == DONE:
+                        return
+                    yield self._told(frame)
+            for frame in decoder.finish():
+                if frame.data != DONE:
+                    yield self._told(frame)
+
+    def _told(self, frame: Frame) -> Told:
+        try:
+            return Told(frame.data, decode_event(frame.data))
+        except ApiError as error:
+            raise Failed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
+
+    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        with self._in_words():
+            answer = await self._transport.send(method, f"{self.url}/v1{path}", {**self._headers, **headers}, body, PATIENCE)
+        if answer.status != 200:
+            raise self._refusal(answer, await self._whole(answer))
+        return answer
+
+    async def _whole(self, answer: Answer) -> bytes:
+        body = bytearray()
+        with self._in_words():
+            async for piece in answer.pieces():
+                body += piece
+                if len(body) > MAX_BODY:
+                    answer.abort()
+                    raise Failed(f"what answers at {self.url} sends more than a gateway would")
+        return bytes(body)
+
+    def _refusal(self, answer: Answer, body: bytes) -> Failed:
+        try:
+            told: ErrorPayload = decode_as(body, ErrorBody).error
+        except ApiError:
+            return Failed(f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be read")
+        return Failed(describe_error(told.type, told.code, told.message, told.param) + _retry_line(answer) + request_line(answer))
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except UpstreamFault as fault:
+            # To the transport the gateway is an upstream; to the person who asks it is the gateway.
+            told = FAULTS.get(fault.code, "the gateway at {url} sends what is no HTTP")
+            raise Failed(told.format(url=self.url)) from None
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that calls a gateway."""
+    parser.add_argument("--url", metavar="U", help=f"where the gateway is (default: $ANTIPHON_URL, else {DEFAULT_URL})")
+
+
+def call_gateway(
+    call: Callable[[GatewayClient], Coroutine[None, None, None]],
+    url: str | None,
+    environ: Mapping[str, str],
+    transport: Transport | None = None,
+) -> None:
+    """Runs `call` with a client of the gateway that is meant, over the real network unless another is given."""
+    where, key = gateway_url(url, environ), gateway_key(environ)
+    network = transport or HttpTransport(environ)
+
+    async def run() -> None:
+        try:
+            await call(GatewayClient(where, key, network))
+        finally:
+            await network.close()
+
+    asyncio.run(run())
+
+
+def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
+    """Where the gateway is, without `/v1`: as given, as `$ANTIPHON_URL` says, or where `antiphon serve` listens by itself."""
+    written = (given or environ.get("ANTIPHON_URL") or DEFAULT_URL).strip()
+    url = written if "://" in written else f"http://{written}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if "@" in written:
+        # Not shown: it may hold a password.
+        raise Unusable("the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY")
+    if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
+        raise Unusable(f"{one_line(written)!r} is no address of a gateway; wanted is one like {DEFAULT_URL}")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def gateway_key(environ: Mapping[str, str]) -> str | None:
+    """The key in `$ANTIPHON_API_KEY`, if there is one."""
+    key = environ.get("ANTIPHON_API_KEY", "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise Unusable("$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII")
+    return key or None
+
+
+def describe_error(type: str | None, code: str | None, message: str, param: str | None = None) -> str:
+    """An error as scripts can read it: `type/code: message`, and the field it is about."""
+    name = "/".join(one_line(part) for part in (type, code) if part)
+    return f"{name}: {one_line(message)}" + (f" (at {one_line(param)})" if param else "")
+
+
+def request_line(answer: Answer) -> str:
+    """A line that says under which id the request is in the gateway's log (HTTP-8), if the answer says it."""
+    id = one_line(answer.headers.get("x-request-id", ""))
+    return f"\nrequest {id}" if id else ""
+
+
+def _retry_line(answer: Answer) -> str:
+    seconds = answer.headers.get("retry-after", "")
+    return f"\ntry again in {seconds} s" if seconds.isdecimal() else ""
+
+
+# The gateway has limits of its own and says so when one is reached: these only end what would hang for ever.
+PATIENCE: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
+VISIBLE: Final = re.compile(r"[!-~]+")
+MAX_BODY: Final = 16 * 1024 * 1024
+FAULTS: Final = {
+    "upstream_unavailable": "no gateway answers at {url}; start one with `antiphon serve`",
+    "upstream_timeout": "the gateway at {url} did not answer in time",
+    "upstream_disconnected": "the gateway at {url} broke off before its answer was whole",
+}

@@ -1,0 +1,48 @@
+"""An image file as a data URL. What it is, its first bytes say; if they do not, the name of the file may."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from pathlib import Path
+from typing import Final
+
+from antiphon.cli.exits import Unusable
+from antiphon.protocol.content import MiB
+
+MAX_URL: Final = 20 * MiB  # REQ-8
+
+
+def data_url(file: Path) -> str:
+    """The whole file in a `data:` URL."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise Unusable(f"the image {file} cannot be read: {error.strerror}") from None
+    url = f"data:{_media_type(file, data)};base64,{base64.b64encode(data).decode()}"
+    if len(url) > MAX_URL:
+        raise Unusable(
+            f"the image {file} is too large: {len(data) / MiB:.1f} MiB, and less than {MAX_URL // MiB * 3 // 4} can be sent"
+        )
+    return url
+
+
+def _media_type(file: Path, data: bytes) -> str:
+    for media_type, offset, magic in MAGIC:
+        if data.startswith(magic, offset):
+            return media_type
+    guess = mimetypes.guess_type(file.name)[0] or ""
+    if data and guess.startswith("image/"):
+        return guess
+    raise Unusable(f"{file} is no image: neither its first bytes nor its name say so")
+
+
+MAGIC: Final = (
+    ("image/png", 0, b"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", 0, b"\xff\xd8\xff"),
+    ("image/gif", 0, b"GIF8"),
+    ("image/webp", 8, b"WEBP"),
+    ("image/bmp", 0, b"BM"),
+    ("image/avif", 4, b"ftypavif"),
+    ("image/heic", 4, b"ftypheic"),
+)

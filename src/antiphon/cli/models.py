@@ -1,0 +1,69 @@
+"""`antiphon models`: what a gateway serves, and which upstream answers for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+from antiphon.cli.exits import EXIT_CODES, OK
+from antiphon.cli.gateway_client import GatewayClient, Model, add_url, call_gateway
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Paint, one_line, printable_json
+from antiphon.upstream.transport import Transport
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "models",
+        help="list the models of a running gateway",
+        description="Lists the models that a running gateway names, each with the upstream that answers for it. An upstream may "
+        "serve others besides: those that match its patterns.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    add_url(parser)
+    parser.add_argument("--json", action="store_true", help="print the gateway's answer as it came, on one line")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    transport: Transport | None = None,
+) -> int:
+    async def show(gateway: GatewayClient) -> None:
+        body = await gateway.models_body()
+        models = gateway.read_models(body)
+        if args.json:
+            out.write(f"{printable_json(body)}\n")
+        elif models:
+            out.writelines(f"{row}\n" for row in _table(models, Paint(out, environ), with_heading=out.isatty()))
+        else:
+            err.write("the gateway names no models; ask for one that matches a pattern of its configuration\n")
+
+    call_gateway(show, args.url, environ, transport)
+    return OK
+
+
+def _table(models: list[Model], paint: Paint, *, with_heading: bool) -> list[str]:
+    """Two columns; the heading is for people, and a script need not skip it."""
+    cells = [(one_line(model.id), one_line(model.owned_by)) for model in models]
+    width = max(len("MODEL"), *(len(name) for name, _ in cells))
+    heading = [paint("bold", f"{'MODEL':{width}}  UPSTREAM")] if with_heading else []
+    return heading + [f"{name:{width}}  {upstream}".rstrip() for name, upstream in cells]
+
+
+EPILOG: Final = f"""examples:
+  antiphon models
+  antiphon models --url http://gateway.example:8080
+  antiphon models --json | jq -r '.data[].id'
+
+environment:
+  ANTIPHON_URL      where the gateway is
+  ANTIPHON_API_KEY  the key for it, if it asks for one
+
+{EXIT_CODES}"""

@@ -1,0 +1,64 @@
+"""What came of an answer: whether it is one, and whether it is whole."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from antiphon.cli.gateway_client import describe_error
+from antiphon.cli.terminal import one_line
+from antiphon.protocol.events import (
+    ErrorEvent,
+    RefusalDelta,
+    ResponseCompleted,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TerminalEvent,
+)
+from antiphon.protocol.response import Response, Usage
+
+
+class Outcome:
+    """Sees every event; at the end it knows what to say."""
+
+    def __init__(self) -> None:
+        self._error: str | None = None
+        self._has_refused = False
+        self._end: TerminalEvent | None = None
+
+    def note(self, event: StreamEvent) -> None:
+        match event:
+            case RefusalDelta():
+                self._has_refused = True
+            case ErrorEvent(error=error):
+                self._error = describe_error(error.type, error.code, error.message, error.param)
+            case ResponseCompleted() | ResponseFailed() | ResponseIncomplete():
+                self._end = event
+            case _:
+                pass
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._end.response.usage if self._end else None
+
+    def fault(self) -> str | None:
+        """Why there is no whole answer; None if there is one."""
+        match self._end:
+            case None:
+                return self._error or "the answer broke off: its end never came"
+            case ResponseFailed(response=response):
+                # STR-8: the error event says more than the response that failed.
+                return self._error or _describe_failure(response)
+            case ResponseIncomplete(response=response):
+                reason = response.incomplete_details.reason if response.incomplete_details else "no reason was given"
+                return f"the answer is not complete: {one_line(reason)}"
+            case ResponseCompleted():
+                return "the model refused" if self._has_refused else None
+            case _ as never:
+                assert_never(never)
+
+
+def _describe_failure(response: Response) -> str:
+    if response.error is None:
+        return "the answer failed, and no reason was given"
+    return describe_error(None, response.error.code, response.error.message)

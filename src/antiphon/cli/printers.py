@@ -1,0 +1,140 @@
+"""An answer on its way to the terminal: as text for people, or as events for scripts.
+
+As text, standard output gets what the model answered and nothing else. Around it, on standard error: reasoning (dimmed, and only if
+somebody looks), calls of tools, refusals, usage. So a pipe gets the answer, and a person sees everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TextIO
+
+from antiphon.cli.gateway_client import Told
+from antiphon.cli.outcome import Outcome
+from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
+from antiphon.protocol.events import ItemDone, OutputTextDelta, ReasoningDelta, RefusalDelta, SummaryTextDelta
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpCall, Message, Reasoning, UnknownItem
+from antiphon.protocol.response import Usage
+
+
+class Printer(Protocol):
+    def begin(self, losses: str) -> None:
+        """What the head of the answer says could not be carried."""
+        ...
+
+    def show(self, told: Told) -> None: ...
+
+    def finish(self, outcome: Outcome) -> None:
+        """Nothing more comes, be it the end or a fault."""
+        ...
+
+
+class EventPrinter:
+    """Every event as it came, one a line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def begin(self, losses: str) -> None:
+        pass  # a script that wants them reads the trace
+
+    def show(self, told: Told) -> None:
+        self._out.write(f"{printable_json(told.raw)}\n")
+        self._out.flush()
+
+    def finish(self, outcome: Outcome) -> None:
+        pass
+
+
+class TextPrinter:
+    """The text as it grows, and around it what else happened."""
+
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+        self._out = out
+        self._err = err
+        self._paint = Paint(err, environ)
+        self._is_watched = err.isatty()
+        self._block: str | None = None  # the part of the answer that is being written
+        self._open_line: TextIO | None = None  # the stream whose last line has no end yet
+        self._has_text = False
+
+    def begin(self, losses: str) -> None:
+        if losses:
+            count, _, paths = one_line(losses).partition("; ")
+            self._write_line("yellow", f"{count} lost on the way: {paths}")
+
+    def show(self, told: Told) -> None:
+        match told.event:
+            case OutputTextDelta(item_id=id, content_index=index, delta=delta):
+                self._write(self._out, f"text {id} {index}", printable(delta))
+            case ReasoningDelta(item_id=id, content_index=index, delta=delta):
+                self._write_reasoning(f"reasoning {id} {index}", printable(delta))
+            case SummaryTextDelta(item_id=id, summary_index=index, delta=delta):
+                self._write_reasoning(f"summary {id} {index}", printable(delta))
+            case RefusalDelta(item_id=id, content_index=index, delta=delta):
+                self._write(self._err, f"refusal {id} {index}", printable(delta), "red")
+            case ItemDone(item=item) if item is not None and not isinstance(item, Message | Reasoning):
+                self._write_line("yellow", f"→ {_call(item)}")
+            case _:
+                pass  # beginnings and ends of what is shown piece by piece
+
+    def finish(self, outcome: Outcome) -> None:
+        self._end_line()
+        if outcome.usage is not None:
+            self._write_line("dim", _describe_usage(outcome.usage))
+
+    def _write_reasoning(self, block: str, text: str) -> None:
+        if self._is_watched:
+            self._write(self._err, block, text, "dim", heading="" if self._paint.is_on else "[reasoning] ")
+
+    def _write(self, stream: TextIO, block: str, text: str, look: Look | None = None, heading: str = "") -> None:
+        """A piece of a block; blocks stand apart by an empty line."""
+        if not text:
+            return
+        if block != self._block:
+            self._begin_block(stream, block)
+            stream.write(heading)
+        stream.write(self._paint(look, text) if look else text)
+        stream.flush()
+        self._open_line = None if text.endswith("\n") else stream
+
+    def _begin_block(self, stream: TextIO, block: str) -> None:
+        self._end_line()
+        if self._block is not None:
+            # Between reasoning and the answer the empty line belongs to the reasoning: a pipe begins with the answer.
+            apart = self._out if stream is self._out and self._has_text else self._err
+            apart.write("\n")
+            apart.flush()
+        self._has_text = self._has_text or stream is self._out
+        self._block = block
+
+    def _write_line(self, look: Look, text: str) -> None:
+        """A line of its own, around the answer."""
+        self._end_line()
+        self._err.write(f"{self._paint(look, text)}\n")
+        self._err.flush()
+        self._block = None
+
+    def _end_line(self) -> None:
+        if self._open_line is not None:
+            self._open_line.write("\n")
+            self._open_line.flush()
+            self._open_line = None
+
+
+def _call(item: Item) -> str:
+    """What the model wants done, on one line."""
+    match item:
+        case FunctionCall() | McpCall():
+            return one_line(f"{item.name}({item.arguments})")
+        case CustomToolCall():
+            return one_line(f"{item.name}: {item.input}")
+        case UnknownItem():
+            return one_line(item.kind)
+        case _:
+            return str(item.__struct_config__.tag)
+
+
+def _describe_usage(usage: Usage) -> str:
+    thought = usage.output_tokens_details.reasoning_tokens
+    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out" + (f", {thought} of them reasoning" if thought else "")

@@ -1,0 +1,145 @@
+"""`antiphon serve`: the gateway, until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol, TextIO
+
+import msgspec
+from msgspec.structs import replace
+
+from antiphon import __version__
+from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, Failed
+from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Paint
+from antiphon.config import Config, check, default, describe, find_config, load
+
+
+class Serve(Protocol):
+    """`antiphon.server.run.serve`, or a test's own."""
+
+    def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help="start the gateway",
+        description="Starts the gateway and says what it serves, where, and how to try it. Without a configuration it serves the "
+        "embedded model as `local`, and every provider whose usual key variable is set.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument(
+        "--config", metavar="F", type=Path, help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)"
+    )
+    parser.add_argument("--host", metavar="H", help="listen on this address; one that others can reach needs keys")
+    parser.add_argument("--port", metavar="P", type=port, help="listen on this port; 0 takes a free one")
+    parser.add_argument("--debug", action="store_true", help="check everything that is sent against the grammar of the protocol")
+    parser.add_argument("--trace", metavar="DIR", type=Path, help="write what happens to each request into this folder")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+    serve: Serve | None = None,
+) -> int:
+    del err  # what goes wrong is raised
+    config = _configured(args, environ, cwd or Path.cwd())
+    urls: list[str] = []
+
+    def announce(base_url: str) -> None:
+        urls.append(base_url)
+        out.writelines(f"{line}\n" for line in _greeting(config, base_url, Paint(out, environ)))
+        out.flush()
+
+    try:
+        with _unwinding():
+            (serve or _real_serve())(config, debug=args.debug, announce=announce)
+    except KeyboardInterrupt:
+        # That is how it is stopped: an end in order, unless it had not begun.
+        return OK if urls else INTERRUPTED
+    if not urls:
+        raise Failed("the gateway did not start; the log above says why")
+    return OK
+
+
+def port(text: str) -> int:
+    """A port on the command line."""
+    if not text.isascii() or not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: wanted 0 to 65535")
+    return int(text)
+
+
+def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Config:
+    """The configuration that is meant, with what the command line says instead; the whole is judged again."""
+    file = find_config(args.config, environ, cwd)
+    config = load(file, environ) if file else default(environ)
+    server = replace(
+        config.server,
+        host=config.server.host if args.host is None else args.host,
+        port=config.server.port if args.port is None else args.port,
+    )
+    trace = config.trace if args.trace is None else replace(config.trace, dir=str(cwd / args.trace))
+    config = replace(config, server=server, trace=trace)
+    check(config, environ)
+    return config
+
+
+def _real_serve() -> Serve:
+    # Imported here, since no other command needs the server and its start is felt.
+    from antiphon.server.run import serve
+
+    return serve
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """SIGTERM ends the server as Ctrl-C does: by way of everything that has to be closed, the embedded model included."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _greeting(config: Config, base_url: str, paint: Paint) -> list[str]:
+    url = gateway_url(base_url, {})
+    model = next((name for upstream in config.upstreams for name in upstream.listed_models()), "MODEL")
+    key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
+    body = msgspec.json.encode({"model": model, "input": "Say hello.", "stream": True}).decode()
+    variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""
+    where = "" if url == DEFAULT_URL else f" --url {url}"
+    return [
+        f"{paint('bold', f'Antiphon {__version__}')} serves {paint('bold', f'{url}/v1')}",
+        *(f"  {line}" for line in describe(config)),
+        "Try it:",
+        f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
+        f'  {variable}antiphon ask{where} --model {shlex.quote(model)} "Say hello."',
+        paint("dim", "Ctrl-C stops it."),
+    ]
+
+
+EPILOG: Final = f"""examples:
+  antiphon serve
+  antiphon serve --config lab.toml --port 9000
+  antiphon serve --debug --trace traces
+
+The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0.
+
+environment:
+  ANTIPHON_CONFIG  the configuration, if --config does not name one
+  NO_COLOR         no colours, also on a terminal
+
+{EXIT_CODES}"""

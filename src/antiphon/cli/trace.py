@@ -1,0 +1,250 @@
+"""`antiphon trace`: what happened to a request. Lists traces, shows one in the order of what happened, goes through one again."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TextIO, assert_never
+
+import msgspec
+
+from antiphon.cli.exits import FAILED, OK, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
+from antiphon.config import find_config, load
+from antiphon.gateway.replay import NotReplayable, Replay, replay
+from antiphon.trace.reading import TraceError, TraceRecord, list_traces, no_traces, read_trace
+from antiphon.trace.records import (
+    AnyRecord,
+    ClientHead,
+    ClientPiece,
+    ClientRequest,
+    Cut,
+    HubRequest,
+    LossList,
+    Note,
+    Route,
+    Summary,
+    UpstreamHead,
+    UpstreamPiece,
+    UpstreamRequest,
+    encode_record,
+)
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "trace",
+        help="look at what happened to requests",
+        description="Looks at traces, which `antiphon serve --trace DIR` writes.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _action(actions, "list", "every trace, newest last")
+    show = _action(actions, "show", "one trace, from the client's request to the answer", takes_id=True)
+    show.add_argument("--raw", action="store_true", help="the lines of the file, as they are")
+    _action(actions, "replay", "translate a recorded request and its answer again, offline, and compare", takes_id=True)
+
+
+def run(
+    args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
+) -> int:
+    folder = _folder(args.dir, environ, cwd or Path.cwd())
+    try:
+        match args.action:
+            case "list":
+                _list(folder, out, err)
+                return OK
+            case "show":
+                _show(read_trace(folder, args.id), out, Paint(out, environ), is_raw=args.raw)
+                return OK
+            case _:
+                return _replay(read_trace(folder, args.id), out, err)
+    except (TraceError, NotReplayable) as error:
+        raise Unusable(str(error)) from None
+
+
+def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **FORMAT
+    )
+    if takes_id:
+        action.add_argument("id", metavar="ID", help="the id of a request (x-request-id), its beginning, or `last`")
+    action.add_argument("--dir", metavar="DIR", type=Path, help="the folder (default: the one in the configuration, else traces)")
+    return action
+
+
+def _folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    if given is not None:
+        return cwd / given
+    file = find_config(None, environ, cwd)
+    configured = load(file, environ).trace.dir if file else None
+    return cwd / (configured or "traces")
+
+
+# list
+
+
+def _list(folder: Path, out: TextIO, err: TextIO) -> None:
+    found = list_traces(folder)
+    if not found:
+        err.write(f"{no_traces(folder)}\n")
+        return
+    rows = [HEADINGS, *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    for row in rows:
+        out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+def _row(summary: Summary) -> tuple[str, ...]:
+    return (
+        _time(summary.time),
+        one_line(summary.id),
+        one_line(summary.model or "-"),
+        one_line(summary.upstream or "-"),
+        str(summary.status or "-"),
+        f"{summary.duration:.3f} s",
+        str(summary.losses),
+        one_line(summary.error or "-"),
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+# show
+
+
+def _show(trace: TraceRecord, out: TextIO, paint: Paint, *, is_raw: bool) -> None:
+    if is_raw:
+        out.writelines(f"{printable_json(encode_record(record))}\n" for record in (trace.summary, *trace.records))
+        return
+    head = trace.summary
+    out.write(f"{paint('bold', one_line(trace.id))}  {_time(head.time)}  {head.duration:.3f} s\n")
+    for section in _sections(trace.records):
+        _show_section(section, out, paint)
+    if len(trace.losses):
+        out.write(f"\n{paint('yellow', 'lost')}\n")
+        _show_text(printable("\n".join(map(str, trace.losses))), out)
+
+
+def _sections(records: Iterable[AnyRecord]) -> list[list[AnyRecord]]:
+    """Pieces that follow each other stand together, those of both directions apart; all else stands alone."""
+    sections: list[list[AnyRecord]] = []
+    pieces: dict[type, list[AnyRecord]] = {}
+    for record in records:
+        if not isinstance(record, UpstreamPiece | ClientPiece):
+            sections.append([record])
+            if isinstance(record, UpstreamRequest):
+                pieces.pop(UpstreamPiece, None)  # sent again: another answer
+        elif type(record) in pieces:
+            pieces[type(record)].append(record)
+        else:
+            pieces[type(record)] = [record]
+            sections.append(pieces[type(record)])
+    return sections
+
+
+def _show_section(section: list[AnyRecord], out: TextIO, paint: Paint) -> None:
+    def title(text: str, look: Look = "bold") -> None:
+        out.write(f"\n{paint('dim', f'{first.at:9.3f} s')}  {paint(look, one_line(text))}\n")
+
+    first = section[0]
+    match first:
+        case ClientRequest():
+            title(f"the client asked: {first.method} {first.path}")
+            _show_headers(first.headers, out)
+            _show_text(_pretty(first.body.raw), out)
+        case HubRequest():
+            title("the same as the hub has it")
+            _show_text(_pretty(first.body.raw), out)
+        case Route():
+            how = "as a stream" if first.stream else "in one piece"
+            title(f"for {first.upstream}: {first.model}, dialect {first.dialect}, profile {first.profile}, {how}")
+        case UpstreamRequest():
+            title(f"the upstream was asked: {first.method} {first.url}")
+            _show_headers(first.headers, out)
+            _show_text(_pretty(first.body.raw), out)
+        case UpstreamHead():
+            title(f"the upstream answered: {first.status}")
+            _show_headers(first.headers, out)
+        case ClientHead():
+            title(f"the client was answered: {first.status}")
+            _show_headers(first.headers, out)
+        case UpstreamPiece():
+            _show_pieces("the upstream sent", [each for each in section if isinstance(each, UpstreamPiece)], title, out)
+        case ClientPiece():
+            _show_pieces("the client was sent", [each for each in section if isinstance(each, ClientPiece)], title, out)
+        case Note():
+            if first.value is not None:
+                title(f"{first.name}: {first.value}")
+        case Cut():
+            missing = ", ".join(f"{count} bytes of {kind}" for kind, count in sorted(first.missing.items()))
+            title(f"too large to be kept whole: {missing} are missing", "red")
+        case Summary() | LossList():
+            pass  # the heading; the end, where all losses stand together
+        case _ as never:
+            assert_never(never)
+
+
+def _show_pieces(what: str, pieces: list[UpstreamPiece] | list[ClientPiece], title: Callable[[str], None], out: TextIO) -> None:
+    whole = b"".join(piece.data.raw for piece in pieces)
+    cuts = "1 piece" if len(pieces) == 1 else f"{len(pieces)} pieces, the last at {pieces[-1].at:.3f} s"
+    title(f"{what} {len(whole)} bytes in {cuts}")
+    _show_text(_pretty(whole), out)
+
+
+def _show_headers(headers: Mapping[str, str], out: TextIO) -> None:
+    out.writelines(f"    {one_line(name)}: {one_line(value)}\n" for name, value in headers.items())
+
+
+def _show_text(text: str, out: TextIO) -> None:
+    out.writelines(f"    {line}\n" for line in text.rstrip("\n").split("\n"))
+
+
+def _pretty(data: bytes) -> str:
+    """JSON for people; anything else as it is. Nothing that steers a terminal."""
+    if data[:1] in (b"{", b"["):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            data = msgspec.json.format(data, indent=2)
+    return printable(data.decode("utf-8", "replace"))
+
+
+# replay
+
+
+def _replay(trace: TraceRecord, out: TextIO, err: TextIO) -> int:
+    made = replay(trace)
+    out.write(printable(made.answer.decode("utf-8", "replace")).rstrip("\n") + "\n")
+    out.flush()
+    err.writelines(f"{line}\n" for line in _verdict(made))
+    return FAILED if made.differences else OK
+
+
+def _verdict(made: Replay) -> list[str]:
+    if not made.differences:
+        so_far = " as far as it went; the recorded answer breaks off" if made.is_cut_short else ""
+        return [f"the same as was recorded{so_far}"]
+    return [
+        line
+        for each in made.differences
+        for line in (f"{each.what} is not the same:", f"  then: … {one_line(each.recorded)}", f"  now:  … {one_line(each.made)}")
+    ]
+
+
+HEADINGS: Final = ("TIME", "ID", "MODEL", "UPSTREAM", "STATUS", "DURATION", "LOSSES", "ERROR")
+EPILOG: Final = """examples:
+  antiphon trace list
+  antiphon trace show last
+  antiphon trace replay req_3f
+
+exit codes:
+  0    it worked; a replay gave the same as was recorded
+  1    a replay gave something else
+  2    there is no such trace, or it cannot be read or replayed"""

@@ -1,0 +1,108 @@
+"""The models a gateway serves: names from the configuration, and for patterns what the upstream itself lists, asked now and then.
+
+An upstream that does not answer is left out: the list says what can be asked for, not what is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.config import ModelRule, UpstreamConfig
+from antiphon.config.models import is_pattern, renamed
+from antiphon.errors import ApiError
+from antiphon.gateway.routes import Routes, Upstream
+from antiphon.upstream.transport import Transport
+
+FRESH: Final = 60.0  # seconds for which an upstream's list is good
+PATIENCE: Final = 5.0  # seconds that an upstream has to list its models
+MAX_LIST: Final = 4 * 1024 * 1024
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """One model as clients of this API family know it."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    data: list[Model]
+
+
+class Models:
+    """API-5. Asks each upstream at most once a minute, all of them side by side."""
+
+    def __init__(self, routes: Routes, transport: Transport, clock: Callable[[], float]) -> None:
+        self._routes = routes
+        self._transport = transport
+        self._clock = clock
+        self._known: dict[str, tuple[float, list[str]]] = {}
+
+    async def available(self) -> ModelList:
+        listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
+        found: dict[str, Model] = {}
+        for upstream, names in zip(self._routes.upstreams, listed, strict=True):
+            for name in names:  # the first that serves a model is the one that is asked
+                found.setdefault(name, Model(id=name, owned_by=upstream.name))
+        return ModelList(data=list(found.values()))
+
+    async def _names(self, upstream: Upstream) -> list[str]:
+        names = upstream.config.listed_models()
+        if upstream.config.has_patterns:
+            theirs = await self._asked(upstream)
+            names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
+        return names
+
+    async def _asked(self, upstream: Upstream) -> list[str]:
+        known = self._known.get(upstream.name)
+        if known is None or self._clock() - known[0] > FRESH:
+            known = self._known[upstream.name] = (self._clock(), await self._ask(upstream))
+        return known[1]
+
+    async def _ask(self, upstream: Upstream) -> list[str]:
+        limits = replace(upstream.timeouts, connect=min(PATIENCE, upstream.timeouts.connect), first_byte=PATIENCE, total=PATIENCE)
+        try:
+            answer = await self._transport.send("GET", f"{upstream.base_url}/models", upstream.headers, b"", limits)
+            body = bytearray()
+            async for piece in answer.pieces():
+                body += piece
+                if len(body) > MAX_LIST:
+                    answer.abort()
+                    return []
+        except ApiError:
+            return []
+        return _ids_in(bytes(body)) if answer.status == 200 else []
+
+
+def _client_name(config: UpstreamConfig, own: str) -> str | None:
+    """The name under which clients ask for a model that the upstream lists; None if no pattern lets them."""
+    for rule in config.models:
+        asked, told = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
+        name = renamed(ModelRule(from_=told, to=asked), own) if is_pattern(asked) and is_pattern(told) else None
+        if name is not None:
+            return name
+    return None
+
+
+def _ids_in(body: bytes) -> list[str]:
+    try:
+        match msgspec.json.decode(body):
+            case {"data": list() as rows}:
+                return [row["id"] for row in rows if _has_id(row)]
+            case _:
+                return []
+    except (ValueError, RecursionError):
+        return []
+
+
+def _has_id(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("id"), str)

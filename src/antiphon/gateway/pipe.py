@@ -1,0 +1,159 @@
+"""Upstream bytes → client bytes, in one synchronous step: frames, hub events, policy, the client's own frames. Pure.
+
+`Reader` is the half that faces the upstream, `Pipe` has both halves. A pipe keeps what the gateway wants to know afterwards: the
+response the client was told of, what was lost, and what it failed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.speech import EventsToHub
+from antiphon.protocol.events import ErrorEvent, OutputTextDelta, StreamEvent, TerminalEvent, UnknownEvent
+from antiphon.protocol.grammar import Grammar, Violation
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.policy import Policy
+from antiphon.protocol.response import Response
+
+LOSSES_EVENT: Final = "antiphon:losses"
+
+
+class EventsFromHub(Protocol):
+    """What every dialect's writer of streams has."""
+
+    @property
+    def losses(self) -> Losses: ...
+
+    def feed(self, event: StreamEvent) -> bytes: ...
+
+    def finish(self) -> bytes: ...
+
+
+class Reader:
+    """An upstream's stream as hub events."""
+
+    def __init__(self, to_hub: EventsToHub) -> None:
+        self._frames = sse.Decoder()
+        self._to_hub = to_hub
+
+    @property
+    def error(self) -> ApiError | None:
+        return self._to_hub.error
+
+    @property
+    def losses(self) -> Losses:
+        return self._to_hub.losses
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """The events that these bytes bring. An event beyond all measure fails the response."""
+        try:
+            frames = self._frames.feed(data)
+        except UpstreamFault as error:
+            return self._to_hub.finish(error)
+        if len(frames) == 1:
+            return self._to_hub.feed(frames[0])
+        return [event for frame in frames for event in self._to_hub.feed(frame)]
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over, properly or with an error."""
+        try:
+            frames = self._frames.finish()
+        except UpstreamFault as fault:
+            frames, error = [], error or fault
+        events = [event for frame in frames for event in self._to_hub.feed(frame)]
+        return events + self._to_hub.finish(error)
+
+
+class Pipe:
+    """One stream, from an upstream to a client."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        policy: Policy,
+        from_hub: EventsFromHub,
+        losses: Losses,
+        *,
+        tells_losses: bool = False,
+        on_violation: Callable[[Violation], None] | None = None,
+    ) -> None:
+        self.response: Response | None = None  # as the terminal event had it
+        self._reader = reader
+        self._policy = policy
+        self._from_hub = from_hub
+        self._before = losses
+        self._tells_losses = tells_losses
+        self._shift = 0
+        self._on_violation = on_violation
+        self._grammar = Grammar() if on_violation else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event is out."""
+        return self.response is not None
+
+    @property
+    def error(self) -> ApiError | None:
+        """What the upstream's stream failed with."""
+        return self._reader.error
+
+    @property
+    def losses(self) -> Losses:
+        """Everything that was lost so far, on the way there and on the way back."""
+        losses = Losses()
+        for part in (self._before, self._reader.losses, self._policy.losses, self._from_hub.losses):
+            losses.extend(part)
+        return losses
+
+    def feed(self, data: bytes) -> bytes:
+        """What the client is sent for these bytes of the upstream."""
+        return self.tell(self._reader.feed(data))
+
+    def finish(self, error: ApiError | None = None) -> bytes:
+        """The upstream's bytes are over: whatever is missing of the client's stream, to its end."""
+        return self.tell(self._reader.finish(error))
+
+    def tell(self, events: Iterable[StreamEvent]) -> bytes:
+        """What the client is sent for events; they may also come from an upstream's answer that was no stream."""
+        out: list[bytes] = []
+        for event in events:
+            for told in self._policy.feed(event):
+                if type(told) is OutputTextDelta and self._grammar is None:  # nearly all of them
+                    out.append(self._from_hub.feed(told))
+                else:
+                    self._tell_one(told, out)
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
+        is_end = isinstance(event, TerminalEvent)
+        if self._tells_losses and not self._shift and (is_end or isinstance(event, ErrorEvent)):
+            self._insert_losses(event.sequence_number, out)
+        if self._shift:
+            event = replace(event, sequence_number=event.sequence_number + self._shift)
+        self._judge(event)
+        out.append(self._from_hub.feed(event))
+        if isinstance(event, TerminalEvent):
+            self.response = event.response
+            out.append(self._from_hub.finish())
+
+    def _insert_losses(self, number: int, out: list[bytes]) -> None:
+        """F-4: before the end, for a client that wants to know. It is an event like any other, and counted (STR-5)."""
+        losses = list(self.losses)
+        if losses:
+            self._shift = 1
+            raw = Raw(msgspec.json.encode({"type": LOSSES_EVENT, "sequence_number": number, "losses": losses}))
+            event = UnknownEvent(kind=LOSSES_EVENT, raw=raw, sequence_number=number)
+            self._judge(event)
+            out.append(self._from_hub.feed(event))
+
+    def _judge(self, event: StreamEvent) -> None:
+        if self._grammar is not None and self._on_violation is not None:
+            for violation in self._grammar.feed(event):
+                self._on_violation(violation)

@@ -1,0 +1,249 @@
+"""A turn again, from the bytes that a trace recorded: offline, with the same code that served it.
+
+Ids, times and padding are made anew, so both sides are compared without them; comment lines and the cuts between pieces do not
+count either. What a trace does not hold, such as the choice of an upstream, is taken as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from itertools import count
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon import sse
+from antiphon.config import Timeouts, UpstreamConfig
+from antiphon.dialects import responses
+from antiphon.dialects.responses.events_from_hub import Style
+from antiphon.errors import AntiphonError, ApiError, UpstreamFault
+from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.routes import Target, Upstream
+from antiphon.gateway.speech import SPEECHES
+from antiphon.gateway.turn import Turn, is_json, prepare
+from antiphon.profiles import load_profile
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.stamps import Stamps
+from antiphon.trace.reading import TraceRecord
+from antiphon.trace.records import ClientHead, ClientRequest, Route
+from antiphon.upstream.transport import Answer
+
+
+class NotReplayable(AntiphonError):
+    """A trace that holds too little to go through its turn again."""
+
+
+class Difference(Struct, frozen=True):
+    """Where the turn of today leaves that of then: both sides, from shortly before they part."""
+
+    what: str
+    recorded: str
+    made: str
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """What the turn gives today, and where that is not what was recorded."""
+
+    upstream_body: bytes | None  # None: today nothing would be sent
+    status: int
+    answer: bytes
+    losses: Losses
+    differences: list[Difference]
+    is_cut_short: bool  # the recorded answer breaks off: it is compared as far as it goes
+
+
+def replay(record: TraceRecord) -> Replay:
+    """Goes through the recorded turn again."""
+    return asyncio.run(_replay(record))
+
+
+class RecordedAnswer:
+    """An upstream's answer as the trace has it, its bytes cut as they arrived. It also is the network: it gives itself."""
+
+    def __init__(self, record: TraceRecord) -> None:
+        head = record.upstream_head
+        self.status = head.status if head else 0
+        self.headers: Mapping[str, str] = head.headers if head else {}
+        self._pieces = [piece.data.raw for piece in record.upstream_pieces]
+        self._fault = _fault_in(record)
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Answer:
+        del method, url, headers, body, timeouts  # whatever is asked, this was the answer
+        if not self.status:
+            raise self._fault or NotReplayable("the upstream never began to answer, and the trace does not say why")
+        return self
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+        if self._fault is not None:
+            raise self._fault
+
+    def abort(self) -> None:
+        pass  # nothing is held
+
+    async def close(self) -> None:
+        pass
+
+
+async def _replay(record: TraceRecord) -> Replay:
+    client, head = _complete(record)
+    losses = Losses()
+    turn: Turn | None = None
+    try:
+        request, found = responses.request_to_hub(client.body.raw)
+        losses.extend(found)
+        turn = _turn(request, record)
+        status, answer = 200, await _answer(turn, record, client, losses)
+    except ApiError as error:
+        status, answer = responses.error_from_hub(error)
+    if turn is not None:
+        losses.extend(turn.losses)
+    body = turn.prepared.body if turn is not None else None
+    sent = record.upstream_request
+    told = b"".join(piece.data.raw for piece in record.client_pieces)
+    then, now, is_cut_short = _comparable(told, answer) if _is_stream(head) else (told, answer, False)
+    return Replay(
+        upstream_body=body,
+        status=status,
+        answer=answer,
+        losses=losses,
+        differences=[
+            *_differences("the request to the upstream", sent.body.raw if sent else b"", body or b""),
+            *_differences("the status", b"%d" % head.status, b"%d" % status),
+            *_differences("the answer", _without_chance(then), _without_chance(now)),
+        ],
+        is_cut_short=is_cut_short,
+    )
+
+
+def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
+    """What every replay begins and ends with."""
+    client, head = record.client_request, record.client_head
+    if client is None:
+        raise NotReplayable(f"{record.id}: no request was recorded")
+    if head is None:
+        raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
+    if record.missing:
+        raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.missing))}")
+    return client, head
+
+
+def _turn(request: Request, record: TraceRecord) -> Turn:
+    route = record.route
+    if route is None:
+        raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
+    numbers = count(1)
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
+    return Turn(prepare(request, _target(route)), stamps, _padding)
+
+
+def _target(route: Route) -> Target:
+    profile = load_profile(route.profile)
+    upstream = Upstream(
+        config=UpstreamConfig(name=route.upstream, dialect=profile.dialect),
+        profile=profile,
+        speech=SPEECHES[profile.dialect],
+        base_url="",
+        headers={},
+        timeouts=Timeouts(),
+    )
+    return Target(upstream=upstream, model=route.model)
+
+
+async def _answer(turn: Turn, record: TraceRecord, client: ClientRequest, losses: Losses) -> bytes:
+    """The body of the answer; what goes wrong before it begins is raised."""
+    if record.upstream_request is None:
+        raise NotReplayable(f"{record.id}: no upstream was asked, so there is no answer to translate")
+    if turn.prepared.request.stream:
+        return await _stream(turn, record, client, losses)
+    response = await turn.whole(await turn.ask(RecordedAnswer(record)))
+    body, found = responses.response_from_hub(response, turn.prepared.request)
+    losses.extend(found)
+    return body
+
+
+async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, losses: Losses) -> bytes:
+    style: Style = "older" if record.notes.get("style") == "older" else "standard"
+    asked = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
+    pipe = turn.pipe(responses.EventsFromHub(turn.prepared.request, style=style), tells_losses="losses" in asked)
+    # Whether the 200 was out before something failed was a matter of time: only the recorded answer knows.
+    has_begun = record.client_head is not None and _is_stream(record.client_head)
+    out: list[bytes] = []
+    try:
+        await _pump(turn, await turn.ask(RecordedAnswer(record)), pipe, out)
+    except ApiError as error:
+        if not has_begun:
+            raise
+        out.append(pipe.finish(error))
+    if pipe.error is not None and not has_begun:
+        raise pipe.error
+    losses.extend(pipe.losses)
+    return b"".join(out)
+
+
+async def _pump(turn: Turn, answer: Answer, pipe: Pipe, out: list[bytes]) -> None:
+    if is_json(answer):
+        out.append(pipe.tell(await turn.whole_as_events(answer)))
+        return
+    async for piece in answer.pieces():
+        out.append(pipe.feed(piece))
+        if pipe.ended:
+            return
+    out.append(pipe.finish())
+
+
+def _fault_in(record: TraceRecord) -> UpstreamFault | None:
+    """How the network failed the turn, which no bytes tell."""
+    match record.notes.get("upstream_fault"):
+        case str() as told:
+            code, _, message = told.partition(": ")
+            return UpstreamFault(message, code=code, status=504 if code == "upstream_timeout" else None)
+        case _:
+            return None
+
+
+def _is_stream(head: ClientHead) -> bool:
+    return head.headers.get("content-type", "").startswith("text/event-stream")
+
+
+def _padding(length: int) -> str:
+    return "-" * (length % 16 + 1)
+
+
+def _comparable(recorded: bytes, made: bytes) -> tuple[bytes, bytes, bool]:
+    """Two streams as lines, one an event, and whether the recorded one breaks off: then of the other just as much is compared."""
+    then, now = _frames(recorded), _frames(made)
+    is_cut_short = not then or then[-1].split(b" ", 1)[0] not in LAST_EVENTS
+    return b"\n".join(then), b"\n".join(now[: len(then)] if is_cut_short else now), is_cut_short
+
+
+def _differences(what: str, recorded: bytes, made: bytes) -> list[Difference]:
+    if recorded == made:
+        return []
+    same = next((place for place, (then, now) in enumerate(zip(recorded, made, strict=False)) if then != now), None)
+    start = max(0, (min(len(recorded), len(made)) if same is None else same) - BEFORE)
+    return [Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, made)))]
+
+
+def _frames(stream: bytes) -> list[bytes]:
+    decoder = sse.Decoder()
+    return [frame.event.encode() + b" " + frame.data for frame in [*decoder.feed(stream), *decoder.finish()]]
+
+
+def _without_chance(data: bytes) -> bytes:
+    """`data` with its own ids numbered in the order in which they come, and without times and padding."""
+    numbers: dict[bytes, bytes] = {}
+    data = OWN_ID.sub(lambda found: numbers.setdefault(found[0], b"%b_%d" % (found[1], len(numbers))), data)
+    return PADDING.sub(b"", TIME.sub(rb"\g<1>0", data))
+
+
+BEFORE: Final = 60
+EXCERPT: Final = 300
+LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete"}  # `[DONE]` has no name
+OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32}\b")
+TIME: Final = re.compile(rb'("(?:created|completed)_at":)\d+')
+PADDING: Final = re.compile(rb',?"obfuscation":"[^"]*"')

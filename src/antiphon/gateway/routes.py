@@ -1,0 +1,96 @@
+"""Which upstream serves a model: the first in the configuration whose rules match.
+
+All of it is settled at the start: keys are read from the environment once, profiles are loaded once. No field of a request has any say
+in where a connection goes; it only picks one of these targets by the name of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon import __version__
+from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.errors import ClientFault, MissingField
+from antiphon.gateway.speech import SPEECHES, Speech
+from antiphon.profiles import Profile, load_profile
+
+USER_AGENT: Final = f"antiphon/{__version__}"
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where an upstream is, and what opens it; the embedded model's is known only once it runs."""
+
+    base_url: str
+    key: str | None = None
+    timeouts: Timeouts | None = None
+
+
+class Upstream(Struct, frozen=True, kw_only=True):
+    """One upstream, ready to be asked. The headers are the whole list of what it is ever sent (allow-list)."""
+
+    config: UpstreamConfig
+    profile: Profile
+    speech: Speech
+    base_url: str
+    headers: dict[str, str]
+    timeouts: Timeouts
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """Where one turn goes: an upstream, and the name under which it knows the model."""
+
+    upstream: Upstream
+    model: str
+
+
+class Routes:
+    """Every upstream of a configuration."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str], places: Mapping[str, Place]) -> None:
+        self.upstreams = [_upstream(config, each, environ, places) for each in config.upstreams]
+
+    def find(self, model: object) -> Target:
+        """The target for a model as a client names it."""
+        if not isinstance(model, str) or not model:
+            raise MissingField(f"model is missing: wanted the name of a model, such as {self._examples()}", param="model")
+        for upstream in self.upstreams:
+            name = upstream.config.upstream_model(model)
+            if name is not None:
+                return Target(upstream=upstream, model=name)
+        raise ClientFault(
+            f"no upstream serves the model {_shown(model)}; there is {self._examples()} (GET /v1/models lists them all)",
+            type="not_found",
+            code="model_not_found",
+            param="model",
+        )
+
+    def _examples(self) -> str:
+        names = [rule if isinstance(rule, str) else rule.from_ for upstream in self.upstreams for rule in upstream.config.models]
+        return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+
+
+def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], places: Mapping[str, Place]) -> Upstream:
+    place = places.get(each.name) or Place(base_url=each.base_url, key=each.api_key(environ))
+    headers = {"content-type": "application/json", "user-agent": USER_AGENT}
+    if place.key:
+        headers["authorization"] = f"Bearer {place.key}"
+    profile = load_profile(each.profile_name)
+    return Upstream(
+        config=each,
+        profile=profile,
+        speech=SPEECHES[profile.dialect],
+        base_url=place.base_url.rstrip("/"),
+        headers=headers,
+        timeouts=each.timeouts or place.timeouts or config.timeouts,
+    )
+
+
+def _shown(model: str) -> str:
+    return repr(model if len(model) <= 100 else model[:100] + "…")

@@ -1,0 +1,206 @@
+"""One turn, from a hub request to what the client is told: prepared purely, then asked of the upstream, then read.
+
+A turn asks its upstream once. Whether the client wants a stream and whether the upstream answers with one are two questions: each
+of the four cases is served, since servers that ignore `stream` exist in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.gateway.pipe import EventsFromHub, Pipe, Reader
+from antiphon.gateway.routes import Target
+from antiphon.profiles import Wire
+from antiphon.protocol import codec
+from antiphon.protocol.events import StreamEvent, TerminalEvent
+from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.grammar import Violation
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.policy import Pad, Policy
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+from antiphon.trace.writing import Trace
+from antiphon.upstream.transport import Answer, Transport
+
+MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
+MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A turn before anything was sent."""
+
+    target: Target
+    request: Request  # as the client asked, settled by the gateway
+    sent: Request  # as the upstream is asked
+    body: bytes
+    losses: Losses
+
+
+def prepare(request: Request, target: Target) -> Prepared:
+    """What is sent to the upstream, and what could not be."""
+    losses = Losses()
+    profile = target.upstream.profile
+    settled = _settle(request, profile.wire, losses)
+    sent, found = profile.prepare(replace(settled, model=target.model))
+    losses.extend(found)
+    body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
+    losses.extend(found)
+    return Prepared(target=target, request=settled, sent=sent, body=body, losses=losses)
+
+
+class Turn:
+    """A prepared turn, on its way."""
+
+    def __init__(self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None) -> None:
+        self.prepared = prepared
+        self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
+        self.losses = prepared.losses
+        self._stamps = stamps
+        self._policy = Policy.of(prepared.request, pad=pad)
+        self._trace = trace
+        self._answer: Answer | None = None
+
+    async def ask(self, transport: Transport) -> Answer:
+        """Sends the request; raises what the upstream says instead of an answer."""
+        upstream = self.prepared.target.upstream
+        url = upstream.base_url + upstream.speech.path
+        if self._trace is not None:
+            self._trace.upstream_request("POST", url, upstream.headers, self.prepared.body)
+        try:
+            answer = self._answer = await transport.send("POST", url, upstream.headers, self.prepared.body, upstream.timeouts)
+        except UpstreamFault as fault:
+            self._note_fault(fault)
+            raise
+        if self._trace is not None:
+            self._trace.upstream_head(answer.status, answer.headers)
+        if answer.status != 200:
+            raise await self._refusal(answer)
+        return answer
+
+    def abort(self) -> None:
+        """Lets go of the upstream, if it is still talking."""
+        if self._answer is not None:
+            self._answer.abort()
+
+    def reader(self) -> Reader:
+        wire = self.prepared.target.upstream.profile.wire
+        return Reader(self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire))
+
+    def pipe(
+        self, from_hub: EventsFromHub, *, tells_losses: bool = False, on_violation: Callable[[Violation], None] | None = None
+    ) -> Pipe:
+        """For a client that wants a stream."""
+        return Pipe(self.reader(), self._policy, from_hub, self.losses, tells_losses=tells_losses, on_violation=on_violation)
+
+    async def whole(self, answer: Answer) -> Response:
+        """For a client that wants none: the response, or the error it failed with."""
+        response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.body_of(answer))
+        told = self._policy.whole(response)
+        self.losses.extend(self._policy.losses)
+        if told.status == ResponseStatus.FAILED and told.error is not None:
+            # TOOL-3: of all that can fail a response, only the policy comes this late.
+            raise ApiError(told.error.message, type="model_error", code=told.error.code)
+        return told
+
+    async def whole_as_events(self, answer: Answer) -> list[StreamEvent]:
+        """The events of an answer that is no stream though one was asked for."""
+        return list(replay(self._read_whole(await self.body_of(answer))))
+
+    async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
+        pieces: list[bytes] = []
+        held = 0
+        async for piece in self.pieces(answer):
+            pieces.append(piece)
+            held += len(piece)
+            if held > limit:
+                answer.abort()
+                raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
+        return b"".join(pieces)
+
+    def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+        """The body of an answer, seen by the trace if there is one."""
+        return answer.pieces() if self._trace is None else self._traced(answer, self._trace)
+
+    async def _traced(self, answer: Answer, trace: Trace) -> AsyncIterator[bytes]:
+        try:
+            async for piece in answer.pieces():
+                trace.upstream_piece(piece)
+                yield piece
+        except UpstreamFault as fault:
+            self._note_fault(fault)
+            raise
+
+    def _note_fault(self, fault: UpstreamFault) -> None:
+        """What went wrong on the way, which no byte tells who reads the trace."""
+        if self._trace is not None:
+            self._trace.note("upstream_fault", f"{fault.code}: {fault.message}")
+
+    def _read_whole(self, body: bytes) -> Response:
+        upstream = self.prepared.target.upstream
+        response, losses = upstream.speech.response_to_hub(
+            body, self.prepared.sent, self.opening, self._stamps, upstream.profile.wire
+        )
+        self.losses.extend(losses)
+        if response.status == ResponseStatus.FAILED and response.error is not None:
+            # A server may say in an answer of 200 that it failed; a client that waits for an answer is told so by the status.
+            body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
+            raise upstream.speech.error_to_hub(0, {}, body)
+        return response
+
+    async def _stream_as_whole(self, answer: Answer) -> Response:
+        reader = self.reader()
+        events: list[StreamEvent] = []
+        async for piece in self.pieces(answer):
+            events += reader.feed(piece)
+            if events and isinstance(events[-1], TerminalEvent):
+                break  # whatever the upstream does with its connection now
+        events += reader.finish()
+        self.losses.extend(reader.losses)
+        if reader.error is not None:
+            raise reader.error
+        return fold(events)
+
+    async def _refusal(self, answer: Answer) -> ApiError:
+        """ERR-4: an answer that is not 200, by its meaning. A redirect is none: nobody is followed anywhere."""
+        try:
+            body = await self.body_of(answer, MAX_ERROR)
+        except UpstreamFault:
+            body = b""  # the status alone says enough
+        if 200 <= answer.status < 400:
+            return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
+        return self.prepared.target.upstream.speech.error_to_hub(answer.status, answer.headers, body)
+
+
+def is_stream(answer: Answer) -> bool:
+    """Whether a body is to be read as events. Servers that do not say what it is get the benefit of the doubt by the caller."""
+    return answer.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def is_json(answer: Answer) -> bool:
+    return answer.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _settle(request: Request, wire: Wire, losses: Losses) -> Request:
+    """What a turn may ask of a gateway that keeps nothing: only an upstream with a memory of its own can be asked to use it."""
+    if getattr(wire, "stateful", False):
+        return request
+    if request.background:
+        raise UnsupportedParameter("background: got true, but this gateway runs no work in the background", param="background")
+    if request.conversation:
+        raise UnsupportedParameter("conversation: this gateway keeps no conversations", param="conversation")
+    if request.previous_response_id:
+        raise ClientFault(
+            f"no response with the id {request.previous_response_id[:100]!r} is kept here",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    if request.store:
+        losses.add("store", "the response is not stored", "this gateway keeps no responses")
+    return replace(request, store=False, background=UNSET)

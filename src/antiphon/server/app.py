@@ -1,0 +1,136 @@
+"""The ASGI application: one table of routes, one layer of edges before all of them, one catch-all behind them.
+
+A route that says nothing about itself needs a key: new ones fail closed. Paths that do not exist are told apart from those that do
+only to callers who may ask at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from antiphon import __version__
+from antiphon.dialects import responses
+from antiphon.errors import ApiError, ClientFault
+from antiphon.server import openapi
+from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
+from antiphon.server.body import ClientLeft
+from antiphon.server.create_response import create_response
+from antiphon.server.edge import Edge
+from antiphon.server.exchange import Exchange, shutdown
+from antiphon.server.services import Services, new_id
+
+Endpoint = Callable[[Services, Exchange], Awaitable[None]]
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """What a path answers."""
+
+    methods: dict[str, Endpoint]
+    public: bool = False  # answers without a key
+
+
+class App:
+    """What uvicorn calls."""
+
+    def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
+        self._services = services
+        self._edge = Edge.of(services.config, environ)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._live(receive, send)
+            case _:  # no other scope is served; the protocol refuses upgrades before they get here
+                await send({"type": "websocket.close", "code": 1008})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            match (await receive())["type"]:
+                case "lifespan.startup":
+                    await send({"type": "lifespan.startup.complete"})
+                case "lifespan.shutdown":
+                    await self._services.close()
+                    await send({"type": "lifespan.shutdown.complete"})
+                    return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        services = self._services
+        id = new_id("req")
+        exchange = Exchange(id, scope, receive, send, responses.error_from_hub, self._edge.headers_for(scope))
+        if services.traces is not None:
+            exchange.trace = services.traces.begin(id)
+        try:
+            await self._serve(exchange)
+        except ClientLeft:
+            exchange.left = True
+        except ApiError as error:
+            await exchange.refuse(error)
+        except asyncio.CancelledError:
+            exchange.come_back()
+            if not exchange.left:
+                await exchange.refuse(shutdown())
+        except Exception as error:
+            services.logger.exception("a request failed inside the gateway", error, request_id=id)
+            await exchange.refuse(ApiError("something went wrong inside the gateway; its log has more under this request's id"))
+        finally:
+            exchange.line.client_left = exchange.left
+            services.logger.request(exchange.line)
+            if exchange.trace is not None:
+                exchange.trace.note("error", exchange.line.error)
+                exchange.trace.finish()
+
+    async def _serve(self, exchange: Exchange) -> None:
+        """Edges, then the route."""
+        scope = exchange.scope
+        self._edge.admit(scope)
+        route = ROUTES.get(scope["path"])
+        if scope["method"] == "OPTIONS" and first_of(scope, b"access-control-request-method"):
+            await exchange.answer(204, PREFLIGHT, b"")  # the origin was admitted
+            return
+        if route is None or not route.public:
+            exchange.line.owner = self._edge.owner_of(scope)
+        if route is None:
+            raise ClientFault(
+                f"there is nothing at this path; there is {', '.join(sorted(ROUTES))}", type="not_found", code="not_found"
+            )
+        endpoint = route.methods.get(scope["method"]) or (route.methods.get("GET") if scope["method"] == "HEAD" else None)
+        if endpoint is None:
+            allowed = ", ".join(sorted(route.methods))
+            raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
+        await endpoint(self._services, exchange)
+
+
+async def list_models(services: Services, exchange: Exchange) -> None:
+    """API-5."""
+    await exchange.answer(200, [JSON], msgspec.json.encode(await services.models.available()))
+
+
+async def health(services: Services, exchange: Exchange) -> None:
+    """That the gateway is up, and nothing about anything behind it."""
+    del services
+    await exchange.answer(200, [JSON], msgspec.json.encode({"status": "ok", "version": __version__}))
+
+
+async def openapi_document(services: Services, exchange: Exchange) -> None:
+    del services
+    await exchange.answer(200, [JSON], openapi.document())
+
+
+ROUTES: Final[dict[str, Route]] = {
+    "/v1/responses": Route(methods={"POST": create_response}),
+    "/v1/models": Route(methods={"GET": list_models}),
+    "/health": Route(methods={"GET": health}, public=True),
+    "/openapi.json": Route(methods={"GET": openapi_document}, public=True),
+}
+PREFLIGHT: Final[Headers] = [
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, antiphon-style, antiphon-extensions"),
+    (b"access-control-max-age", b"600"),
+]

@@ -1,0 +1,110 @@
+"""Who may ask: one layer before every route, for HTTP and WebSocket scopes alike.
+
+`Host` guards a server on a loopback address against pages that point a name of theirs at it, `Origin` keeps browsers out unless their
+page is in the configuration, a key says who the owner is. Nothing here tells one refusal of a key from another.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon.config import Config, is_loopback, key_hash
+from antiphon.errors import ClientFault
+from antiphon.server.asgi import Headers, Scope, values_of
+
+ANYBODY: Final = "anybody"  # the owner where no keys are configured
+
+
+class Edge(Struct, frozen=True, kw_only=True):
+    """The rules, settled at the start."""
+
+    hosts: frozenset[str] | None  # None: any, since keys guard a public address
+    origins: frozenset[bytes]
+    owners: dict[bytes, str]  # by the hash of the key
+
+    @classmethod
+    def of(cls, config: Config, environ: Mapping[str, str]) -> Edge:
+        server = config.server
+        own = {_bare(server.host), *map(_bare, server.allowed_hosts)}
+        closed = bool(server.allowed_hosts) or is_loopback(server.host)
+        return cls(
+            hosts=None if "*" in own or not closed else frozenset(own | LOOPBACK_NAMES),
+            origins=frozenset(origin.lower().encode() for origin in server.allowed_origins),
+            owners=config.key_hashes(environ),
+        )
+
+    def admit(self, scope: Scope) -> None:
+        """Refuses a scope whose `Host` or `Origin` is not ours."""
+        match values_of(scope, b"host"):
+            case [host] if self._knows_host(host):
+                pass
+            case _:
+                raise ClientFault(
+                    "the Host header names a host that this gateway does not answer for; see allowed_hosts in the configuration",
+                    code="forbidden_host",
+                    status=403,
+                )
+        origins = values_of(scope, b"origin")
+        if origins and not (len(origins) == 1 and origins[0].lower() in self.origins):
+            raise ClientFault(
+                "pages of this origin may not call this gateway; see allowed_origins in the configuration",
+                code="forbidden_origin",
+                status=403,
+            )
+
+    def owner_of(self, scope: Scope) -> str:
+        """HTTP-6: whose key it is. One answer for a missing, a wrong and a malformed one."""
+        if not self.owners:
+            return ANYBODY
+        for key in _keys_in(scope):
+            given = key_hash(key)
+            owner = self.owners.get(given)
+            # The hash is looked up, not the key: how long that takes says nothing about any key that exists.
+            if owner is not None and any(hmac.compare_digest(given, known) for known in self.owners):
+                return owner
+        raise ClientFault(
+            "a valid key is needed: send it as `Authorization: Bearer …` or as `x-api-key`", code="invalid_api_key", status=401
+        )
+
+    def headers_for(self, scope: Scope) -> Headers:
+        """What a browser needs to see, for the pages that may call."""
+        origins = values_of(scope, b"origin")
+        if len(origins) != 1 or origins[0].lower() not in self.origins:
+            return []
+        exposed = b"x-request-id, antiphon-losses, retry-after"
+        return [(b"access-control-allow-origin", origins[0]), (b"vary", b"origin"), (b"access-control-expose-headers", exposed)]
+
+    def _knows_host(self, host: bytes) -> bool:
+        found = HOST.fullmatch(host)
+        return found is not None and (self.hosts is None or _bare(found[1].decode()) in self.hosts)
+
+
+def _keys_in(scope: Scope) -> list[bytes]:
+    """The keys that a request brings, each place at most once: two headers of one name are an attempt at something."""
+    found: list[bytes] = []
+    match values_of(scope, b"authorization"):
+        case [value]:
+            scheme, _, key = value.partition(b" ")
+            if scheme.lower() == b"bearer" and key.strip():
+                found.append(key.strip())
+        case [_, *_]:
+            return []
+    match values_of(scope, b"x-api-key"):
+        case [value] if value:
+            found.append(value)
+        case [_, _, *_]:
+            return []
+    return found
+
+
+def _bare(host: str) -> str:
+    return host.lower().strip("[]").rstrip(".")
+
+
+HOST: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})

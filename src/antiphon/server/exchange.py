@@ -1,0 +1,111 @@
+"""One request and its answer: what every endpoint has in hand, and what is noted about it for the log and the trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from antiphon.errors import ApiError
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import Response
+from antiphon.server.asgi import ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
+from antiphon.server.logs import RequestLine
+from antiphon.trace.writing import Trace
+
+MAX_LOSSES_HEADER = 512
+
+
+class Exchange:
+    """An endpoint answers through this, so that everything it sends has its id, and is seen by the trace."""
+
+    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, error_from_hub: ErrorFromHub, extra: Headers) -> None:
+        self.id = id
+        self.scope = scope
+        self.receive = receive
+        self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
+        self.trace: Trace | None = None
+        self.left = False  # the client went away
+        self.answered = False  # the last byte of the answer is handed over
+        self._send = send
+        self._error_from_hub = error_from_hub
+        self._extra = [(b"x-request-id", id.encode()), *extra]
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def send(self, message: Message) -> None:
+        """What an endpoint sends; heads get what every answer has."""
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self._extra]
+            self.line.status = message["status"]
+            if self.trace is not None:
+                self.trace.client_head(message["status"], message["headers"])
+        else:
+            if self.trace is not None and message["body"]:
+                self.trace.client_piece(message["body"])
+            if not message.get("more_body"):
+                self.answered = True
+        await self._send(message)
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        await send_whole(self.send, status, headers, body)
+
+    async def refuse(self, error: ApiError) -> None:
+        """ERR-1: the error, in the shape of the client's dialect."""
+        self.line.error = error.code
+        if self.line.status is not None:
+            return  # the head of another answer is out: all that is left is to break off
+        status, body = self._error_from_hub(error)
+        await self.answer(status, headers_of_error(error), body)
+
+    def note_losses(self, losses: Losses) -> None:
+        self.line.losses = len(losses)
+        if self.trace is not None:
+            self.trace.losses(losses)
+
+    def note_response(self, response: Response) -> None:
+        self.line.response_id = response.id
+        if response.error is not None:
+            self.line.error = response.error.code
+        if response.usage is not None:
+            self.line.input_tokens = response.usage.input_tokens
+            self.line.output_tokens = response.usage.output_tokens
+
+    # The client's going away
+
+    def watch(self) -> None:
+        """From here on a client that leaves cancels the task that serves it. The body must have been read."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end(task))
+
+    def unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    def come_back(self) -> None:
+        """This request's task was cancelled, and goes on for as long as it takes to say so."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+
+    async def _wait_for_end(self, task: asyncio.Task[None]) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass  # something after the body, which means nothing
+        if not self.answered:
+            self.left = True
+            task.cancel()
+
+
+def shutdown() -> ApiError:
+    """What a client is told whose answer could not be finished in the time there was."""
+    return ApiError("the gateway is being stopped", code="server_shutdown", status=503)
+
+
+def losses_header(losses: Losses) -> Headers:
+    """REQ-6: how much was lost and where, short; the whole of it is in the trace."""
+    if not len(losses):
+        return []
+    paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
+    told = f"{len(losses)}; {paths}".encode("ascii", "replace")
+    told = bytes(byte if 32 <= byte < 127 else 63 for byte in told)
+    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]

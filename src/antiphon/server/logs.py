@@ -1,0 +1,236 @@
+"""The log: one line a request, JSON for machines or a pretty line on a terminal. No prompt and no key is ever in it.
+
+`RequestLine` has places for what may be known of a request and none for what was said in it. Every text is cleaned on the way out:
+keys masked, control characters escaped, length bounded. Writing never fails: a log that nobody reads must not end an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from time import perf_counter
+from time import time as unix_time
+from typing import Final, Literal, TextIO
+
+import msgspec
+from msgspec import Struct, field
+
+from antiphon.dialects.common.upstream_errors import mask_keys
+
+Style = Literal["json", "pretty", "auto"]
+Level = Literal["debug", "info", "warning", "error"]
+Field = str | int | float | bool | list["Field"] | None
+
+
+class RequestLine(Struct, kw_only=True):
+    """What the log says of one request: filled while it is served, written once. What stays None is not written."""
+
+    request_id: str
+    method: str
+    path: str  # without the query
+    status: int | None = None  # None: nothing was answered, the client had left
+    time: float = field(default_factory=unix_time)  # when the request came, in seconds since 1970
+    begun: float = field(default_factory=perf_counter)  # the same, on the clock that durations are taken from
+    duration_ms: float | None = None
+    first_event_ms: float | None = None
+    owner: str | None = None
+    model: str | None = None
+    upstream: str | None = None
+    response_id: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    losses: int = 0
+    error: str | None = None  # the code of the error that the client was told
+    client_left: bool = False
+
+    def note_first_event(self) -> None:
+        """The first event goes out; later ones change nothing."""
+        if self.first_event_ms is None:
+            self.first_event_ms = self._elapsed()
+
+    def note_end(self) -> None:
+        """The request is over; what happens to its line afterwards takes no time of it."""
+        if self.duration_ms is None:
+            self.duration_ms = self._elapsed()
+
+    def _elapsed(self) -> float:
+        return (perf_counter() - self.begun) * 1000
+
+
+class Logger:
+    """Writes lines to a stream; `auto` is pretty on a terminal and JSON elsewhere."""
+
+    def __init__(self, stream: TextIO, style: Style = "auto", *, now: Callable[[], float] = unix_time) -> None:
+        is_terminal = _is_terminal(stream)
+        self._stream = stream
+        self._now = now
+        self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
+        self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
+        self._lock = threading.RLock()  # a signal may come, and have something to say, in the middle of a line
+
+    def request(self, line: RequestLine) -> None:
+        """One request is over."""
+        line.note_end()
+        level = _level_of(line)
+        if self._is_pretty:
+            self._write(self._pretty(line.time, level, _told(line)))
+        else:
+            fields = {name: getattr(line, name) for name in WRITTEN}
+            self._write(_json(line.time, level, "request", {name: value for name, value in fields.items() if value is not False}))
+
+    def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
+        """Something other than a request: a start, a stop, a warning."""
+        self._say(self._now(), level, name, fields, None)
+
+    def exception(self, message: str, error: BaseException, /, **fields: object) -> None:
+        """A fault of ours, with the whole of its trace: it stands in the log and nowhere else (ERR-5)."""
+        self._say(self._now(), "error", message, fields, "".join(traceback.format_exception(error)))
+
+    def record(self, record: logging.LogRecord) -> None:
+        """What a library has to say, through Python's `logging`; `extra={"fields": {…}}` adds fields."""
+        fields = {"logger": record.name, **getattr(record, "fields", {})}
+        error = record.exc_info[1] if record.exc_info else None
+        trace = "".join(traceback.format_exception(error)) if error is not None else None
+        self._say(record.created, _level_of_number(record.levelno), _message(record), fields, trace)
+
+    def take_over_logging(self) -> None:
+        """From here on, what libraries tell Python's `logging` is written here: their warnings, and information of our own."""
+        root = logging.getLogger()
+        for handler in [handler for handler in root.handlers if isinstance(handler, _Records)]:
+            root.removeHandler(handler)
+        root.addHandler(_Records(self))
+        logging.getLogger("antiphon").setLevel(logging.INFO)
+
+    def _say(self, moment: float, level: Level, said: str, fields: dict[str, object], trace: str | None) -> None:
+        if trace is not None and len(trace) > MAX_TEXT:
+            trace = "…" + trace[-MAX_TEXT + 1 :]  # its end says what happened
+        if not self._is_pretty:
+            self._write(_json(moment, level, said, {**fields, "exception": trace}))
+            return
+        words = [_clean(said), *(f"{key}={_clean_text(value)}" for key, value in fields.items() if value is not None)]
+        lines = [f"\n    {_clean(line)}" for line in (trace or "").split("\n") if line]
+        self._write(self._pretty(moment, level, "  ".join(words) + "".join(lines)))
+
+    def _pretty(self, moment: float, level: Level, said: str) -> str:
+        at = datetime.fromtimestamp(moment).strftime("%H:%M:%S")
+        if not self._has_colours:
+            return f"{at} {said}" if level in QUIET else f"{at} {level}: {said}"
+        colour = COLOURS.get(level)
+        return f"\x1b[2m{at}\x1b[0m " + (f"\x1b[{colour}m{said}\x1b[0m" if colour else said)
+
+    def _write(self, line: str) -> None:
+        with self._lock, suppress(OSError, ValueError):  # a broken pipe, a closed file
+            try:
+                self._stream.write(line + "\n")
+            except UnicodeEncodeError:
+                self._stream.write(BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
+            self._stream.flush()
+
+
+class _Records(logging.Handler):
+    def __init__(self, logger: Logger) -> None:
+        super().__init__()
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._logger.record(record)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    with suppress(ValueError):  # a closed stream
+        return stream.isatty()
+    return False
+
+
+def _level_of(line: RequestLine) -> Level:
+    status = line.status or 0
+    if status >= 500:
+        return "error"
+    return "warning" if status >= 400 or line.error is not None else "info"
+
+
+def _level_of_number(number: int) -> Level:
+    if number >= logging.ERROR:
+        return "error"
+    if number >= logging.WARNING:
+        return "warning"
+    return "info" if number >= logging.INFO else "debug"
+
+
+def _told(line: RequestLine) -> str:
+    """A request in words, the most interesting first."""
+    words = [f"{line.method} {line.path} {line.status or 'unanswered'}", f"{(line.duration_ms or 0) / 1000:.2f} s"]
+    if line.first_event_ms is not None:
+        words.append(f"first event {line.first_event_ms / 1000:.2f} s")
+    if line.model is not None:
+        words.append(f"{line.model} → {line.upstream}" if line.upstream else line.model)
+    if line.input_tokens is not None or line.output_tokens is not None:
+        words.append(f"{line.input_tokens or 0} tokens in, {line.output_tokens or 0} out")
+    if line.losses:
+        words.append("1 loss" if line.losses == 1 else f"{line.losses} losses")
+    if line.error is not None:
+        words.append(line.error)
+    if line.client_left:
+        words.append("the client left")
+    words += [word for word in (line.owner, line.response_id, line.request_id) if word is not None]
+    return " · ".join(map(_clean, words))
+
+
+def _json(moment: float, level: Level, event: str, fields: dict[str, object]) -> str:
+    at = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line: dict[str, Field] = {"time": at, "level": level, "event": _clean(event, escape=False)}
+    for name, value in fields.items():
+        if value is not None and name not in line:
+            line[name] = _field(value)
+    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(line).decode())
+
+
+def _field(value: object) -> Field:
+    match value:
+        case bool() | int() | None:
+            return value
+        case float():
+            return round(value, 3)
+        case list() | tuple():
+            return [_field(member) for member in value]
+        case _:
+            return _clean(str(value), escape=False)
+
+
+def _clean_text(value: object) -> str:
+    return _clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
+
+
+def _clean(text: str, *, escape: bool = True) -> str:
+    """`text` as it may stand in a log. In JSON the escaping is left to the encoder, which knows how it is spelled there."""
+    text = mask_keys(text[: 2 * MAX_TEXT]).encode("utf-8", "backslashreplace").decode()  # a lone half of a pair is no UTF-8
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + "…"
+    return UNPRINTABLE.sub(_escaped, text) if escape else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage().strip()
+    except Exception:  # its arguments do not fit its format: what there is, is better than nothing
+        return str(record.msg)
+
+
+WRITTEN: Final = tuple(name for name in RequestLine.__struct_fields__ if name not in ("time", "begun"))
+MAX_TEXT: Final = 8_000
+QUIET: Final = ("debug", "info")
+COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
+# What could move a terminal's cursor, end a line where none ends, or turn the direction of what follows.
+UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")

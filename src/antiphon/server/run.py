@@ -1,0 +1,137 @@
+"""From a configuration to a running server: the socket, the embedded model if one is served, uvicorn, and a clean end.
+
+`serve` blocks until it is told to stop. Everything that can be wrong with the machine (the port, the packages of the embedded model) is
+a `ConfigError` before the first request.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from antiphon.config import Config
+from antiphon.errors import ConfigError
+from antiphon.gateway.routes import Place
+from antiphon.server import openapi
+from antiphon.server.app import App
+from antiphon.server.http_protocol import Protocol
+from antiphon.server.logs import Logger
+from antiphon.server.services import Services
+from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
+from antiphon.upstream.http import HttpTransport
+
+Announce = Callable[[str], None]
+BACKLOG: Final = 2048
+KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections give them up earlier
+
+
+def serve(
+    config: Config, *, debug: bool = False, announce: Announce | None = None, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Serves until a signal ends it; `announce` gets the address once it answers."""
+    with listening(config) as server_socket, embedded_models(config, environ) as places:
+        factory = functools.partial(make_app, config, dict(environ), places, debug)
+        settings = uvicorn_config(factory, config)
+        if config.server.workers == 1:
+            Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run([server_socket])
+        else:
+            if announce:
+                announce(url_of(server_socket))
+            settings.workers = config.server.workers
+            Multiprocess(settings, [server_socket]).run()
+
+
+def make_app(config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool) -> App:
+    """The application of one process."""
+    logger = Logger(sys.stderr, config.server.log)
+    logger.take_over_logging()
+    openapi.document()  # made once, and not while somebody waits
+    services = Services(config, environ, HttpTransport(environ), logger, places=places, debug=debug)
+    return App(services, environ)
+
+
+def uvicorn_config(app: Callable[..., Any], config: Config) -> uvicorn.Config:
+    """How uvicorn runs an application factory of ours."""
+    return uvicorn.Config(
+        app,
+        factory=True,
+        http=Protocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=math.ceil(config.server.grace),
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None = None) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._on_start is not None:
+            self._on_start()
+
+
+@contextmanager
+def listening(config: Config) -> Iterator[socket.socket]:
+    """The socket: bound before anything else is started, so that a port in use costs nobody anything."""
+    host, port = config.server.host, config.server.port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        server_socket = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"server.host: {host!r} is no address of this machine ({error.strerror})") from None
+    with server_socket:
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server_socket.bind(address)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host} port {port}: {error.strerror}; is it in use? choose another with --port or server.port"
+            ) from None
+        server_socket.listen(BACKLOG)
+        server_socket.set_inheritable(True)
+        yield server_socket
+
+
+@contextmanager
+def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict[str, Place]]:
+    """The embedded model, if any upstream is it: one process, however many workers there are."""
+    names = [upstream.name for upstream in config.upstreams if upstream.embedded]
+    if not names:
+        yield {}
+        return
+    model = EmbeddedModel(environ)
+    model.start()
+    try:
+        place = Place(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
+        yield dict.fromkeys(names, place)
+    finally:
+        model.stop()
+
+
+def url_of(server_socket: socket.socket) -> str:
+    """Where a client finds it."""
+    host, port = server_socket.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

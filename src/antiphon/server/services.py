@@ -1,0 +1,69 @@
+"""What the endpoints need, made once at the start: routes, the network, ids and time, traces, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from antiphon.config import Config
+from antiphon.gateway.models import Models
+from antiphon.gateway.routes import Place, Routes
+from antiphon.protocol.stamps import Stamps
+from antiphon.server.logs import Logger
+from antiphon.server.stream import FIRST, SILENCE
+from antiphon.trace.writing import Traces
+from antiphon.upstream.transport import Transport
+
+MIB: Final = 1024 * 1024
+
+
+class Services:
+    """One for each process that serves. `patience` and `silence` are seconds, and differ only where nobody can wait for them."""
+
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        transport: Transport,
+        logger: Logger,
+        *,
+        places: Mapping[str, Place] | None = None,
+        debug: bool = False,
+        patience: float = FIRST,
+        silence: float = SILENCE,
+    ) -> None:
+        self.config = config
+        self.transport = transport
+        self.logger = logger
+        self.debug = debug
+        self.patience = patience
+        self.silence = silence
+        self.max_body = config.server.max_body_mib * MIB
+        self.routes = Routes(config, environ, places or {})
+        self.models = Models(self.routes, transport, time.monotonic)
+        self.stamps = Stamps(new_id, now)
+        self.pad = padding
+        keys = [place.key for place in (places or {}).values() if place.key]
+        self.traces = Traces(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
+
+    async def close(self) -> None:
+        await self.transport.close()
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
+
+
+def new_id(prefix: str) -> str:
+    """An id that nobody can guess: 128 random bits."""
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def now() -> int:
+    return int(time.time())
+
+
+def padding(length: int) -> str:
+    """STR-13: so much that the length of a delta on the wire says little about its text."""
+    return secrets.token_urlsafe(64)[: 16 - length % 16 + secrets.randbelow(16)]

@@ -1,0 +1,113 @@
+"""The folder of the traces: how files are called, how one appears whole or not at all, and which are removed.
+
+Only files that are called like ours are ever counted or removed, whatever else lies in the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+
+class TraceFile(NamedTuple):
+    """A file that is called like a trace; sorts by time."""
+
+    time: float
+    id: str
+    path: Path
+
+
+def file_name(id: str, time: float) -> str:
+    """Sorts by time. An id may come from a client, and a file name must not."""
+    stamp = datetime.fromtimestamp(time, UTC).strftime(STAMP)
+    return f"{stamp}-{file_id(id)}{SUFFIX}"
+
+
+def file_id(id: str) -> str:
+    """An id as file names have it."""
+    return UNFIT.sub("_", id)[:100] or "_"
+
+
+def trace_files(folder: Path) -> list[TraceFile]:
+    """Every trace in the folder, oldest first; none if there is no such folder."""
+    return sorted(_trace_files(folder))
+
+
+def write_file(folder: Path, name: str, lines: Iterable[bytes]) -> int:
+    """Writes a file that nobody else may read, and that nobody sees before it is whole. Returns its size."""
+    # A folder that exists keeps its mode: it may be one that others need.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = folder / f".{name}.{os.getpid()}{PART}"
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for line in lines:
+                file.write(line)
+                file.write(b"\n")
+            size = file.tell()
+        os.replace(part, folder / name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    return size
+
+
+def sweep(folder: Path, *, now: float, max_bytes: int, max_seconds: float) -> int:
+    """Removes what is too old, then the oldest of what is too much. Returns how many bytes stay.
+
+    What is too much is brought well below the limit, so that the next trace does not sweep again."""
+    files = [(file, size) for file in trace_files(folder) if (size := _size(file.path)) is not None]
+    held = sum(size for _, size in files)
+    target = max_bytes - max_bytes // 8 if held > max_bytes else max_bytes
+    for file, size in files:
+        if file.time < now - max_seconds or held > target:
+            with contextlib.suppress(FileNotFoundError):  # another worker was faster
+                file.path.unlink()
+            held -= size
+    _remove_leftovers(folder, now)
+    return held
+
+
+def _trace_files(folder: Path) -> Iterator[TraceFile]:
+    for name in _names(folder):
+        if found := OURS.fullmatch(name):
+            with contextlib.suppress(ValueError):  # digits that are no time
+                time = datetime.strptime(found["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
+                yield TraceFile(time, found["id"], folder / name)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _remove_leftovers(folder: Path, now: float) -> None:
+    """Halves of traces whose writer died."""
+    for name in _names(folder):
+        if name.endswith(PART) and OURS.match(name[1:]):
+            with contextlib.suppress(FileNotFoundError):
+                path = folder / name
+                if path.stat().st_mtime < now - LEFT_OVER:
+                    path.unlink()
+
+
+SUFFIX: Final = ".trace.jsonl"
+PART: Final = ".part"
+STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
+UNFIT: Final = re.compile("[^A-Za-z0-9_-]")
+OURS: Final = re.compile(r"(?P<stamp>\d{8}T\d{6}\.\d{6}Z)-(?P<id>[A-Za-z0-9_-]{1,100})\.trace\.jsonl")
+LEFT_OVER: Final = 3600.0

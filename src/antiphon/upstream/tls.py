@@ -1,0 +1,82 @@
+"""TLS as bytes in and bytes out, for a socket that somebody else reads and writes.
+
+The standard library's `ssl` does the protocol and the verification. The event loop's own TLS layer is not used: it reads up to
+256 KiB at a time and keeps twice as much for a slow reader, and it cannot say whether the end of a stream was announced or cut.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final, Literal
+
+from antiphon.errors import UpstreamFault
+
+Condition = Literal["open", "done", "broken"]
+
+
+def trusted_context() -> ssl.SSLContext:
+    """Certificates and host names are verified against the machine's authorities, or those that `SSL_CERT_FILE` names."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class TlsSession:
+    """One side of a TLS connection, the client's. What it wants to send is in `to_send` after every call."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+
+    def shake_hands(self, received: memoryview | bytes) -> bool:
+        """Goes on with the handshake; true once it is done. Raises `ssl.SSLError` if the other side cannot be trusted."""
+        self._incoming.write(received)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def decrypt(self, received: memoryview) -> tuple[bytes, Condition]:
+        """What `received` says, and how things stand after it: more may come, the other side said it is done, or this is no TLS."""
+        self._incoming.write(received)
+        parts: list[bytes] = []
+        condition: Condition = "done"
+        try:
+            while part := self._tls.read(RECORD):  # nothing: the other side announced its end
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            condition = "open"
+        except ssl.SSLError:
+            condition = "broken"
+        return b"".join(parts), condition
+
+    def encrypt(self, data: bytes) -> bytes:
+        """`data` for the wire. All of it: memory takes any amount."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+        return self.to_send()
+
+    def to_send(self) -> bytes:
+        return self._outgoing.read()
+
+
+def refusal(error: ssl.SSLError) -> UpstreamFault:
+    """Why there is no trusted connection, in words that name no address."""
+    reason = "the handshake broke off; does the upstream speak TLS at this port?"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = CERTIFICATE_TROUBLES.get(error.verify_code, UNKNOWN_AUTHORITY)
+    return UpstreamFault(f"no TLS connection to the upstream: {reason}", code="upstream_unavailable")
+
+
+RECORD: Final = 16 * 1024  # the most that one TLS record carries
+UNKNOWN_AUTHORITY: Final = "no authority that this machine trusts signed its certificate; SSL_CERT_FILE can name others"
+# By the numbers of X509_verify_cert.
+CERTIFICATE_TROUBLES: Final = {
+    9: "its certificate is not valid yet",
+    10: "its certificate has expired",
+    62: "its certificate is for another name",
+    64: "its certificate is for another address",
+}

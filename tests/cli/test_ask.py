@@ -1,0 +1,157 @@
+"""`antiphon ask`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import pytest
+from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, Terminal, nobody, refusal, says, stream
+
+from antiphon.cli import ask
+from antiphon.cli.entry import parser
+from antiphon.cli.exits import Failed, Unusable
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.writer import ResponseWriter
+
+
+class Asked(NamedTuple):
+    code: int
+    out: str
+    err: str
+    network: FakeNetwork
+
+    @property
+    def body(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.network.sent[-1].body)
+        return body
+
+
+def _ask(*words: str, answer: FakeAnswer | Exception | None = None, models: bytes = MODELS, stdin: TextIO | None = None) -> Asked:
+    out, err = io.StringIO(), io.StringIO()
+    network = FakeNetwork(models=FakeAnswer(models), responses=answer or stream(says("Hello")))
+    code = ask.run(parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network)
+    return Asked(code, out.getvalue(), err.getvalue(), network)
+
+
+def test_an_answer_is_printed_with_its_usage() -> None:
+    asked = _ask("Say hello.")
+    assert asked[:3] == (0, "Hello\n", "12 tokens in, 34 out\n")
+    assert asked.body == {"model": "local", "input": "Say hello.", "stream": True}
+    assert asked.network.closed
+
+
+def test_the_free_model_is_preferred_then_the_first_is_asked() -> None:
+    assert _ask("hi").body["model"] == "local"
+    assert _ask("hi", models=b'{"data":[{"id":"b"},{"id":"a"}]}').body["model"] == "b"
+
+
+def test_a_named_model_is_asked_without_looking_at_the_list() -> None:
+    asked = _ask("hi", "--model", "mock-1")
+    assert asked.body["model"] == "mock-1"
+    assert len(asked.network.sent) == 1
+
+
+def test_a_gateway_of_patterns_alone_needs_a_named_model() -> None:
+    with pytest.raises(Unusable, match="names no models of its own; say which to ask with --model"):
+        _ask("hi", models=b'{"data":[]}')
+
+
+def test_words_without_quotes_are_one_question() -> None:
+    assert _ask("what", "is", "2+2?").body["input"] == "what is 2+2?"
+
+
+def test_what_is_piped_in_is_the_question() -> None:
+    assert _ask(stdin=io.StringIO("What is 2+2?\n")).body["input"] == "What is 2+2?"
+    assert _ask("-", stdin=io.StringIO("What is 2+2?\n")).body["input"] == "What is 2+2?"
+
+
+def test_what_is_piped_in_follows_the_words_where_a_dash_says_so() -> None:
+    assert _ask("Review this:", "-", stdin=io.StringIO("+x\n")).body["input"] == "Review this:\n\n+x"
+
+
+def test_a_pipe_is_not_touched_when_the_question_is_there() -> None:
+    """A loop over lines of a file must not lose them to the first question."""
+    piped = io.StringIO("another line\n")
+    assert _ask("hi", stdin=piped).body["input"] == "hi"
+    assert piped.read() == "another line\n"
+
+
+@pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])
+def test_nothing_to_ask_is_said_before_anything_is_sent(stdin: io.StringIO) -> None:
+    with pytest.raises(Unusable, match="nothing to ask"):
+        _ask(stdin=stdin)
+
+
+def test_a_question_that_is_no_utf_8_is_refused() -> None:
+    with pytest.raises(Unusable, match="the question is no text in UTF-8"):
+        _ask("caf\udce9")  # how Python reads a stray byte of an argument
+    with pytest.raises(Unusable, match="the name of the model is no text in UTF-8"):
+        _ask("hi", "--model", "caf\udce9")
+    latin = io.TextIOWrapper(io.BytesIO("café".encode("latin-1")), encoding="utf-8")
+    with pytest.raises(Unusable, match="what is piped in is no text in UTF-8"):
+        _ask(stdin=latin)
+
+
+def test_images_go_along_as_data(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n")
+    asked = _ask("What is this?", "--image", str(tmp_path / "a.png"), "--image", str(tmp_path / "b.png"))
+    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+    content = [{"type": "input_text", "text": "What is this?"}, image, image]
+    assert asked.body["input"] == [{"type": "message", "role": "user", "content": content}]
+
+
+def test_json_prints_every_event_and_nothing_around_it() -> None:
+    asked = _ask("hi", "--json", answer=stream(says("Hel", "lo"), antiphon_losses="1; tools[0]"))
+    events = [json.loads(line) for line in asked.out.splitlines()]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta") == "Hello"
+    assert asked.err == ""
+
+
+def test_losses_are_told() -> None:
+    asked = _ask("hi", answer=stream(says("Hello", usage=None), antiphon_losses="1; input[0].content[1]"))
+    assert asked.err == "1 lost on the way: input[0].content[1]\n"
+
+
+def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> None:
+    """HTTP-8: with the id, the request can be found in the gateway's log."""
+
+    def write(writer: ResponseWriter) -> None:
+        writer.text("m", "so far")
+        writer.fail(UpstreamFault("it went away", code="upstream_disconnected"))
+
+    answer = stream(write)
+    out, err, network = io.StringIO(), io.StringIO(), FakeNetwork(responses=answer)
+    with pytest.raises(Failed) as raised:
+        ask.run(parser().parse_args(["ask", "hi", "--model", "m"]), out, err, environ={}, transport=network)
+    assert str(raised.value) == "server_error/upstream_disconnected: it went away\nrequest req_7"
+    assert out.getvalue() == "so far\n"
+    assert answer.aborted
+    assert network.closed
+
+
+def test_a_connection_that_breaks_is_told_with_the_request() -> None:
+    begun = stream(says("Hello"))
+    pieces = [*begun._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
+    with pytest.raises(Failed, match="broke off before its answer was whole\nrequest req_7"):
+        _ask("hi", answer=FakeAnswer(*pieces, headers=begun.headers))
+
+
+def test_a_stream_without_an_id_or_an_end_is_told_without_an_id() -> None:
+    with pytest.raises(Failed) as raised:
+        _ask("hi", answer=FakeAnswer(headers={"content-type": "text/event-stream"}))
+    assert str(raised.value) == "the answer broke off: its end never came"
+
+
+def test_no_gateway_is_told_with_what_to_do() -> None:
+    with pytest.raises(Failed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"):
+        _ask("hi", "--model", "m", answer=nobody())
+
+
+def test_a_refused_request_is_told_as_it_was() -> None:
+    with pytest.raises(Failed, match=r"invalid_request/invalid_api_key: a valid key is needed"):
+        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "a valid key is needed"))

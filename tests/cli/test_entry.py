@@ -1,0 +1,230 @@
+"""The way in: help, exit codes, and what real processes print. Every exit code that the help names has its test here."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from itertools import takewhile
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+from tests.cli.network import MODELS
+
+import antiphon
+from antiphon.cli import main
+from antiphon.cli.entry import COMMANDS
+from antiphon.cli.exits import EXIT_CODES
+
+ANTIPHON = [sys.executable, "-m", "antiphon"]
+LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["mock-1"]\n'
+
+
+def _environ(more: dict[str, str] | None = None) -> dict[str, str]:
+    """The surroundings of a process, without what the machine's owner has set for this command."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name != "NO_COLOR"}
+    return {**kept, "TERM": "xterm", **(more or {})}
+
+
+@contextmanager
+def _started(
+    *words: str, cwd: Path | None = None, out: int = PIPE, err: int = PIPE, more: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process of the command, which does not outlive the test."""
+    with subprocess.Popen([*ANTIPHON, *words], stdout=out, stderr=err, text=True, cwd=cwd, env=_environ(more)) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ANTIPHON, *words], capture_output=True, text=True, cwd=cwd, env=_environ(), timeout=60, check=False)
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = _run("--version")
+    assert (ended.returncode, ended.stdout) == (0, f"antiphon {antiphon.__version__}\n")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"antiphon {antiphon.__version__}\n"
+
+
+def test_importing_the_module_behind_python_m_runs_nothing() -> None:
+    assert importlib.import_module("antiphon.__main__").main is main
+
+
+def test_streams_of_any_kind_will_do() -> None:
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["--version"]) == 0
+    assert out.getvalue() == f"antiphon {antiphon.__version__}\n"
+
+
+def test_a_terminal_that_lacks_a_character_shows_another(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB.replace('"mock-1"', '{ from = "fast", to = "mock-1" }'))
+    command = [*ANTIPHON, "config", "check"]
+    environ = _environ({"PYTHONIOENCODING": "ascii"})
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "fast ? mock-1" in ended.stdout
+
+
+def test_the_installed_command_is_this_one() -> None:
+    command = Path(sys.executable).with_name("antiphon")
+    if not command.exists():
+        pytest.skip("the package is not installed beside this Python")
+    ended = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f"antiphon {antiphon.__version__}\n")
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    ended = _run("--help")
+    assert ended.returncode == 0
+    assert all(f"\n    {command} " in ended.stdout for command in COMMANDS)
+    assert EXIT_CODES in ended.stdout
+
+
+@pytest.mark.parametrize("command", ["serve", "ask", "models", "config check"])
+def test_the_help_of_a_command_has_examples_and_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert f"examples:\n  antiphon {command}" in told
+    assert EXIT_CODES in told
+
+
+def test_no_command_is_answered_with_help_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "commands:" in told.err
+
+
+@pytest.mark.parametrize("words", [["sreve"], ["serve", "--prot", "1"], ["config"], ["ask", "hi", "--mod", "x"]])
+def test_a_command_line_that_is_not_understood_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "usage: antiphon" in capsys.readouterr().err
+
+
+def test_a_good_configuration_ends_with_0_and_a_bad_one_with_2_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text(LAB)
+    good = _run("config", "check", "good.toml", cwd=tmp_path)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert "can be used" in good.stdout
+    (tmp_path / "bad.toml").write_text(LAB.replace("dialect", "dialetc"))
+    bad = _run("config", "check", "bad.toml", cwd=tmp_path)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.startswith("antiphon: ")
+    assert "did you mean 'dialect'?" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def test_a_gateway_that_is_not_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with _listening() as (_, url):
+        pass  # and then no more
+    assert main(["ask", "hi", "--url", url]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", f"antiphon: no gateway answers at {url}; start one with `antiphon serve`\n")
+    assert main(["models", "--url", url]) == 1
+
+
+def test_an_address_that_is_none_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--url", "ftp://x"]) == 2
+    assert capsys.readouterr().err.startswith("antiphon: 'ftp://x' is no address of a gateway")
+
+
+def test_a_port_in_use_is_told_plainly(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    with _listening() as (taken, _):
+        ended = _run("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "in use" in ended.stderr
+    assert "--port" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_interrupted_question_ends_with_130_and_no_traceback() -> None:
+    with _listening() as (silent, url), _started("ask", "hi", "--url", url) as process:
+        connection, _ = silent.accept()
+        with connection:
+            connection.settimeout(60)
+            assert connection.recv(1000).startswith(b"GET /v1/models HTTP/1.1\r\n")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_a_reader_that_has_enough_is_no_cause_for_complaint() -> None:
+    """Exit code 1: what `| head` leaves unread was not printed."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with _listening() as (server, url), _started("models", "--url", url, out=write_end) as process:
+        os.close(write_end)
+        _answer_once(server, MODELS)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "")
+
+
+@pytest.mark.parametrize(("more", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colours_are_for_terminals_that_take_them(more: dict[str, str], painted: bool) -> None:
+    ours, theirs = pty.openpty()
+    with _listening() as (server, url), _started("models", "--url", url, out=theirs, err=theirs, more=more) as process:
+        os.close(theirs)
+        _answer_once(server, MODELS)
+        shown = _all_of(ours)
+        assert process.wait(timeout=60) == 0
+    assert "mock-1  lab" in shown
+    assert ("\x1b[1mMODEL" in shown) is painted
+    assert ("\x1b" in shown) is painted
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_server_greets_and_stops_in_order(stop: signal.Signals, tmp_path: Path) -> None:
+    """Exit code 0: that is how a server is stopped."""
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    with _started("serve", "--port", "0", cwd=tmp_path) as process:
+        assert process.stdout is not None
+        greeting = list(takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+        assert greeting, process.communicate()
+        url = greeting[0].split()[-1]
+        listed = _run("models", "--url", url)
+        assert (listed.returncode, listed.stdout) == (0, "mock-1  lab\n")
+        process.send_signal(stop)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in err
+
+
+@contextmanager
+def _listening() -> Iterator[tuple[socket.socket, str]]:
+    """A server of the test's own, and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        yield server, f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def _answer_once(server: socket.socket, body: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.settimeout(60)
+        assert connection.recv(4000)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+
+def _all_of(terminal: int) -> str:
+    """What is written to a terminal until nobody holds its other end."""
+    shown = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    finally:
+        os.close(terminal)
+    return shown.decode()

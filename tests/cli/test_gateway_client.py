@@ -1,0 +1,207 @@
+"""Where the gateway is, with which key it is called, and what people are told when it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, nobody, refusal, says, stream
+
+from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.gateway_client import MAX_BODY, GatewayClient, Model, Told, call_gateway, describe_error, gateway_key, gateway_url
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.events import OutputTextDelta, ResponseCompleted
+from antiphon.protocol.request import Request
+
+URL = "http://gateway:8080"
+QUESTION = Request(model="mock-1", input="hi", stream=True)
+
+
+def _call(network: FakeNetwork, call: Callable[[GatewayClient], Awaitable[Any]], environ: dict[str, str] | None = None) -> Any:
+    got: list[Any] = []
+
+    async def keep(gateway: GatewayClient) -> None:
+        got.append(await call(gateway))
+
+    call_gateway(keep, URL, environ or {}, network)
+    return got[0]
+
+
+async def _told(gateway: GatewayClient) -> list[Told]:
+    answer = await gateway.begin(QUESTION)
+    return [told async for told in gateway.events(answer)]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080"),
+        (" http://127.0.0.1:8080/v1/ ", "http://127.0.0.1:8080"),
+        ("localhost:9000", "http://localhost:9000"),
+        ("https://gateway.example/antiphon/v1", "https://gateway.example/antiphon"),
+        ("http://[::1]:8080/v1", "http://[::1]:8080"),
+    ],
+)
+def test_an_address_is_taken_with_and_without_its_ending(given: str, meant: str) -> None:
+    assert gateway_url(given, {}) == meant
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "ftp://gateway",
+        "http://",
+        "http://gateway:port",
+        "http://gateway:99999",
+        "http://gateway:0",
+        "http://[::1",
+        "http://gateway?x=1",
+        "http://gateway#x",
+        "http://gate way",
+        "http://gatewäy",
+        "http://gate\r\nway",
+        "http://gate\x1b[2Jway",
+        "\x1b]0;",
+    ],
+)
+def test_what_is_no_address_is_refused(given: str) -> None:
+    with pytest.raises(Unusable, match=r"is no address of a gateway; wanted is one like http://127\.0\.0\.1:8080"):
+        gateway_url(given, {})
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(Unusable, match=r"a key belongs into \$ANTIPHON_API_KEY") as raised:
+        gateway_url("http://me:secret@gateway", {})
+    assert "secret" not in str(raised.value)
+
+
+def test_the_address_comes_from_the_option_then_the_environment_then_the_usual_place() -> None:
+    environ = {"ANTIPHON_URL": "http://there:1/v1"}
+    assert gateway_url("http://here:2", environ) == "http://here:2"
+    assert gateway_url(None, environ) == "http://there:1"
+    assert gateway_url(None, {"ANTIPHON_URL": ""}) == "http://127.0.0.1:8080"
+
+
+def test_the_key_is_sent_if_there_is_one() -> None:
+    network = FakeNetwork(models=FakeAnswer(MODELS))
+    _call(network, GatewayClient.models, {"ANTIPHON_API_KEY": " sk-1\n"})
+    assert network.sent[0].headers["authorization"] == "Bearer sk-1"
+    network = FakeNetwork(models=FakeAnswer(MODELS))
+    _call(network, GatewayClient.models)
+    assert "authorization" not in network.sent[0].headers
+
+
+@pytest.mark.parametrize("key", ["a\r\nb: c", "schlüssel", "a\x00b"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(Unusable) as raised:
+        gateway_key({"ANTIPHON_API_KEY": key})
+    assert key not in str(raised.value)
+
+
+def test_models_are_read_and_the_network_is_closed() -> None:
+    network = FakeNetwork(models=FakeAnswer(MODELS[:20], MODELS[20:]))
+    assert _call(network, GatewayClient.models) == [Model(id="mock-1", owned_by="lab"), Model(id="local", owned_by="embedded")]
+    assert (network.sent[0].method, network.sent[0].url) == ("GET", "http://gateway:8080/v1/models")
+    assert network.closed
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":[1]}', b"[" * 100_000])
+def test_another_server_is_no_gateway(body: bytes) -> None:
+    with pytest.raises(Failed, match="what answers at http://gateway:8080 is no gateway"):
+        _call(FakeNetwork(models=FakeAnswer(body)), GatewayClient.models)
+
+
+def test_a_list_without_end_is_cut() -> None:
+    answer = FakeAnswer(*[bytes(MAX_BODY // 2)] * 3)
+    with pytest.raises(Failed, match="sends more than a gateway would"):
+        _call(FakeNetwork(models=answer), GatewayClient.models)
+    assert answer.aborted
+
+
+def test_events_come_with_the_bytes_they_came_in_and_end_with_done() -> None:
+    network = FakeNetwork(responses=stream(says("Hel", "lo")))
+    told = _call(network, _told)
+    assert [event.delta for _, event in told if isinstance(event, OutputTextDelta)] == ["Hel", "lo"]
+    assert isinstance(told[-1].event, ResponseCompleted)
+    assert all(raw.startswith(b'{"type":') for raw, _ in told)
+    sent = network.sent[0]
+    assert (sent.method, sent.url) == ("POST", "http://gateway:8080/v1/responses")
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.body == b'{"model":"mock-1","input":"hi","stream":true}'
+
+
+@pytest.mark.parametrize("end", [b"", b"data: [DONE]"])
+def test_the_last_event_counts_also_without_its_blank_line(end: bytes) -> None:
+    body = b"".join(piece for piece in stream(says("Hello"))._pieces if isinstance(piece, bytes)).removesuffix(b"data: [DONE]\n\n")
+    cut = body.removesuffix(b"\n") if not end else body + end
+    told = _call(FakeNetwork(responses=FakeAnswer(cut, headers={"content-type": "text/event-stream"})), _told)
+    assert isinstance(told[-1].event, ResponseCompleted)
+
+
+def test_a_stream_may_end_without_done() -> None:
+    empty = FakeAnswer(b": hello\n\n", headers={"content-type": "text/event-stream; charset=utf-8"})
+    assert _call(FakeNetwork(responses=empty), _told) == []
+
+
+def test_an_answer_that_is_no_stream_is_no_gateways() -> None:
+    answer = FakeAnswer(b"{}", headers={"content-type": "application/json"})
+    with pytest.raises(Failed, match="asked for a stream of events and sent something else"):
+        _call(FakeNetwork(responses=answer), _told)
+    assert answer.aborted
+
+
+def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
+    answer = FakeAnswer(b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"})
+    with pytest.raises(Failed, match="the answer of http://gateway:8080 cannot be read: "):
+        _call(FakeNetwork(responses=answer), _told)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (nobody(), "no gateway answers at http://gateway:8080; start one with `antiphon serve`"),
+        (UpstreamFault("x", code="upstream_timeout", status=504), "the gateway at http://gateway:8080 did not answer in time"),
+        (
+            UpstreamFault("x", code="upstream_disconnected"),
+            "the gateway at http://gateway:8080 broke off before its answer was whole",
+        ),
+        (UpstreamFault("x", code="upstream_invalid_response"), "the gateway at http://gateway:8080 sends what is no HTTP"),
+    ],
+)
+def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, told: str) -> None:
+    in_the_head = FakeNetwork(models=fault)
+    with pytest.raises(Failed) as raised:
+        _call(in_the_head, GatewayClient.models)
+    assert str(raised.value) == told
+    assert in_the_head.closed
+    in_the_body = FakeNetwork(models=FakeAnswer(MODELS[:20], fault))
+    with pytest.raises(Failed) as raised:
+        _call(in_the_body, GatewayClient.models)
+    assert str(raised.value) == told
+
+
+def test_an_error_is_told_with_its_type_code_field_and_request() -> None:
+    """HTTP-8, ERR-1: with the id, the request can be found in the gateway's log."""
+    answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
+    with pytest.raises(Failed) as raised:
+        _call(FakeNetwork(responses=answer), _told)
+    assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest req_7"
+
+
+def test_a_gateway_that_is_busy_says_when_to_come_back() -> None:
+    answer = refusal(429, "too_many_requests", None, "slow down", retry_after="7")
+    with pytest.raises(Failed) as raised:
+        _call(FakeNetwork(responses=answer), _told)
+    assert str(raised.value) == "too_many_requests: slow down\ntry again in 7 s"
+
+
+def test_an_error_that_nobody_can_read_is_told_by_its_status() -> None:
+    with pytest.raises(Failed, match="is no gateway: it sent status 502 and no error that can be read"):
+        _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _told)
+
+
+def test_no_word_of_a_server_steers_the_terminal() -> None:
+    assert describe_error("a\x1b[2J", None, "b\n\x9bc", "d\x07") == "a[2J: b c (at d)"

@@ -1,0 +1,24 @@
+"""How help looks."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from antiphon.cli.help import FORMAT
+
+
+def test_paragraphs_are_wrapped_and_examples_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    example = "examples:\n  antiphon ask --model local --image cat.png 'What is this?'"
+    parser = argparse.ArgumentParser(prog="x", description="one paragraph that is too long " * 3, epilog=example, **FORMAT)
+    told = parser.format_help()
+    assert example in told
+    assert all(len(line) < 40 for line in told.partition("examples:")[0].splitlines())
+
+
+def test_options_are_not_abbreviated() -> None:
+    parser = argparse.ArgumentParser(prog="x", exit_on_error=False, **FORMAT)
+    parser.add_argument("--model")
+    assert parser.parse_known_args(["--mod", "y"])[1] == ["--mod", "y"]

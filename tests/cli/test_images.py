@@ -1,0 +1,55 @@
+"""An image file as a data URL."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli.exits import Unusable
+from antiphon.cli.images import data_url
+
+HEADS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff\xe0",
+    "image/gif": b"GIF89a",
+    "image/webp": b"RIFF\x10\x00\x00\x00WEBPVP8 ",
+    "image/bmp": b"BM\x00\x00",
+    "image/avif": b"\x00\x00\x00\x20ftypavif",
+    "image/heic": b"\x00\x00\x00\x20ftypheic",
+}
+
+
+@pytest.mark.parametrize("media_type", HEADS)
+def test_the_first_bytes_say_what_an_image_is_whatever_its_name(media_type: str, tmp_path: Path) -> None:
+    file = tmp_path / "picture.txt"
+    file.write_bytes(HEADS[media_type])
+    assert data_url(file) == f"data:{media_type};base64,{base64.b64encode(HEADS[media_type]).decode()}"
+
+
+def test_the_name_says_it_where_the_bytes_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "drawing.svg"
+    file.write_bytes(b"<svg/>")
+    assert data_url(file).startswith("data:image/svg+xml;base64,")
+
+
+@pytest.mark.parametrize(("name", "data"), [("notes.txt", b"hello"), ("empty.png", b""), ("nothing", b"hello")])
+def test_what_is_no_image_is_refused(name: str, data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+    with pytest.raises(Unusable, match="is no image"):
+        data_url(file)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=r"nowhere\.png cannot be read: No such file"):
+        data_url(tmp_path / "nowhere.png")
+
+
+def test_an_image_beyond_the_limit_of_the_protocol_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    """REQ-8: an image URL has at most 20 MiB."""
+    file = tmp_path / "large.png"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(15 * 1024 * 1024))
+    with pytest.raises(Unusable, match=r"too large: 15\.0 MiB, and less than 15 can be sent"):
+        data_url(file)

@@ -1,0 +1,52 @@
+"""`antiphon models`."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, Terminal, nobody
+
+from antiphon.cli import models
+from antiphon.cli.entry import parser
+from antiphon.cli.exits import Failed
+
+
+def _models(*words: str, body: bytes = MODELS, out: io.StringIO | None = None) -> tuple[str, str]:
+    out, err = out or io.StringIO(), io.StringIO()
+    network = FakeNetwork(models=FakeAnswer(body))
+    assert models.run(parser().parse_args(["models", *words]), out, err, environ={}, transport=network) == 0
+    assert network.closed
+    return out.getvalue(), err.getvalue()
+
+
+def test_each_model_is_listed_with_its_upstream() -> None:
+    """API-5."""
+    assert _models() == ("mock-1  lab\nlocal   embedded\n", "")
+
+
+def test_people_get_a_heading() -> None:
+    assert _models(out=Terminal())[0] == "\x1b[1mMODEL   UPSTREAM\x1b[0m\nmock-1  lab\nlocal   embedded\n"
+
+
+def test_scripts_get_the_answer_as_it_came() -> None:
+    out, _ = _models("--json")
+    assert json.loads(out) == json.loads(MODELS)
+    assert out.count("\n") == 1
+
+
+def test_a_gateway_that_names_none_says_how_to_ask_all_the_same() -> None:
+    out, err = _models(body=b'{"object":"list","data":[]}')
+    assert out == ""
+    assert "names no models" in err
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    assert _models(body=b'{"data":[{"id":"a\\u001b[2J\\nb"}]}')[0] == "a[2J b\n"
+
+
+def test_no_gateway_is_a_failure() -> None:
+    args = parser().parse_args(["models", "--url", "http://nowhere:1"])
+    with pytest.raises(Failed, match="no gateway answers at http://nowhere:1"):
+        models.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(models=nobody()))

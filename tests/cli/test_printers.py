@@ -1,0 +1,179 @@
+"""An answer on its way to the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+from tests.cli.network import USAGE, Terminal, says
+from tests.generate.events import counting_stamps, lives
+
+from antiphon.cli.gateway_client import Told
+from antiphon.cli.outcome import Outcome
+from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
+from antiphon.cli.terminal import printable
+from antiphon.protocol.codec import encode
+from antiphon.protocol.emitters import Collector
+from antiphon.protocol.events import OutputTextDelta, StreamEvent
+from antiphon.protocol.items import WebSearchCall
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import OutputTokensDetails, opening
+from antiphon.protocol.writer import ResponseWriter
+
+Write = Callable[[ResponseWriter], None]
+
+
+def _events(write: Write) -> list[StreamEvent]:
+    collector = Collector()
+    request = Request(model="m", input="hi")
+    write(ResponseWriter(opening(request, id="resp_1", created_at=1), collector, counting_stamps()))
+    return collector.events
+
+
+def _print(printer: Printer, events: list[StreamEvent], losses: str = "") -> None:
+    outcome = Outcome()
+    printer.begin(losses)
+    for event in events:
+        printer.show(Told(encode(event), event))
+        outcome.note(event)
+    printer.finish(outcome)
+
+
+def _shown(
+    write: Write, out: io.StringIO, err: io.StringIO, environ: dict[str, str] | None = None, losses: str = ""
+) -> tuple[str, str]:
+    _print(TextPrinter(out, err, environ or {}), _events(write), losses)
+    return out.getvalue(), err.getvalue()
+
+
+def _thinks(writer: ResponseWriter) -> None:
+    writer.reasoning("r", "Let me ")
+    writer.reasoning("r", "see.")
+    writer.close("r")
+    writer.text("m", "Four.")
+    writer.complete(USAGE)
+
+
+def test_a_pipe_gets_the_text_and_one_line_end() -> None:
+    assert _shown(says("Hel", "lo"), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
+    assert _shown(says("Hel", "lo\n", ""), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
+
+
+def test_every_piece_is_there_at_once() -> None:
+    flushed: list[str] = []
+
+    class Watched(io.StringIO):
+        def flush(self) -> None:
+            flushed.append(self.getvalue())
+
+    _shown(says("a", "b", usage=None), Watched(), io.StringIO())
+    assert flushed == ["a", "ab", "ab\n"]
+
+
+def test_reasoning_is_dimmed_for_those_who_look_and_stands_apart() -> None:
+    shown = _shown(_thinks, Terminal(), Terminal())
+    assert shown == ("Four.\n", "\x1b[2mLet me \x1b[0m\x1b[2msee.\x1b[0m\n\n\x1b[2m12 tokens in, 34 out\x1b[0m\n")
+
+
+def test_reasoning_has_a_name_where_there_are_no_colours() -> None:
+    shown = _shown(_thinks, Terminal(), Terminal(), {"NO_COLOR": "1"})
+    assert shown == ("Four.\n", "[reasoning] Let me see.\n\n12 tokens in, 34 out\n")
+
+
+def test_reasoning_is_left_out_where_nobody_looks() -> None:
+    assert _shown(_thinks, io.StringIO(), io.StringIO()) == ("Four.\n", "12 tokens in, 34 out\n")
+
+
+def test_a_summary_of_reasoning_is_shown_as_reasoning() -> None:
+    def write(writer: ResponseWriter) -> None:
+        writer.summary("r", "In short", part=0)
+        writer.summary("r", "and again", part=1)
+        writer.complete()
+
+    assert _shown(write, io.StringIO(), Terminal(), {"TERM": "dumb"}) == ("", "[reasoning] In short\n\n[reasoning] and again\n")
+
+
+def test_two_messages_stand_apart_also_in_a_pipe() -> None:
+    def write(writer: ResponseWriter) -> None:
+        writer.text("a", "one")
+        writer.close("a")
+        writer.reasoning("r", "hm")
+        writer.close("r")
+        writer.text("b", "two\n")
+        writer.complete()
+
+    assert _shown(write, io.StringIO(), io.StringIO()) == ("one\n\ntwo\n", "")
+    assert _shown(write, io.StringIO(), Terminal(), {"NO_COLOR": "1"}) == ("one\n\ntwo\n", "\n[reasoning] hm\n")
+
+
+def test_calls_are_shown_on_a_line_of_their_own() -> None:
+    def write(writer: ResponseWriter) -> None:
+        writer.text("m", "I will look.")
+        writer.close("m")
+        writer.call("c", name="weather", call_id="call_1")
+        writer.arguments("c", '{"city":\n"Lima"}')
+        writer.close("c")
+        writer.custom_call("p", name="patch", call_id="call_2")
+        writer.custom_input("p", "*** Begin\n+x\x1b[2J")
+        writer.close("p")
+        writer.item("w", WebSearchCall(id="ws_1", status="completed"))
+        writer.extension_item("x", "acme:thing", {"id": "x_1", "status": "completed"})
+        writer.text("n", "Done.")
+        writer.complete()
+
+    out, err = _shown(write, io.StringIO(), io.StringIO())
+    assert out == "I will look.\nDone.\n"
+    assert err == '→ weather({"city": "Lima"})\n→ patch: *** Begin +x[2J\n→ web_search_call\n→ acme:thing\n'
+
+
+def test_a_refusal_is_no_answer_and_stays_out_of_a_pipe() -> None:
+    def write(writer: ResponseWriter) -> None:
+        writer.refusal("m", "I won't.")
+        writer.complete()
+
+    assert _shown(write, io.StringIO(), io.StringIO()) == ("", "I won't.\n")
+    assert _shown(write, io.StringIO(), Terminal()) == ("", "\x1b[31mI won't.\x1b[0m\n")
+
+
+def test_tokens_of_reasoning_are_counted_out() -> None:
+    usage = replace(USAGE, output_tokens_details=OutputTokensDetails(reasoning_tokens=30))
+    assert _shown(says("x", usage=usage), io.StringIO(), io.StringIO())[1] == "12 tokens in, 34 out, 30 of them reasoning\n"
+
+
+def test_losses_are_said_before_the_answer() -> None:
+    """REQ-6: what the gateway could not carry is told to the one who asked."""
+    shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses="2; tools[0], input[1].content[0]")
+    assert shown == ("x\n", "2 lost on the way: tools[0], input[1].content[0]\n")
+
+
+def test_events_are_printed_as_they_came_one_a_line() -> None:
+    events = _events(_thinks)
+    out = io.StringIO()
+    _print(EventPrinter(out), events, "1; tools[0]")
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [json.loads(encode(event)) for event in events]
+
+
+@pytest.mark.parametrize("delta", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\x08\x7f"])
+def test_escape_sequences_of_a_model_do_not_reach_the_terminal(delta: str) -> None:
+    def write(writer: ResponseWriter) -> None:
+        writer.reasoning("r", delta)
+        writer.text("m", delta)
+        writer.refusal("n", delta)
+        writer.complete()
+
+    shown = "".join(_shown(write, Terminal(), Terminal(), {"NO_COLOR": "1"}))
+    assert printable(shown) == shown
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_whatever_comes_standard_output_gets_the_text_alone(events: list[StreamEvent]) -> None:
+    out = io.StringIO()
+    _print(TextPrinter(out, Terminal(), {}), events)
+    said = "".join(printable(event.delta) for event in events if isinstance(event, OutputTextDelta))
+    assert out.getvalue().replace("\n", "") == said.replace("\n", "")
+    assert out.getvalue()[-1:] in ("", "\n")

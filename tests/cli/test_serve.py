@@ -1,0 +1,165 @@
+"""`antiphon serve`: which configuration, what is said at the start, how it ends. The server itself is a fake here."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cli.network import Terminal
+
+from antiphon.cli import serve
+from antiphon.cli.entry import parser
+from antiphon.cli.exits import Failed
+from antiphon.config import Config
+from antiphon.errors import ConfigError
+
+LAB = """
+[[upstreams]]
+name = "lab"
+dialect = "chat"
+base_url = "http://127.0.0.1:9001/v1"
+models = ["mock-*", { from = "fast", to = "mock-1" }]
+"""
+KEYS = '[[keys]]\nname = "alice"\nenv = "ALICE_KEY"\n'
+URL = "http://127.0.0.1:8080"
+
+
+class FakeServer:
+    """Announces itself and does what it is told."""
+
+    def __init__(self, url: str | None = URL, then: Callable[[], None] = lambda: None) -> None:
+        self.config = Config()
+        self.debug = False
+        self._url = url
+        self._then = then
+
+    def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None:
+        self.config, self.debug = config, debug
+        if self._url:
+            announce(self._url)
+        self._then()
+
+
+def _serve(
+    server: FakeServer, cwd: Path, *words: str, environ: dict[str, str] | None = None, out: io.StringIO | None = None
+) -> tuple[int, str]:
+    out = out or io.StringIO()
+    args = parser().parse_args(["serve", *words])
+    return serve.run(args, out, io.StringIO(), environ=environ or {}, cwd=cwd, serve=server), out.getvalue()
+
+
+def test_without_a_configuration_the_embedded_model_is_served(tmp_path: Path) -> None:
+    server = FakeServer()
+    code, told = _serve(server, tmp_path)
+    assert code == 0
+    assert [upstream.embedded for upstream in server.config.upstreams] == [True]
+    assert (server.config.server.host, server.config.server.port, server.debug) == ("127.0.0.1", 8080, False)
+    assert '"model":"local"' in told
+
+
+def test_the_configuration_is_the_named_one_then_the_environments_then_the_one_here(tmp_path: Path) -> None:
+    for name in ("antiphon", "named", "variable"):
+        (tmp_path / f"{name}.toml").write_text(LAB.replace('"lab"', f'"{name}"'))
+    environ = {"ANTIPHON_CONFIG": "variable.toml"}
+    for words, variables, chosen in (
+        (["--config", "named.toml"], environ, "named"),
+        ([], environ, "variable"),
+        ([], {}, "antiphon"),
+    ):
+        server = FakeServer()
+        _serve(server, tmp_path, *words, environ=variables)
+        assert server.config.upstreams[0].name == chosen
+
+
+def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(f"[server]\nport = 9000\n[trace]\nmax_days = 1.0\n{LAB}")
+    server = FakeServer()
+    _serve(server, tmp_path, "--host", "::1", "--port", "0", "--trace", "seen", "--debug")
+    assert (server.config.server.host, server.config.server.port, server.debug) == ("::1", 0, True)
+    assert server.config.trace.dir == str(tmp_path / "seen")
+    assert server.config.trace.max_days == 1.0
+
+
+def test_a_public_address_without_keys_is_refused_also_when_the_command_line_names_it(tmp_path: Path) -> None:
+    """faults.md, Security: it refuses to start, and says what to do."""
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    server = FakeServer(then=lambda: pytest.fail("it was started"))
+    with pytest.raises(ConfigError, match="add a key"):
+        _serve(server, tmp_path, "--host", "0.0.0.0")
+
+
+def test_a_public_address_with_keys_is_served(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
+    server = FakeServer()
+    _serve(server, tmp_path, "--host", "0.0.0.0", environ={"ALICE_KEY": "sk-alice"})
+    assert server.config.server.host == "0.0.0.0"
+
+
+def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    _, told = _serve(FakeServer(), tmp_path)
+    assert "serves http://127.0.0.1:8080/v1\n" in told
+    assert "http://127.0.0.1:9001/v1" in told
+    curl = shlex.split(next(line for line in told.splitlines() if "curl" in line))
+    assert curl[:3] == ["curl", "-N", "http://127.0.0.1:8080/v1/responses"]
+    assert msgspec.json.decode(curl[-1]) == {"model": "fast", "input": "Say hello.", "stream": True}
+    assert "Authorization" not in told
+    assert '  antiphon ask --model fast "Say hello."\n' in told
+    assert "\x1b" not in told
+
+
+def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
+    _, told = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
+    assert '-H "Authorization: Bearer $YOUR_KEY"' in told
+    assert 'ANTIPHON_API_KEY=$YOUR_KEY antiphon ask --url http://127.0.0.1:9000 --model fast "Say hello."' in told
+    assert "sk-alice" not in told
+
+
+def test_patterns_alone_leave_the_model_to_be_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB.replace(', { from = "fast", to = "mock-1" }', ""))
+    assert '"model":"MODEL"' in _serve(FakeServer(), tmp_path)[1]
+
+
+def test_the_start_is_coloured_on_a_terminal(tmp_path: Path) -> None:
+    assert "\x1b[1m" in _serve(FakeServer(), tmp_path, out=Terminal())[1]
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [_interrupt, _terminate])
+def test_a_server_that_is_stopped_ends_well(stop: Callable[[], None], tmp_path: Path) -> None:
+    """Exit code 0; and SIGTERM unwinds, so that what was started is stopped."""
+    before = signal.getsignal(signal.SIGTERM)
+    assert _serve(FakeServer(then=stop), tmp_path)[0] == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_server_that_is_interrupted_before_it_listens_was_interrupted(tmp_path: Path) -> None:
+    """Exit code 130."""
+    assert _serve(FakeServer(url=None, then=_interrupt), tmp_path)[0] == 130
+
+
+def test_a_server_that_never_listened_failed(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="did not start"):
+        _serve(FakeServer(url=None), tmp_path)
+
+
+@pytest.mark.parametrize("given", ["-1", "65536", "http", "٨٠", ""])
+def test_what_is_no_port_is_a_fault_of_the_command_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parser().parse_args(["serve", f"--port={given}"])
+    assert raised.value.code == 2
+    assert "is no port: wanted 0 to 65535" in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""`antiphon trace`: what people and scripts see of traces that the real server wrote."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cli.network import Terminal
+from tests.cli.recorded import KEY, record
+from tests.gateway.scripted import SSE, ScriptedAnswer
+
+from antiphon.cli import trace
+from antiphon.cli.entry import main, parser
+from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.trace.folder import file_name, write_file
+from antiphon.trace.records import (
+    ClientRequest,
+    Cut,
+    Data,
+    Note,
+    Record,
+    Summary,
+    UpstreamPiece,
+    UpstreamRequest,
+    encode_record,
+)
+
+STREAM = [
+    b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n',
+    b'data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+]
+ASKED = {"model": "mock-1", "input": "Hi", "stream": True}
+
+
+def run(cwd: Path, *argv: str, environ: Mapping[str, str] | None = None, out: io.StringIO | None = None) -> tuple[int, str, str]:
+    out, err = out or io.StringIO(), io.StringIO()
+    code = trace.run(parser().parse_args(["trace", *argv]), out, err, environ=environ or {}, cwd=cwd)
+    return code, out.getvalue(), err.getvalue()
+
+
+def recorded(cwd: Path) -> str:
+    """A trace in the usual folder, and its id."""
+    record(cwd / "traces", ASKED, ScriptedAnswer(STREAM, SSE))
+    return run(cwd, "list")[1].split("\n")[1].split()[2]
+
+
+def put(folder: Path, *records: Record) -> None:
+    summary = Summary(at=0.0, id="req_1", time=1.0, duration=2.0, model=None, upstream=None, status=None, losses=0, error=None)
+    write_file(folder, file_name("req_1", 1.0), [encode_record(each) for each in (summary, *records)])
+
+
+def headings(shown: str) -> list[str]:
+    return re.findall(r"^ *[0-9.]+ s  (.*)$", shown, flags=re.MULTILINE)
+
+
+def test_a_list_has_a_line_for_each_trace_newest_last(tmp_path: Path) -> None:
+    first = recorded(tmp_path)
+    record(tmp_path / "traces", {**ASKED, "model": "unknown"})
+    code, out, err = run(tmp_path, "list")
+    lines = [line.split() for line in out.splitlines()]
+    assert (code, err) == (OK, "")
+    assert lines[0] == ["TIME", "ID", "MODEL", "UPSTREAM", "STATUS", "DURATION", "LOSSES", "ERROR"]
+    assert lines[1][2:6] == [first, "mock-1", "lab", "200"]
+    assert lines[1][8:] == ["0", "-"]
+    assert lines[2][3:6] == ["-", "-", "404"]
+    assert lines[2][-1] == "model_not_found"
+
+
+def test_an_empty_list_is_no_fault(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "list")
+    assert (code, out) == (OK, "")
+    assert err == f"there are no traces in {tmp_path / 'traces'}; `antiphon serve --trace DIR` writes them\n"
+
+
+def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
+    record(tmp_path / "traces", {**ASKED, "store": True, "input": f"key {KEY}"}, ScriptedAnswer(STREAM, SSE))
+    code, out, err = run(tmp_path, "show", "last")
+    assert (code, err) == (OK, "")
+    found = [re.sub(r"\d+", "N", each) for each in headings(out)]
+    expected = [
+        "the client asked: POST /vN/responses",
+        "the same as the hub has it",
+        "for lab: mock-N, dialect chat, profile chat, as a stream",
+        "the upstream was asked: POST http://lab/vN/chat/completions",
+        "the upstream answered: N",
+        "the upstream sent N bytes in N pieces, the last at N.N s",
+        "the client was answered: N",
+        "the client was sent N bytes in N pieces, the last at N.N s",
+    ]
+    assert [each for each in found if each in expected] == expected
+    assert '      "input": "key [removed]",\n' in out
+    assert "    authorization: [removed]\n" in out
+    assert out.endswith("\nlost\n    store: the response is not stored (this gateway keeps no responses)\n")
+
+
+def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
+    sent = UpstreamRequest(at=0.0, method="POST", url="http://lab", headers={}, body=Data(b"{not json"))
+    put(
+        tmp_path / "traces",
+        ClientRequest(at=0.0, method="POST", path="/v1\x1b[2J", headers={}, body=Data(b"\xff[")),
+        sent,
+        UpstreamPiece(at=0.1, data=Data(b"first")),
+        sent,
+        UpstreamPiece(at=0.2, data=Data(b"\x1b]0;title\x07second")),
+        Note(at=0.3, name="error", value=None),
+        Note(at=0.3, name="tokens", value=3),
+        Cut(at=0.4, missing={"hub_request": 7}),
+    )
+    code, out, _ = run(tmp_path, "show", "req_1")
+    assert code == OK
+    assert headings(out) == [
+        "the client asked: POST /v1[2J",
+        "the upstream was asked: POST http://lab",
+        "the upstream sent 5 bytes in 1 piece",
+        "the upstream was asked: POST http://lab",
+        "the upstream sent 16 bytes in 1 piece",
+        "tokens: 3",
+        "too large to be kept whole: 7 bytes of hub_request are missing",
+    ]
+    assert "    {not json\n" in out
+    assert "\x1b" not in out, "what was recorded steers no terminal"
+
+
+def test_a_terminal_gets_colours(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    assert "\x1b[1mreq_" in run(tmp_path, "show", "last", out=Terminal())[1]
+
+
+def test_raw_shows_the_lines_of_the_file(tmp_path: Path) -> None:
+    id = recorded(tmp_path)
+    _, out, _ = run(tmp_path, "show", id, "--raw")
+    lines = [msgspec.json.decode(line) for line in out.splitlines()]
+    assert lines[0]["kind"] == "summary"
+    assert lines[0]["id"] == id
+    assert {"client_request", "hub_request", "route", "upstream_request", "upstream_piece", "client_piece"} < {
+        line["kind"] for line in lines
+    }
+
+
+def test_a_replay_prints_the_answer_and_that_it_is_the_same(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "replay", recorded(tmp_path))
+    assert code == OK
+    assert out.startswith("event: response.created\n")
+    assert out.endswith("data: [DONE]\n")
+    assert err == "the same as was recorded\n"
+
+
+def test_a_replay_of_an_answer_that_broke_off_says_so(tmp_path: Path) -> None:
+    record(tmp_path / "traces", ASKED, ScriptedAnswer([*STREAM[:1] * 3, *STREAM], SSE), leaves_after=1)
+    code, _, err = run(tmp_path, "replay", "last")
+    assert (code, err) == (OK, "the same as was recorded as far as it went; the recorded answer breaks off\n")
+
+
+def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    (file,) = (tmp_path / "traces").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'\\"messages\\"', b'\\"texts\\"'))
+    code, _, err = run(tmp_path, "replay", "last")
+    assert code == FAILED
+    what, then, now = err.splitlines()
+    assert what == "the request to the upstream is not the same:"
+    assert then.startswith('  then: … {"model":"mock-1","texts"')
+    assert now.startswith('  now:  … {"model":"mock-1","messages"')
+
+
+@pytest.mark.parametrize("argv", [("show", "x"), ("replay", "x")])
+def test_a_trace_that_is_not_there_cannot_be_used(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    recorded(tmp_path)
+    with pytest.raises(Unusable, match=r"no trace in .* has an id that begins with 'x'"):
+        run(tmp_path, *argv)
+
+
+def test_a_trace_that_cannot_be_replayed_says_why(tmp_path: Path) -> None:
+    put(tmp_path / "traces")
+    with pytest.raises(Unusable, match="no request was recorded"):
+        run(tmp_path, "replay", "last")
+
+
+def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path: Path) -> None:
+    put(tmp_path / "given")
+    put(tmp_path / "conf" / "kept")
+    put(tmp_path / "traces")
+    (tmp_path / "conf" / "a.toml").write_text('[trace]\ndir = "kept"\n')
+    (tmp_path / "conf" / "b.toml").write_text("")
+
+    def used(*argv: str, **environ: str) -> str:
+        for name in ("given", "conf/kept", "traces"):
+            (tmp_path / name / file_name(name.replace("/", "_"), 2.0)).touch()
+        return run(tmp_path, "list", *argv, environ=environ)[1].splitlines()[2].split()[2]
+
+    assert used("--dir", "given", ANTIPHON_CONFIG="conf/a.toml") == "given"
+    assert used(ANTIPHON_CONFIG="conf/a.toml") == "conf_kept"
+    assert used(ANTIPHON_CONFIG="conf/b.toml") == "traces"
+    assert used() == "traces"
+
+
+def test_the_whole_command_ends_with_two_for_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", "x", "--dir", str(tmp_path)]) == UNUSABLE
+    assert "there are no traces in" in capsys.readouterr().err
+    assert main(["trace", "list", "--dir", str(tmp_path)]) == OK

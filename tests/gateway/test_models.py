@@ -1,0 +1,87 @@
+"""`gateway/models`: API-5."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
+
+from antiphon.config import Config, ModelRule, UpstreamConfig
+from antiphon.errors import UpstreamFault
+from antiphon.gateway import models
+from antiphon.gateway.models import Models
+from antiphon.gateway.routes import Routes
+
+
+def lab(name: str, *rules: str | ModelRule) -> UpstreamConfig:
+    return UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}/v1", models=list(rules))
+
+
+def listing(*names: object) -> ScriptedAnswer:
+    body = msgspec.json.encode({"object": "list", "data": [{"id": name} for name in names]})
+    return ScriptedAnswer([body[:10], body[10:]], JSON)
+
+
+def available(transport: ScriptedTransport, *upstreams: UpstreamConfig) -> list[tuple[str, str]]:
+    routes = Routes(Config(upstreams=list(upstreams)), {}, {})
+    found = asyncio.run(Models(routes, transport, lambda: 0.0).available())
+    assert found.object == "list"
+    return [(model.id, model.owned_by) for model in found.data]
+
+
+def test_names_come_from_the_configuration_and_nobody_is_asked() -> None:
+    """API-5."""
+    transport = ScriptedTransport()
+    assert available(transport, lab("a", "m1", ModelRule(from_="fast", to="m1")), lab("b", "m1", "m2")) == [
+        ("m1", "a"),
+        ("fast", "a"),
+        ("m2", "b"),
+    ]
+    assert transport.asked == []
+
+
+def test_patterns_stand_for_what_the_upstream_lists() -> None:
+    transport = ScriptedTransport(listing("mock-1", "other", 7, "mock-2"))
+    assert available(transport, lab("a", "mock-*", "named")) == [("named", "a"), ("mock-1", "a"), ("mock-2", "a")]
+    assert (transport.asked[0].method, transport.asked[0].url) == ("GET", "http://a/v1/models")
+
+
+def test_a_pattern_that_renames_lists_the_names_that_clients_use() -> None:
+    transport = ScriptedTransport(listing("llama-3", "x-7-y"))
+    rules = [ModelRule(from_="lab/*", to="*"), ModelRule(from_="fixed-*", to="one")]
+    assert available(transport, lab("a", *rules)) == [("lab/llama-3", "a"), ("lab/x-7-y", "a")]
+    transport = ScriptedTransport(listing("llama-3", "x-7-y", "x-y"))
+    assert available(transport, lab("a", ModelRule(from_="*", to="x-*-y"))) == [("7", "a")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UpstreamFault("gone"),
+        ScriptedAnswer([b"{}"], JSON, status=401),
+        ScriptedAnswer([b"<html>"], {}),
+        ScriptedAnswer([b"[]"], {}),
+        ScriptedAnswer([b"[" * 100_000], {}),
+        ScriptedAnswer([b" " * (models.MAX_LIST + 1), b"more"], {}),
+        ScriptedAnswer([b"{", UpstreamFault("cut")], JSON),
+    ],
+)
+def test_an_upstream_that_lists_nothing_is_left_out(answer: ScriptedAnswer | UpstreamFault) -> None:
+    assert available(ScriptedTransport(answer), lab("a", "*"), lab("b", "m")) == [("m", "b")]
+
+
+def test_a_list_is_asked_for_again_only_when_it_is_old() -> None:
+    time = 0.0
+    transport = ScriptedTransport(listing("one"), listing("two"))
+    found = Models(Routes(Config(upstreams=[lab("a", "*")]), {}, {}), transport, lambda: time)
+
+    async def ids() -> list[str]:
+        return [model.id for model in (await found.available()).data]
+
+    assert asyncio.run(ids()) == ["one"]
+    time = models.FRESH
+    assert asyncio.run(ids()) == ["one"]
+    time = models.FRESH + 1
+    assert asyncio.run(ids()) == ["two"]

@@ -1,0 +1,120 @@
+"""`gateway/pipe`: upstream bytes to client bytes in one step."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.scripted import target
+
+from antiphon import sse
+from antiphon.dialects import responses
+from antiphon.errors import UpstreamFault
+from antiphon.gateway.pipe import LOSSES_EVENT, Pipe, Reader
+from antiphon.gateway.turn import Turn, prepare
+from antiphon.protocol.codec import decode_event, decode_request
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import Violation, judge
+from antiphon.protocol.stamps import Stamps
+
+CHUNKS = [
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
+    {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "lo, wörld \u2028"}}]},
+    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}},
+]
+STREAM = b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in CHUNKS) + b"data: [DONE]\n\n"
+TOOLS = '"tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]'
+ASKED = b'{"model": "m", "input": "Hi", "stream": true, ' + TOOLS.encode() + b"}"
+
+
+def make_pipe(asked: bytes = ASKED, **settings: object) -> Pipe:
+    numbers = iter(range(10_000))
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
+    turn = Turn(prepare(decode_request(asked), target()), stamps, None)
+    return turn.pipe(responses.EventsFromHub(turn.prepared.request), **settings)  # type: ignore[arg-type]
+
+
+def read(out: bytes) -> list[StreamEvent]:
+    frames = sse.Decoder().feed(out)
+    assert frames[-1].data == sse.DONE
+    return [decode_event(frame.data) for frame in frames[:-1]]
+
+
+def test_a_stream_goes_through_whole() -> None:
+    """HTTP-3, HTTP-4: and afterwards the pipe knows the response that the client was told of."""
+    pipe = make_pipe()
+    out = pipe.feed(STREAM)
+    events = read(out)
+    assert judge(events) == []
+    assert pipe.ended
+    assert pipe.response == fold(events)
+    assert pipe.error is None
+    assert pipe.finish() == b""
+
+
+@given(cuts=st.lists(st.integers(1, len(STREAM) - 1), max_size=20).map(sorted))
+def test_any_cut_of_the_upstreams_bytes_gives_the_same_bytes(cuts: list[int]) -> None:
+    pieces = [STREAM[start:end] for start, end in zip([0, *cuts], [*cuts, len(STREAM)], strict=True)]
+    pipe = make_pipe()
+    assert b"".join(map(pipe.feed, pieces)) == make_pipe().feed(STREAM)
+
+
+@pytest.mark.parametrize("end", range(0, len(STREAM) - 14, 7))
+def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
+    """STR-7, STR-8."""
+    pipe = make_pipe()
+    out = pipe.feed(STREAM[:end]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
+    events = read(out)
+    assert judge(events) == []
+    assert pipe.response is not None
+    assert pipe.response.status in ("failed", "completed")
+    assert (pipe.error is not None) == (pipe.response.status == "failed")
+    assert pipe.finish() == b""
+
+
+def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
+    """F-4, STR-5: the event is counted like any other."""
+    events = read(make_pipe(tells_losses=True).feed(STREAM))
+    assert judge(events) == []
+    told = msgspec.json.decode(events[-2].raw)  # type: ignore[union-attr]
+    assert told["type"] == LOSSES_EVENT
+    assert told["losses"][0]["path"] == "tools[1]"
+    assert len(events) == len(read(make_pipe().feed(STREAM))) + 1
+
+
+def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
+    """Invariant 1: an `error` event comes right before `response.failed`."""
+    pipe = make_pipe(tells_losses=True)
+    events = read(pipe.feed(STREAM[:200]) + pipe.finish())
+    assert judge(events) == []
+    assert [msgspec.json.decode(msgspec.json.encode(event)).get("type") for event in events[-2:]] == ["error", "response.failed"]
+    assert LOSSES_EVENT.encode() in msgspec.json.encode(events[-3])
+
+
+def test_nothing_is_told_where_nothing_was_lost() -> None:
+    asked = b'{"model": "m", "input": "Hi", "stream": true}'
+    assert LOSSES_EVENT.encode() not in make_pipe(asked, tells_losses=True).feed(STREAM)
+
+
+def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
+    found: list[Violation] = []
+    pipe = make_pipe(on_violation=found.append)
+    events = read(pipe.feed(STREAM))
+    assert found == []
+    pipe.tell(events[:1])  # after the end: what a bug of ours would look like
+    assert [violation.row for violation in found] == ["STR-7"]
+
+
+def test_an_event_beyond_all_measure_fails_the_response() -> None:
+    pipe = make_pipe()
+    pipe._reader = small = Reader(pipe._reader._to_hub)
+    small._frames = sse.Decoder(max_length=100)
+    events = read(pipe.feed(b"data: " + b"x" * 200))
+    assert judge(events) == []
+    assert pipe.response is not None
+    assert pipe.response.status == "failed"

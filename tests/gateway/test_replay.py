@@ -1,0 +1,208 @@
+"""`gateway/replay`: turns that went through the real server, gone through again from their traces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.cli.recorded import KEY, record
+from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
+
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.replay import NotReplayable, RecordedAnswer, Replay, replay
+from antiphon.trace.reading import TraceRecord, read_trace
+from antiphon.trace.records import AnyRecord, ClientHead, ClientPiece, ClientRequest, Cut, Data, Note, UpstreamHead, UpstreamRequest
+
+FINISHED = b'data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+BEGUN = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
+WHOLE = b'{"choices":[{"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}]}'
+FAILED = b'data: {"error":{"message":"no more room","code":500}}\n\n'
+CALLS = (
+    b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_0123456789abcdef0123456789abcdef",'
+    b'"function":{"name":"look","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
+)
+LOOK = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+def stream(*pieces: bytes | ApiError) -> ScriptedAnswer:
+    return ScriptedAnswer(pieces, SSE)
+
+
+def asking(**fields: Any) -> dict[str, Any]:
+    return {"model": "mock-1", "input": "Hi", "stream": True, "store": False, **fields}
+
+
+def recorded(folder: Path, body: Mapping[str, Any] | bytes, *answers: ScriptedAnswer | ApiError, **options: Any) -> TraceRecord:
+    record(folder, body, *answers, **options)
+    return read_trace(folder, "last")
+
+
+def with_note(trace: TraceRecord, name: str, value: str) -> TraceRecord:
+    return replace(trace, records=[*trace.records, Note(at=1.0, name=name, value=value)])
+
+
+def changed(trace: TraceRecord, kind: type, change: Callable[[Any], AnyRecord | None]) -> TraceRecord:
+    """The trace with every record of a kind changed, or taken out."""
+    records = [change(each) if isinstance(each, kind) else each for each in trace.records]
+    return replace(trace, records=[each for each in records if each is not None])
+
+
+def said(made: Replay) -> list[tuple[str, str, str]]:
+    return [(each.what, each.recorded, each.made) for each in made.differences]
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (asking(), stream(BEGUN[:9], BEGUN[9:] + FINISHED)),
+        (asking(), ScriptedAnswer([WHOLE[:9], WHOLE[9:]], JSON)),
+        (asking(stream=False), ScriptedAnswer([WHOLE], JSON)),
+        (asking(stream=False), stream(BEGUN, FINISHED)),
+        (asking(tools=[LOOK]), stream(CALLS)),
+        (asking(stream_options={"include_obfuscation": True}), stream(BEGUN, FINISHED)),
+        (asking(input=f"my key is {KEY}"), stream(BEGUN, FINISHED)),
+        (asking(), stream(BEGUN, FAILED)),
+        (asking(), stream(FAILED)),
+        (asking(stream=False), stream(FAILED)),
+        (asking(), stream(BEGUN)),
+        (asking(), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], {**JSON, "retry-after": "3"}, status=429)),
+        (asking(stream=False), ScriptedAnswer([b"<html>"], {"content-type": "text/html"}, status=503)),
+        (asking(stream=False), ScriptedAnswer([b"{"], JSON)),
+    ],
+    ids=[
+        "a stream",
+        "a whole answer where a stream was asked for",
+        "a whole answer",
+        "a stream where none was asked for",
+        "a call",
+        "padding",
+        "a key in the prompt",
+        "an error after text",
+        "an error at once",
+        "an error in one piece",
+        "a stream without an end",
+        "a refusal",
+        "a refusal without sense",
+        "an answer without sense",
+    ],
+)
+def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answer: ScriptedAnswer) -> None:
+    made = replay(recorded(tmp_path, body, answer))
+    assert said(made) == []
+    assert not made.is_cut_short
+
+
+def test_the_older_style_and_the_losses_event_come_again(tmp_path: Path) -> None:
+    headers = {"antiphon-style": "older", "antiphon-extensions": "other, Losses"}
+    answer = b'data: {"choices":[{"delta":{"reasoning_content":"Hm."}}]}\n\n'
+    made = replay(recorded(tmp_path, asking(store=True), stream(answer, FINISHED), headers=headers))
+    assert said(made) == []
+    assert b"response.reasoning_text.delta" in made.answer
+    assert b"antiphon:losses" in made.answer
+    assert [loss.path for loss in made.losses] == ["store"]
+
+
+def test_a_turn_over_the_responses_dialect_gives_the_same_again(tmp_path: Path) -> None:
+    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
+    made = replay(recorded(tmp_path, asking(), stream(told[:500], told[500:]), dialect="responses"))
+    assert said(made) == []
+
+
+def test_a_request_that_cannot_be_read_is_refused_again(tmp_path: Path) -> None:
+    made = replay(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
+    assert said(made) == []
+    assert (made.status, made.upstream_body) == (400, None)
+
+
+def test_a_request_that_no_turn_can_serve_is_refused_again(tmp_path: Path) -> None:
+    made = replay(recorded(tmp_path, asking(background=True)))
+    assert said(made) == []
+    assert (made.status, made.upstream_body) == (400, None)
+
+
+def test_an_answer_whose_client_left_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, BEGUN, FINISHED), leaves_after=1)
+    made = replay(trace)
+    assert said(made) == []
+    assert made.is_cut_short
+
+
+@pytest.mark.parametrize("pieces", [(BEGUN, UpstreamFault("it hung up", code="upstream_disconnected")), ()])
+def test_a_fault_of_the_network_is_taken_from_its_note(tmp_path: Path, pieces: tuple[bytes | ApiError, ...]) -> None:
+    answer = stream(*pieces) if pieces else UpstreamFault("it was silent", code="upstream_timeout", status=504)
+    trace = recorded(tmp_path, asking(), answer)
+    note = "upstream_disconnected: it hung up" if pieces else "upstream_timeout: it was silent"
+    made = replay(with_note(trace, "upstream_fault", note))
+    assert said(made) == []
+    assert made.status == (200 if pieces else 504)
+
+
+def test_what_is_not_the_same_is_shown_from_where_it_parts(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON))
+    trace = changed(trace, UpstreamRequest, lambda each: replace(each, body=Data(each.body.raw.replace(b"Hi", b"Ho"))))
+    trace = changed(trace, ClientHead, lambda each: replace(each, status=201))
+    trace = changed(trace, ClientPiece, lambda each: replace(each, data=Data(each.data.raw.replace(b"Hello.", b"Bye."))))
+    request, status, answer = said(replay(trace))
+    assert request[0] == "the request to the upstream"
+    assert '"content":"Ho"' in request[1]
+    assert '"content":"Hi"' in request[2]
+    assert status == ("the status", "201", "200")
+    assert answer[0] == "the answer"
+    assert '"text":"Bye."' in answer[1]
+    assert '"text":"Hello."' in answer[2]
+
+
+def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    told = b"".join(piece.data.raw for piece in trace.client_pieces).removesuffix(b"data: [DONE]\n\n")
+    pieces = iter([ClientPiece(at=1.0, data=Data(told))])
+    ((what, then, now),) = said(replay(changed(trace, ClientPiece, lambda _: next(pieces, None))))
+    assert what == "the answer"
+    assert now == then + "\n [DONE]"
+
+
+def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(stream=False, stream_options={"include_obfuscation": True}))
+    with pytest.raises(NotReplayable, match="no upstream was asked"):
+        replay(trace)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (ClientRequest, "no request was recorded"),
+        (ClientHead, "nothing was answered"),
+        (UpstreamHead, "the upstream never began to answer"),
+    ],
+)
+def test_a_trace_that_lacks_a_part_says_which(tmp_path: Path, kind: type, said: str) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    with pytest.raises(NotReplayable, match=said):
+        replay(changed(trace, kind, lambda _: None))
+
+
+def test_a_trace_that_was_cut_says_what_is_missing(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    trace = replace(trace, records=[*trace.records, Cut(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})])
+    with pytest.raises(NotReplayable, match="lacks client_piece, upstream_piece"):
+        replay(trace)
+
+
+def test_a_model_that_nobody_serves_was_never_translated(tmp_path: Path) -> None:
+    with pytest.raises(NotReplayable, match="no upstream was chosen"):
+        replay(recorded(tmp_path, asking(model="unknown")))
+
+
+def test_a_recorded_answer_can_be_let_go_of_and_is_still_there(tmp_path: Path) -> None:
+    answer = RecordedAnswer(recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON)))
+
+    async def read() -> list[bytes]:
+        answer.abort()
+        await answer.close()
+        return [piece async for piece in answer.pieces()]
+
+    assert asyncio.run(read()) == [WHOLE]

@@ -1,0 +1,62 @@
+"""`gateway/routes`."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import Config, ModelRule, Timeouts, UpstreamConfig
+from antiphon.errors import ApiError
+from antiphon.gateway.routes import Place, Routes
+
+
+def lab(name: str = "lab", **settings: object) -> UpstreamConfig:
+    return UpstreamConfig(**{"name": name, "dialect": "chat", "base_url": f"http://{name}/v1/", **settings})  # type: ignore[arg-type]
+
+
+def test_the_first_upstream_that_matches_is_asked_under_its_own_name_for_the_model() -> None:
+    upstreams = [
+        lab("one", models=["mock-*", ModelRule(from_="fast", to="mock-1")]),
+        lab("two", models=["*"]),
+    ]
+    routes = Routes(Config(upstreams=upstreams), {}, {})
+    found = {model: routes.find(model) for model in ("mock-7", "fast", "other")}
+    assert {model: (target.upstream.name, target.model) for model, target in found.items()} == {
+        "mock-7": ("one", "mock-7"),
+        "fast": ("one", "mock-1"),
+        "other": ("two", "other"),
+    }
+
+
+@pytest.mark.parametrize("model", [None, "", 7])
+def test_a_request_without_a_model_is_told_which_there_are(model: object) -> None:
+    routes = Routes(Config(upstreams=[lab(models=["mock-*"])]), {}, {})
+    with pytest.raises(ApiError, match=r"wanted the name of a model, such as 'mock-\*'") as caught:
+        routes.find(model)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, "missing_field", "model")
+
+
+def test_a_model_that_nobody_serves_is_a_404_that_names_some() -> None:
+    names = [f"m{number}" for number in range(7)]
+    routes = Routes(Config(upstreams=[lab(models=names)]), {}, {})
+    with pytest.raises(ApiError, match=r"'m0', 'm1', 'm2', 'm3', 'm4', …") as caught:
+        routes.find("x" * 500)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (404, "model_not_found", "model")
+    assert len(caught.value.message) < 300
+
+
+def test_an_upstream_is_sent_an_allow_list_of_headers() -> None:
+    config = Config(upstreams=[lab(api_key_env="LAB_KEY"), lab("open")])
+    with_key, without = Routes(config, {"LAB_KEY": "sk-lab"}, {}).upstreams
+    assert set(with_key.headers) == {"content-type", "user-agent", "authorization"}
+    assert with_key.headers["authorization"] == "Bearer sk-lab"
+    assert set(without.headers) == {"content-type", "user-agent"}
+    assert with_key.base_url == "http://lab/v1"
+
+
+def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_all() -> None:
+    own, of_place, of_all = Timeouts(idle=1.0), Timeouts(idle=2.0), Timeouts(idle=3.0)
+    config = Config(upstreams=[lab("a", timeouts=own), lab("b"), lab("c")], timeouts=of_all)
+    place = Place(base_url="http://127.0.0.1:1/v1", key="secret", timeouts=of_place)
+    routes = Routes(config, {}, {"a": place, "b": place})
+    assert [upstream.timeouts.idle for upstream in routes.upstreams] == [1.0, 2.0, 3.0]
+    assert routes.upstreams[1].headers["authorization"] == "Bearer secret"

@@ -1,0 +1,183 @@
+"""`gateway/turn`: a turn without sockets, in each of the four cases of who wants and who sends a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
+
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream, prepare
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+
+T = TypeVar("T")
+COMPLETION = {
+    "id": "x",
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+}
+WHOLE = msgspec.json.encode(COMPLETION)
+STREAM = (
+    b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\n'
+    b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\ndata: [DONE]\n\n'
+)
+
+
+def begin(dialect: str = "chat", **fields: Any) -> Turn:
+    request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
+    numbers = itertools.count()
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
+    return Turn(prepare(request, target(dialect)), stamps, None)
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+async def whole(turn: Turn, answer: ScriptedAnswer) -> Response:
+    return await turn.whole(await turn.ask(ScriptedTransport(answer)))
+
+
+def raised(turn: Turn, answer: ScriptedAnswer) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        run(whole(turn, answer))
+    return caught.value
+
+
+def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
+    """STR-14: also where the upstream does not do what it was asked."""
+    answers = [
+        run(whole(begin(), ScriptedAnswer([WHOLE[:9], WHOLE[9:]], JSON))),
+        run(whole(begin(), ScriptedAnswer([STREAM[:50], STREAM[50:]], SSE))),
+    ]
+
+    async def as_events() -> Response:
+        turn = begin(stream=True)
+        events = await turn.whole_as_events(await turn.ask(ScriptedTransport(ScriptedAnswer([WHOLE], JSON))))
+        assert judge(events) == []
+        return fold(events)
+
+    answers.append(run(as_events()))
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0].model == "m"
+
+
+def test_the_upstream_is_asked_once_at_its_own_path() -> None:
+    transport = ScriptedTransport(ScriptedAnswer([WHOLE], JSON))
+    run(begin().ask(transport))
+    (asked,) = transport.asked
+    assert (asked.method, asked.url) == ("POST", "http://lab/v1/chat/completions")
+    assert msgspec.json.decode(asked.body)["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told", "code"),
+    [
+        (401, b'{"error":{"message":"bad key sk-123456789"}}', 502, "upstream_auth_failed"),
+        (429, b'{"error":{"message":"slow"}}', 429, "rate_limit_exceeded"),
+        (500, b"<html>", 502, "upstream_error"),
+        (503, b"", 503, "overloaded"),
+        (302, b"", 502, "upstream_invalid_response"),
+        (204, b"", 502, "upstream_invalid_response"),
+    ],
+)
+def test_what_is_not_200_is_told_by_its_meaning(status: int, body: bytes, told: int, code: str) -> None:
+    """ERR-4: and no redirect is followed."""
+    transport = ScriptedTransport(ScriptedAnswer([body], {"location": "http://elsewhere/"}, status))
+    with pytest.raises(ApiError) as caught:
+        run(begin().ask(transport))
+    assert (caught.value.status, caught.value.code) == (told, code)
+    assert "sk-" not in caught.value.message
+    assert len(transport.asked) == 1
+
+
+def test_an_error_whose_body_is_cut_is_told_by_its_status() -> None:
+    error = raised(begin(), ScriptedAnswer([b"{", UpstreamFault("cut")], JSON, 429))
+    assert error.status == 429
+
+
+def test_an_endless_answer_is_refused() -> None:
+    answer = ScriptedAnswer([b" " * (MAX_WHOLE // 2)] * 3, JSON)
+    assert raised(begin(), answer).code == "upstream_invalid_response"
+    assert answer.aborted
+
+
+def test_a_stream_that_breaks_off_is_an_error_to_a_client_that_wants_no_stream() -> None:
+    assert raised(begin(), ScriptedAnswer([STREAM[:60]], SSE)).code == "upstream_disconnected"
+
+
+def test_a_response_that_says_it_failed_is_an_error_to_a_client_that_wants_no_stream() -> None:
+    body = {
+        "id": "r",
+        "object": "response",
+        "status": "failed",
+        "output": [],
+        "error": {"code": "rate_limit_exceeded", "message": "slow"},
+    }
+    error = raised(begin("responses"), ScriptedAnswer([msgspec.json.encode(body)], JSON))
+    assert (error.status, error.code, error.message) == (429, "rate_limit_exceeded", "slow")
+
+
+def test_a_forbidden_call_and_nothing_else_is_a_model_error() -> None:
+    """TOOL-3."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    body = {"choices": [{"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    turn = begin(tools=[{"type": "function", "name": "f"}], tool_choice="none")
+    error = raised(turn, ScriptedAnswer([msgspec.json.encode(body)], JSON))
+    assert (error.status, error.type, error.code) == (500, "model_error", "tool_not_allowed")
+    assert any("withheld" in loss.what for loss in turn.losses)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"background": True}, "unsupported_parameter", "background"),
+        ({"conversation": "conv_1"}, "unsupported_parameter", "conversation"),
+        ({"previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
+    ],
+)
+def test_what_needs_a_memory_is_refused_where_there_is_none(fields: dict[str, Any], code: str, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        begin(**fields)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
+
+
+def test_store_is_echoed_as_what_it_is() -> None:
+    """HTTP-2, REQ-6: nothing is stored, and whoever asked for it is told."""
+    turn = begin(store=True)
+    assert turn.opening.store is False
+    assert [loss.path for loss in turn.losses] == ["store"]
+    assert list(begin().losses) == []
+
+
+def test_an_upstream_with_a_memory_is_asked_to_use_it() -> None:
+    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "store": true}')
+    prepared = prepare(request, target("responses", profile="openai"))
+    assert msgspec.json.decode(prepared.body)["previous_response_id"] == "resp_1"
+    assert prepared.request.store is True
+
+
+def test_abort_lets_go_of_the_upstream_at_any_time() -> None:
+    turn = begin()
+    turn.abort()
+    answer = ScriptedAnswer([WHOLE], JSON)
+    run(turn.ask(ScriptedTransport(answer)))
+    turn.abort()
+    assert answer.aborted
+
+
+def test_what_a_body_is_stands_in_its_head() -> None:
+    assert is_stream(ScriptedAnswer([], {"content-type": "Text/Event-Stream; charset=utf-8"}))
+    assert is_json(ScriptedAnswer([], {"content-type": "application/json"}))
+    assert not is_stream(ScriptedAnswer([], {}))
+    assert not is_json(ScriptedAnswer([], {}))

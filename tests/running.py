@@ -1,0 +1,129 @@
+"""A gateway that runs: uvicorn in a thread of this process, on a free loopback port, stopped when the test is over.
+
+What it logs is kept, its own output is judged by the grammar, and at the end no violation may have been found.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+
+from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.gateway.routes import Place
+from antiphon.server.app import App
+from antiphon.server.logs import Logger
+from antiphon.server.run import Server, listening, uvicorn_config, url_of
+from antiphon.server.services import Services
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
+
+BOUND = 20.0  # seconds after which a test that waits has failed
+
+
+class Running:
+    """A gateway as a test sees it."""
+
+    def __init__(self, url: str, log: io.StringIO, services: Services) -> None:
+        self.url = url
+        self.services = services
+        self._log = log
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """Every line that was written."""
+        return [msgspec.json.decode(line) for line in self._log.getvalue().splitlines()]
+
+    def requests(self, count: int) -> list[dict[str, Any]]:
+        """The lines of requests, once there are so many."""
+        until(lambda: len(self._requests()) >= count)
+        return self._requests()
+
+    def _requests(self) -> list[dict[str, Any]]:
+        return [line for line in self.log if line["event"] == "request"]
+
+    def post(self, body: Mapping[str, Any] | bytes, path: str = "/v1/responses", **headers: str) -> httpx2.Response:
+        """A request, and its whole answer."""
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        with httpx2.Client(timeout=BOUND) as client:
+            return client.post(self.url + path, content=content, headers={"content-type": "application/json", **names})
+
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        with httpx2.Client(timeout=BOUND) as client:
+            return client.get(self.url + path, headers=names)
+
+    def raw(self, data: bytes) -> bytes:
+        """Bytes as they are, and all that is answered until the server closes or nothing more comes."""
+        with self.connect() as connection:
+            connection.sendall(data)
+            return read_all(connection)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=BOUND)
+
+
+@contextmanager
+def running(
+    config: Config,
+    *,
+    environ: Mapping[str, str] | None = None,
+    transport: Transport | None = None,
+    places: Mapping[str, Place] | None = None,
+    has_a_fault: bool = False,
+    **settings: Any,
+) -> Iterator[Running]:
+    """A gateway for this configuration; its port is any that is free."""
+    environ = environ or {}
+    log = io.StringIO()
+    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
+    services = Services(config, environ, transport or HttpTransport({}), Logger(log, "json"), places=places, debug=True, **settings)
+    started = threading.Event()
+    with listening(config) as server_socket:
+        server = Server(uvicorn_config(lambda: App(services, environ), config), started.set)
+        thread = threading.Thread(target=server.run, args=([server_socket],), daemon=True)
+        thread.start()
+        try:
+            assert started.wait(BOUND), "the gateway did not start"
+            gateway = Running(url_of(server_socket), log, services)
+            yield gateway
+        finally:
+            server.should_exit = True
+            thread.join(BOUND)
+    assert not thread.is_alive(), "the gateway did not stop"
+    assert [line for line in gateway.log if line["event"] == "grammar_violation"] == []
+    assert any("exception" in line for line in gateway.log) == has_a_fault
+
+
+def one_upstream(base_url: str, *, dialect: Any = "chat", timeouts: Timeouts | None = None, **settings: Any) -> Config:
+    """The simplest configuration: one upstream that serves every model."""
+    upstream = UpstreamConfig(name="lab", dialect=dialect, base_url=base_url, models=["*"], **settings)
+    return Config(upstreams=[upstream], timeouts=timeouts or Timeouts())
+
+
+def until(condition: Callable[[], bool], seconds: float = BOUND) -> None:
+    """Waits for something that other threads bring about."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the other side closes."""
+    pieces: list[bytes] = []
+    while piece := connection.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,130 @@
+"""`server/edge`: who may ask. The same rows over sockets are in `test_app.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.errors import ApiError
+from antiphon.server.edge import ANYBODY, Edge
+
+KEY = "sk-alice-0123456789"
+
+
+def edge(*, keys: bool = True, host: str = "127.0.0.1", **server: object) -> Edge:
+    known = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    return Edge.of(Config(server=ServerConfig(host=host, **server), keys=known), {})  # type: ignore[arg-type]
+
+
+def scope(*headers: tuple[str, str | bytes]) -> dict[str, object]:
+    return {"headers": [(name.encode(), value if isinstance(value, bytes) else value.encode("utf-8")) for name, value in headers]}
+
+
+def refusal(edge: Edge, *headers: tuple[str, str | bytes]) -> tuple[int, str]:
+    with pytest.raises(ApiError) as caught:
+        edge.admit(scope(*headers))
+    return caught.value.status, caught.value.code
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "localhost."])
+def test_loopback_names_are_admitted(host: str) -> None:
+    edge().admit(scope(("host", host)))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost@evil",
+        "",
+        " ",
+        "localhost:99999999",
+        "a b",
+        "[::1",
+        b"\xff",
+        "localhost\x00",
+    ],
+)
+def test_odd_hosts_are_refused(host: str | bytes) -> None:
+    """Security: odd `Host` values."""
+    assert refusal(edge(), ("host", host)) == (403, "forbidden_host")
+
+
+def test_a_host_must_be_named_exactly_once() -> None:
+    assert refusal(edge()) == (403, "forbidden_host")
+    assert refusal(edge(), ("host", "localhost"), ("host", "localhost")) == (403, "forbidden_host")
+
+
+def test_other_hosts_are_admitted_where_they_are_configured() -> None:
+    for name in ("api.example", "API.example:443", "localhost"):
+        edge(allowed_hosts=["api.example"]).admit(scope(("host", name)))
+    assert refusal(edge(allowed_hosts=["api.example"]), ("host", "other.example")) == (403, "forbidden_host")
+    edge(allowed_hosts=["*"]).admit(scope(("host", "other.example")))
+
+
+def test_a_public_address_is_guarded_by_its_keys_not_by_its_name() -> None:
+    edge(host="0.0.0.0").admit(scope(("host", "whatever.example")))
+    assert refusal(edge(host="0.0.0.0"), ("host", "what ever")) == (403, "forbidden_host")
+
+
+def test_pages_are_refused_unless_they_are_configured() -> None:
+    """Security: a foreign `Origin` is refused, and gets no CORS header."""
+    rules = edge(allowed_origins=["https://page.example"])
+    asked = ("host", "localhost"), ("origin", "https://page.example")
+    rules.admit(scope(*asked))
+    assert (b"access-control-allow-origin", b"https://page.example") in rules.headers_for(scope(*asked))
+    for origin in ("https://evil.example", "null", "https://page.example.evil", ""):
+        assert refusal(rules, ("host", "localhost"), ("origin", origin)) == (403, "forbidden_origin")
+        assert rules.headers_for(scope(("origin", origin))) == []
+    assert refusal(rules, *asked, asked[1]) == (403, "forbidden_origin")
+    assert rules.headers_for(scope(*asked, asked[1])) == []
+    assert rules.headers_for(scope()) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("authorization", f"Bearer {KEY}")],
+        [("authorization", f"bearer  {KEY} ")],
+        [("x-api-key", KEY)],
+        [("authorization", "Bearer placeholder"), ("x-api-key", KEY)],
+    ],
+)
+def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
+    assert edge().owner_of(scope(*headers)) == "alice"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("authorization", "")],
+        [("authorization", KEY)],
+        [("authorization", "Bearer")],
+        [("authorization", "Bearer ")],
+        [("authorization", f"Basic {KEY}")],
+        [("authorization", f"Bearer {KEY[:-1]}")],
+        [("authorization", f"Bearer {KEY}x")],
+        [("authorization", "Bearer ключ")],
+        [("authorization", b"Bearer \xff\x00")],
+        [("authorization", "Bearer " + "x" * 1_000_000)],
+        [("authorization", f"Bearer {KEY}"), ("authorization", f"Bearer {KEY}")],
+        [("authorization", "Bearer a"), ("authorization", f"Bearer {KEY}")],
+        [("x-api-key", KEY), ("x-api-key", KEY)],
+        [("x-api-key", "")],
+        [("x-api-key", key_hash(KEY.encode()).hex())],
+    ],
+)
+def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | bytes]]) -> None:
+    """HTTP-6: one body for all."""
+    with pytest.raises(ApiError) as caught:
+        edge().owner_of(scope(*headers))
+    with pytest.raises(ApiError) as other:
+        edge().owner_of(scope(("x-api-key", "other")))
+    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
+    assert caught.value.message == other.value.message
+
+
+def test_without_keys_anybody_may_ask() -> None:
+    assert edge(keys=False).owner_of(scope(("authorization", "Bearer whatever"))) == ANYBODY

@@ -1,0 +1,288 @@
+"""Our own OpenAPI document: it is sound, it speaks of what the server really takes and gives, and it names every error."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from tests.generate import conversations
+from tests.generate import events as lives_of
+from tests.generate.schema import SCHEMA_FILE, published, valid
+from tests.generate.shapes import documents
+
+from antiphon import __version__
+from antiphon.dialects import responses
+from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.models import Model, ModelList
+from antiphon.protocol.codec import encode
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Loss
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.server import openapi
+
+DOCUMENT: dict[str, Any] = json.loads(openapi.document())
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+OPERATIONS = {(path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()}
+FAULTS = SCHEMA_FILE.parents[1] / "faults.md"
+EVERYWHERE = {400, 403, 405, 426, 431, 500, 503}
+
+
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]})
+
+
+VALIDATORS = {name: validator(name) for name in SCHEMAS}
+
+
+def assert_valid(body: bytes | Any, name: str) -> None:
+    value = json.loads(body) if isinstance(body, bytes) else body
+    assert [error.message for error in VALIDATORS[name].iter_errors(value)] == []
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    match value:
+        case dict():
+            yield value
+            for member in value.values():
+                yield from nodes(member)
+        case list():
+            for member in value:
+                yield from nodes(member)
+
+
+def pointed_at(reference: str) -> Any:
+    assert reference.startswith("#/")
+    found = DOCUMENT
+    for name in reference[2:].split("/"):
+        found = found[name]
+    return found
+
+
+# Soundness
+
+
+def test_it_is_openapi_of_this_version_of_ours() -> None:
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["version"] == __version__
+    assert openapi.document() is openapi.document()  # made once
+
+
+def test_every_reference_leads_somewhere() -> None:
+    references = [node["$ref"] for node in nodes(DOCUMENT) if isinstance(node.get("$ref"), str)]
+    assert len(references) > 200
+    for reference in references:
+        assert pointed_at(reference)
+
+
+def test_every_schema_is_used_and_sound() -> None:
+    used = {node["$ref"].rsplit("/", 1)[1] for node in nodes(DOCUMENT) if isinstance(node.get("$ref"), str)}
+    for name, schema in SCHEMAS.items():
+        Draft202012Validator.check_schema(schema)
+        assert re.fullmatch("[A-Za-z0-9._-]+", name)
+        assert name in used
+    for operation in OPERATIONS.values():
+        for parameter in operation.get("parameters", []):
+            Draft202012Validator.check_schema(parameter["schema"])
+
+
+def test_every_operation_has_what_openapi_asks_for() -> None:
+    ids = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(ids)) == len(ids) == 4
+    schemes = set(DOCUMENT["components"]["securitySchemes"])
+    for operation in OPERATIONS.values():
+        assert operation["summary"]
+        for needed in operation.get("security", DOCUMENT["security"]):
+            assert set(needed) <= schemes
+        for status, answer in operation["responses"].items():
+            assert re.fullmatch("[1-5][0-9]{2}", status)
+            assert answer["description"]
+            assert {"x-request-id"} <= set(answer["headers"])  # HTTP-8
+            for kind in answer["content"]:
+                assert kind in ("application/json", "text/event-stream")
+
+
+def test_nothing_of_our_own_house_shows() -> None:
+    text = openapi.document().decode()
+    assert not re.search(r"raw_fields|antiphon:raw|\b(?!UTF)[A-Z]{1,4}-\d+\b|msgspec|minProperties", text)
+
+
+# Names, compared with the specification's
+
+
+def test_a_schema_that_the_specification_names_has_its_fields_and_requires_what_it_requires() -> None:
+    """HTTP-2 among them: every required field of the response is required here."""
+    shared = 0
+    for name, schema in published().items():
+        parts = schema.get("allOf", [schema])
+        properties = {key for part in parts for key in part.get("properties", {})}
+        if name not in SCHEMAS or not properties:
+            continue
+        shared += 1
+        assert properties <= set(SCHEMAS[name]["properties"]), name
+        assert {key for part in parts for key in part.get("required", [])} <= set(SCHEMAS[name]["required"]), name
+    assert shared > 55
+
+
+def test_all_31_required_fields_of_a_response_are_required() -> None:
+    """HTTP-2."""
+    required = published()["ResponseResource"]["required"]
+    assert len(required) == 31
+    assert set(required) <= set(SCHEMAS["ResponseResource"]["required"])
+
+
+def test_every_event_of_the_specification_stands_in_the_stream_by_its_name() -> None:
+    offered = {option["$ref"].rsplit("/", 1)[1] for option in SCHEMAS["StreamingEvent"]["anyOf"]}
+    assert {name for name in published() if name.endswith("StreamingEvent")} <= offered
+
+
+# Bodies
+
+
+@settings(max_examples=30)
+@given(conversations.requests())
+def test_requests_are_valid(request: Request) -> None:
+    assert_valid(encode(request), "CreateResponseBody")
+
+
+@settings(max_examples=30)
+@given(lives_of.responses())
+def test_responses_are_valid(response: Response) -> None:
+    assert_valid(encode(response), "ResponseResource")
+
+
+@settings(max_examples=15)
+@given(lives_of.lives())
+def test_events_are_valid(life: list[StreamEvent]) -> None:
+    for event in life:
+        assert_valid(encode(event), "StreamingEvent")
+
+
+@settings(max_examples=30)
+@given(documents(Request))
+def test_whatever_is_taken_is_valid_with_unknown_types_and_fields(document: Any) -> None:
+    assert_valid(document | {"acme:field": 1}, "CreateResponseBody")
+
+
+@settings(max_examples=30)
+@given(documents(StreamEvent))
+def test_whatever_an_event_may_hold_is_valid(document: Any) -> None:
+    assert_valid(document, "StreamingEvent")
+
+
+@pytest.mark.parametrize("name", ["CreateResponseBody", "ResponseResource", "ItemParam", "ItemField", "ResponsesToolParam", "Tool"])
+def test_what_is_valid_by_the_specification_is_valid_here(name: str) -> None:
+    published()
+
+    @settings(max_examples=20)
+    @given(valid(name))
+    def check(document: Any) -> None:
+        assert_valid(document, name)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {"temperature": "hot"},
+        {"max_output_tokens": 3},
+        {"input": [{"type": "message", "role": "nobody", "content": "x"}]},
+        {"input": [{"type": "function_call", "name": "f"}]},
+        {"input": [{"no type": 1}]},
+        {"tools": [{"type": "function", "name": "two words"}]},
+        {"metadata": {"k": "v" * 513}},
+        {"text": {"format": {"type": "nothing"}}},
+    ],
+    ids=str,
+)
+def test_what_would_be_refused_is_not_valid(document: Any) -> None:
+    assert not VALIDATORS["CreateResponseBody"].is_valid(document)
+
+
+def test_errors_models_and_losses_are_valid() -> None:
+    for error in (ApiError("x"), ClientFault("y", param="input[0]", status=413, code="request_too_large")):
+        assert_valid(responses.error_from_hub(error)[1], "ErrorBody")
+    assert_valid(msgspec.json.encode(ModelList(data=[Model(id="m", owned_by="lab")])), "ModelList")
+    event = {"type": "antiphon:losses", "sequence_number": 3, "losses": [Loss("a", "b")]}
+    assert_valid(msgspec.json.encode(event), "LossesStreamingEvent")
+    assert_valid(msgspec.json.encode(event), "StreamingEvent")
+    assert not VALIDATORS["ModelList"].is_valid({"data": [{"id": "m"}]})
+
+
+# Errors
+
+
+def test_every_path_tells_every_status_it_can_give() -> None:
+    """ERR-2."""
+    told = {where: {int(status) for status in operation["responses"]} for where, operation in OPERATIONS.items()}
+    assert told == {
+        ("/v1/responses", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
+        ("/v1/models", "get"): {200, 401} | EVERYWHERE,
+        ("/health", "get"): {200} | EVERYWHERE,
+        ("/openapi.json", "get"): {200} | EVERYWHERE,
+    }
+
+
+@pytest.mark.parametrize("where", OPERATIONS, ids=" ".join)
+def test_every_error_has_an_example_of_each_code_in_the_shape_of_all_errors(where: tuple[str, str]) -> None:
+    """ERR-1, ERR-2."""
+    for status, answer in OPERATIONS[where]["responses"].items():
+        if status == "200":
+            continue
+        [(kind, body)] = answer["content"].items()
+        assert (kind, body["schema"]) == ("application/json", {"$ref": "#/components/schemas/ErrorBody"})
+        assert body["examples"]
+        for code, example in body["examples"].items():
+            assert_valid(example["value"], "ErrorBody")
+            assert example["value"]["error"]["code"] == code
+            assert f"`{code}`" in answer["description"]
+
+
+def test_whoever_is_told_to_wait_is_told_how_long() -> None:
+    answers = OPERATIONS["/v1/responses", "post"]["responses"]
+    assert "Retry-After" in answers["429"]["headers"]
+    assert "Retry-After" in answers["503"]["headers"]
+    assert "Allow" in answers["405"]["headers"]
+    assert "Antiphon-Losses" in answers["200"]["headers"]
+
+
+def test_codes_types_and_statuses_are_those_of_the_table() -> None:
+    """ERR-2: the table of all errors, which stands beside this repository."""
+    table = table_of_errors(FAULTS)
+    for operation in OPERATIONS.values():
+        for status, answer in operation["responses"].items():
+            for example in answer["content"]["application/json"].get("examples", {}).values():
+                error = example["value"]["error"]
+                assert error["code"] in table[int(status)][1]
+                assert error["type"] in table[int(status)][0]
+    told = {
+        code
+        for operation in OPERATIONS.values()
+        for answer in operation["responses"].values()
+        for code in answer["content"]["application/json"].get("examples", {})
+    }
+    # What needs a store or compaction, which these endpoints do not have.
+    not_here = {"invalid_compaction", "storage_unavailable", "server_restarted"}
+    assert told == {code for _, codes in table.values() for code in codes} - not_here
+
+
+def table_of_errors(file: Path) -> dict[int, tuple[set[str], set[str]]]:
+    """Types and codes by status; a row for several statuses gives all of them to each."""
+    if not file.exists():
+        pytest.skip(f"the table of errors is not where it is looked for: ../shared/{file.name} beside this repository")
+    found: dict[int, tuple[set[str], set[str]]] = {}
+    for line in file.read_text().split("\n"):
+        row = re.fullmatch(r"\| ([\d, ]+) \| (.*) \| (.*) \|", line)
+        if row:
+            for status in row[1].split(", "):
+                found[int(status)] = set(re.findall("`(.+?)`", row[2])), set(re.findall("`(.+?)`", row[3]))
+    return found

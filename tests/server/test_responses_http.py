@@ -1,0 +1,467 @@
+"""`POST /v1/responses` over sockets: a running gateway before a strict, scripted chat server."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from tests.generate.schema import published
+from tests.running import Running, one_upstream, read_all, running, until
+
+from antiphon import fakes, sse
+from antiphon.config import Timeouts
+from antiphon.errors import UpstreamFault
+from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.protocol.codec import decode_event, decode_response
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import judge
+
+HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+ASKED = {"model": "mock-1", "input": "Say hello."}
+STREAMED = {**ASKED, "stream": True}
+
+
+def events_of(answer: httpx2.Response) -> list[StreamEvent]:
+    assert answer.status_code == 200, answer.text
+    return [decode_event(frame.data) for frame in sse.Decoder().feed(answer.content) if frame.data != sse.DONE]
+
+
+def error_of(answer: httpx2.Response) -> dict[str, Any]:
+    """ERR-1: every answer that is not 2xx has this shape."""
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "code", "param"}
+    assert answer.headers["x-request-id"].startswith("req_")
+    return dict(error)
+
+
+# Answers
+
+
+def test_a_plain_answer_is_the_whole_response() -> None:
+    """HTTP-2: all required fields, the request's settings with their effective values."""
+    asked = {**ASKED, "temperature": 0.5, "metadata": {"a": "b"}, "max_output_tokens": 100}
+    with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post(asked)
+        assert not upstream.refusals
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert set(body) >= set(published()["ResponseResource"]["required"])
+    assert (body["temperature"], body["metadata"], body["max_output_tokens"]) == (0.5, {"a": "b"}, 100)
+    assert (body["status"], body["model"], body["store"]) == ("completed", "mock-1", False)
+    assert body["output"][0]["content"][0]["text"] == "Hello."
+    assert body["usage"]["input_tokens"] == 5
+
+
+def test_a_stream_has_the_form_of_the_specification() -> None:
+    """HTTP-3, HTTP-4, HTTP-5."""
+    with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post(STREAMED)
+        assert not upstream.refusals
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    blocks = answer.text.split("\n\n")
+    assert blocks[-2:] == ["data: [DONE]", ""]
+    for block in blocks[:-2]:
+        name, data = block.split("\n")
+        assert name == "event: " + msgspec.json.decode(data.removeprefix("data: "))["type"]
+    assert "\nid:" not in answer.text
+    assert judge(events_of(answer)) == []
+
+
+def test_a_stream_and_a_plain_answer_are_the_same_response() -> None:
+    """STR-14: times and ids aside."""
+    calls = fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "g", "{}"))
+    said = turn(fakes.reasoning("Well", "…"), fakes.text("Hi"), calls, fakes.usage(7, 9, reasoning=3))
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in "fg"]
+    with ChatServer([said, said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        streamed = fold(events_of(gateway.post({**STREAMED, "tools": tools})))
+        plain = decode_response(gateway.post({**ASKED, "tools": tools}).content)
+    assert [_bare(item) for item in streamed.output] == [_bare(item) for item in plain.output]
+    assert len(plain.output) == 4
+    assert (streamed.usage, streamed.status, streamed.tools) == (plain.usage, plain.status, plain.tools)
+
+
+def _bare(item: object) -> Any:
+    members = msgspec.json.decode(msgspec.json.encode(item))
+    members.pop("id")
+    return members
+
+
+def test_events_are_flushed_one_by_one() -> None:
+    """HTTP-7: what the upstream has said arrives while it is still silent about the rest."""
+    gate = Gate()
+    said = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with httpx2.Client(timeout=20) as client, client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer:
+            seen = b""
+            pieces = answer.iter_raw()
+            while b'"delta":"Hel"' not in seen:
+                seen += next(pieces)
+            gate.open()
+            rest = b"".join(pieces)
+    assert b'"text":"Hello."' in rest
+
+
+@pytest.mark.parametrize("asked", [ASKED, STREAMED])
+@pytest.mark.parametrize(
+    ("reply", "status", "code"),
+    [
+        (fakes.error(429, headers={"retry-after": "7"}), 429, "rate_limit_exceeded"),
+        (fakes.error(500), 502, "upstream_error"),
+        (fakes.error(503), 503, "overloaded"),
+        (fakes.error(529), 503, "overloaded"),
+        (fakes.error(401, "bad key sk-live-123456"), 502, "upstream_auth_failed"),
+        (fakes.error(403, "no"), 502, "upstream_auth_failed"),
+        (fakes.error(400, "maximum context length is 10 tokens"), 400, "context_length_exceeded"),
+        (fakes.error(404, "no such model", code="model_not_found"), 404, "model_not_found"),
+        (fakes.exactly(fakes.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
+        (fakes.exactly(fakes.SSE_HEAD, b'data: {"error":{"message":"slow down","code":429}}\n\n'), 429, "rate_limit_exceeded"),
+        (
+            fakes.exactly(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+            502,
+            "upstream_invalid_response",
+        ),
+        (fakes.exactly(b"garbage\r\n\r\n"), 502, "upstream_invalid_response"),
+        (fakes.exactly(fakes.end("rst")), 502, "upstream_disconnected"),
+    ],
+)
+def test_what_fails_before_the_first_event_has_its_real_status(asked: Any, reply: Any, status: int, code: str) -> None:
+    """HTTP-7, ERR-2, ERR-4: streaming or not, since the 200 waits for the first valid event."""
+    with ChatServer(lambda _: reply) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post(asked)
+        (line,) = gateway.requests(1)
+    error = error_of(answer)
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert "sk-live" not in answer.text
+    assert line["error"] == code
+    if status == 429:
+        wanted = "7" if "retry-after" in getattr(reply, "headers", {}) else "1"
+        assert answer.headers["retry-after"] == wanted
+
+
+@pytest.mark.parametrize("asked", [ASKED, STREAMED])
+def test_an_upstream_that_is_not_there_is_502_at_once(asked: Any) -> None:
+    """Upstream: refused."""
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        answer = gateway.post(asked)
+    assert (answer.status_code, error_of(answer)["code"]) == (502, "upstream_unavailable")
+    assert "127.0.0.1" not in answer.text
+
+
+def test_an_upstream_that_says_nothing_is_504() -> None:
+    """Upstream: silent for ever."""
+    limits = Timeouts(first_byte=0.2)
+    with ChatServer(lambda _: fakes.exactly(fakes.end("hang"))) as upstream:
+        with running(one_upstream(upstream.base_url, timeouts=limits)) as gateway:
+            for asked in (ASKED, STREAMED):
+                answer = gateway.post(asked)
+                assert (answer.status_code, error_of(answer)["code"]) == (504, "upstream_timeout")
+
+
+@pytest.mark.parametrize("how", ["fin", "mid-chunk", "rst", "hang"])
+def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
+    """STR-8: `error`, then `response.failed`, then `[DONE]`."""
+    said = turn(fakes.text("Hel"), fakes.end(how))
+    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url, timeouts=Timeouts(idle=0.3))) as gateway:
+        answer = gateway.post(STREAMED)
+        (line,) = gateway.requests(1)
+    events = events_of(answer)
+    assert judge(events) == []
+    response = fold(events)
+    wanted = "upstream_timeout" if how == "hang" else "upstream_disconnected"
+    assert response.error is not None
+    assert (response.status, response.error.code) == ("failed", wanted)
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert line["error"] == wanted
+
+
+def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
+    """HTTP-7: then silence is filled with comments, and what fails is told in the stream."""
+    gates = Gate(), Gate()
+    script = [
+        turn(fakes.wait(gates[0]), fakes.text("Late.")),
+        turn(fakes.wait(gates[1]), fakes.raw(b"data: nonsense\n\n"), fakes.end("fin")),
+    ]
+    with ChatServer(script) as upstream:
+        with running(one_upstream(upstream.base_url), patience=0.05, silence=0.05) as gateway:
+            answers = []
+            for gate in gates:
+                with (
+                    httpx2.Client(timeout=20) as client,
+                    client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer,
+                ):
+                    pieces = answer.iter_raw()
+                    seen = next(pieces) + next(pieces)
+                    assert seen.startswith(b": ")
+                    assert b"data" not in seen
+                    gate.open()
+                    answers.append(seen + b"".join(pieces))
+    late, broken = ([decode_event(frame.data) for frame in sse.Decoder().feed(answer)[:-1]] for answer in answers)
+    assert judge(late) == judge(broken) == []
+    assert (fold(late).status, fold(broken).status) == ("completed", "failed")
+
+
+def test_an_upstream_that_streams_though_it_should_not_and_the_other_way_round() -> None:
+    script = [turn(fakes.text("Hello."), stream=True), turn(fakes.text("Hello."), stream=False)]
+    with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        plain = decode_response(gateway.post(ASKED).content)
+        streamed = fold(events_of(gateway.post(STREAMED)))
+    assert plain.output[0].content == streamed.output[0].content  # type: ignore[union-attr]
+
+
+def test_a_connection_to_the_upstream_is_used_again() -> None:
+    with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for asked in (ASKED, STREAMED, ASKED, STREAMED):
+            assert gateway.post(asked).status_code == 200
+        assert upstream.open_connections == 1
+
+
+def test_a_responses_upstream_works_likewise() -> None:
+    with ResponsesServer() as upstream, running(one_upstream(upstream.base_url, dialect="responses")) as gateway:
+        assert judge(events_of(gateway.post(STREAMED))) == []
+        assert gateway.post(ASKED).json()["status"] == "completed"
+        assert not upstream.refusals
+
+
+# Losses, styles, logs
+
+
+def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> None:
+    """F-4, REQ-6."""
+    tools = [{"type": "web_search"}, {"type": "function", "name": "f"}]
+    with ChatServer([HELLO, HELLO, HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        plain = gateway.post({**ASKED, "tools": tools})
+        streamed = gateway.post({**STREAMED, "tools": tools})
+        told = gateway.post({**STREAMED, "tools": tools}, antiphon_extensions="losses")
+        lines = gateway.requests(3)
+    assert plain.headers["antiphon-losses"] == streamed.headers["antiphon-losses"] == "1; tools[0]"
+    assert "antiphon:losses" not in streamed.text
+    events = events_of(told)
+    assert judge(events) == []
+    assert b"web_search" in msgspec.json.encode(events[-2])
+    assert [line["losses"] for line in lines] == [1, 1, 1]
+
+
+def test_the_older_style_is_chosen_by_a_header_or_by_the_client() -> None:
+    """API-6."""
+    said = turn(fakes.reasoning("Hm."), fakes.text("Hi"))
+    with ChatServer([said] * 5) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        standard = gateway.post(STREAMED).text
+        older = gateway.post(STREAMED, antiphon_style="older").text
+        sdk = gateway.post(STREAMED, user_agent="OpenAI/Python 3.49.0").text
+        said_otherwise = gateway.post(STREAMED, user_agent="OpenAI/Python 3.49.0", antiphon_style="standard").text
+        wrong = gateway.post(STREAMED, antiphon_style="newest")
+    assert "event: response.reasoning.delta" in standard
+    assert "event: response.reasoning.delta" in said_otherwise
+    for text in (older, sdk):
+        assert "event: response.reasoning_text.delta" in text
+        assert "[DONE]" not in text
+    assert (wrong.status_code, error_of(wrong)["param"]) == (400, "antiphon-style")
+
+
+def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
+    """HTTP-8."""
+    config = one_upstream("", api_key_env="LAB_KEY")
+    with ChatServer([HELLO], key="sk-lab-0123456789") as upstream:
+        upstreams = [msgspec.structs.replace(config.upstreams[0], base_url=upstream.base_url)]
+        config = msgspec.structs.replace(config, upstreams=upstreams)
+        with running(config, environ={"LAB_KEY": "sk-lab-0123456789"}) as gateway:
+            answer = gateway.post({**STREAMED, "input": "the secret prompt"}, authorization="Bearer sk-client-123456")
+            (line,) = gateway.requests(1)
+            written = str(gateway.log)
+    assert answer.status_code == 200
+    assert line["request_id"] == answer.headers["x-request-id"]
+    assert (line["status"], line["model"], line["upstream"], line["input_tokens"]) == (200, "mock-1", "lab", 5)
+    assert line["response_id"] == fold(events_of(answer)).id
+    for secret in ("secret prompt", "sk-lab", "sk-client", "Hello."):
+        assert secret not in written
+
+
+# The client's side of bad days
+
+
+@pytest.mark.parametrize("asked", [ASKED, STREAMED])
+def test_a_client_that_leaves_before_the_first_byte_cancels_the_upstream(asked: Any) -> None:
+    """Client: goes away before the first byte."""
+    gate = Gate()
+    with ChatServer(lambda _: turn(fakes.wait(gate), fakes.text("Never."))) as upstream:
+        with running(one_upstream(upstream.base_url)) as gateway:
+            leave_after(gateway, asked, b"", lambda: upstream.wait_received(1))
+            upstream.wait_disconnected(1)
+            (line,) = gateway.requests(1)
+            assert line["client_left"]
+            gate.open()
+            assert gateway.post(asked).status_code == 200
+
+
+def test_a_client_that_leaves_in_the_middle_cancels_the_upstream() -> None:
+    """Client: goes away in the middle, and during arguments."""
+    tools = [{"type": "function", "name": "f"}]
+    gate = Gate()
+    for said in (fakes.text("Hel"), fakes.tool_call("c", "f", '{"a":')):
+        with ChatServer([turn(said, fakes.wait(gate), fakes.text("never"))]) as upstream:
+            with running(one_upstream(upstream.base_url)) as gateway:
+                leave_after(gateway, {**STREAMED, "tools": tools}, b".delta")
+                upstream.wait_disconnected(1)
+                (line,) = gateway.requests(1)
+                assert line["client_left"]
+                assert gateway.services.transport.open_connections == 0  # type: ignore[attr-defined]
+
+
+def leave_after(gateway: Running, asked: Any, seen: bytes, reached: Any = None) -> None:
+    """Sends a request and goes away once these bytes came, or once `reached` returns."""
+    body = msgspec.json.encode(asked)
+    head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(
+        body
+    )
+    with gateway.connect() as connection:
+        connection.sendall(head + body)
+        if reached is not None:
+            reached()
+        came = b""
+        while seen not in came:
+            came += connection.recv(65536)
+
+
+def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
+    with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with gateway.connect() as connection:
+            connection.sendall(
+                b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
+            )
+        (line,) = gateway.requests(1)
+        assert line["client_left"]
+        assert upstream.received == []
+        assert gateway.post(ASKED).status_code == 200
+
+
+def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
+    """Client: at most 256 KiB wait in user space, so the upstream cannot have sent everything."""
+    big = "x" * 65536
+    said = turn(*[fakes.text(big)] * 300)
+    with ChatServer([said, HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        body = msgspec.json.encode(STREAMED)
+        head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head += b"connection: close\r\ncontent-length: %d\r\n\r\n"
+        with gateway.connect() as connection:
+            connection.sendall(head % len(body) + body)
+            upstream.wait_received(1)
+            assert gateway.post(ASKED).status_code == 200  # others are unharmed
+            assert upstream.in_flight == 1
+            data = read_all(connection)
+        assert data.count(big.encode()) >= 300
+
+
+# Faults of our own
+
+
+class Broken:
+    """A network with a bug in it."""
+
+    async def send(self, *_: Any) -> Any:
+        raise ZeroDivisionError("division by sk-secret-123456")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_fault_of_ours_is_a_500_that_says_nothing_and_a_line_in_the_log() -> None:
+    """ERR-5, HTTP-8."""
+    lines: list[dict[str, Any]] = []
+    with running(one_upstream("http://127.0.0.1:1/v1"), transport=Broken(), has_a_fault=True) as gateway:
+        answer = gateway.post(ASKED)
+        gateway.requests(1)
+        lines = gateway.log
+    assert (answer.status_code, error_of(answer)["code"]) == (500, "internal_error")
+    assert "Zero" not in answer.text
+    told = next(line for line in lines if "exception" in line)
+    assert told["request_id"] == answer.headers["x-request-id"]
+    assert "ZeroDivisionError" in told["exception"]
+    assert "sk-secret" not in str(lines)
+
+
+class BrokenAnswer:
+    """An answer with a bug in its middle."""
+
+    status = 200
+    headers: dict[str, str] = {}  # noqa: RUF012
+
+    async def pieces(self) -> Any:
+        yield b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+        raise ZeroDivisionError
+
+    def abort(self) -> None:
+        pass
+
+
+class BreaksLater(Broken):
+    async def send(self, *_: Any) -> Any:
+        return BrokenAnswer()
+
+
+def test_a_fault_of_ours_in_the_middle_of_a_stream_still_ends_it() -> None:
+    """STR-7."""
+    with running(one_upstream("http://127.0.0.1:1/v1"), transport=BreaksLater(), has_a_fault=True) as gateway:
+        answer = gateway.post(STREAMED)
+    events = events_of(answer)
+    assert judge(events) == []
+    response = fold(events)
+    assert response.error is not None
+    assert (response.status, response.error.code) == ("failed", "internal_error")
+
+
+def test_an_upstream_that_never_ends_its_body_does_not_hold_the_answer() -> None:
+    gate = Gate()
+    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    with ChatServer([fakes.exactly(fakes.SSE_HEAD, said, fakes.wait(gate))]) as upstream:
+        with running(one_upstream(upstream.base_url)) as gateway:
+            assert fold(events_of(gateway.post(STREAMED))).status == "completed"
+            upstream.wait_disconnected(1)
+            until(lambda: gateway.services.transport.open_connections == 0)  # type: ignore[attr-defined]
+
+
+def test_a_scripted_network_may_fail_too() -> None:
+    class Failing(Broken):
+        async def send(self, *_: Any) -> Any:
+            raise UpstreamFault("the upstream cannot be reached", code="upstream_unavailable")
+
+    with running(one_upstream("http://127.0.0.1:1/v1"), transport=Failing()) as gateway:
+        assert error_of(gateway.post(ASKED))["code"] == "upstream_unavailable"
+
+
+def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
+    """Invariant 1: when the time for running answers is over, they fail with a terminal event."""
+    gates = Gate(), Gate()
+    said = [turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo.")), turn(fakes.wait(gates[1]), fakes.text("Hello."))]
+    answers: list[httpx2.Response] = []
+    started = threading.Event()
+
+    def stream(url: str) -> None:
+        with httpx2.Client(timeout=20) as client, client.stream("POST", url + "/v1/responses", json=STREAMED) as answer:
+            started.set()  # the head is out
+            answer.read()
+            answers.append(answer)
+
+    with ChatServer(said) as upstream:
+        config = one_upstream(upstream.base_url)
+        config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, grace=0.2))
+        with running(config) as gateway:
+            clients = [threading.Thread(target=stream, args=(gateway.url,))]
+            clients += [threading.Thread(target=lambda: answers.append(gateway.post(ASKED)))]
+            for client, gate in zip(clients, gates, strict=True):
+                client.start()
+                gate.wait_reached()
+            started.wait(20)
+        for client in clients:
+            client.join(20)
+    streamed, plain = sorted(answers, key=lambda answer: answer.status_code)
+    response = fold(events_of(streamed))
+    assert judge(events_of(streamed)) == []
+    assert response.error is not None
+    assert (response.status, response.error.code) == ("failed", "server_shutdown")
+    assert (plain.status_code, error_of(plain)["code"]) == (503, "server_shutdown")

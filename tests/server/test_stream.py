@@ -1,0 +1,111 @@
+"""`server/stream`: HTTP-7 without sockets. Times are short because they are given; nothing is asserted of durations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from antiphon.server.stream import WAITING, EventStream
+
+LONG = 1000.0
+
+
+class Client:
+    """Keeps what it is sent, and may stop reading."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.came = asyncio.Event()
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.sent.append("head" if message["type"] == "http.response.start" else message["body"])
+        if message.get("more_body") is False:
+            self.sent.append("end")
+        self.came.set()
+
+    async def until(self, count: int) -> None:
+        while len(self.sent) < count:
+            self.came.clear()
+            await self.came.wait()
+
+
+def stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
+    return EventStream(client.send, lambda: [], first=first, silence=silence)
+
+
+def test_the_head_goes_out_with_the_first_bytes() -> None:
+    """HTTP-7."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client)
+        assert not stream.started
+        await stream.write(b"a")
+        await stream.write(b"b")
+        await stream.end(b"c")
+        assert stream.ended
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
+
+
+def test_a_stream_may_be_all_end() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        await stream_to(client).end(b"all")
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"all", "end"]
+
+
+def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
+    """HTTP-7: at most 10 s; then comments, never invented events."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client, first=0.001, silence=0.001)
+        await client.until(4)
+        assert stream.started
+        await stream.end(b"end")
+        sent = len(client.sent)
+        await asyncio.sleep(0.01)
+        assert len(client.sent) == sent  # no comment after the end
+        return client.sent
+
+    sent = asyncio.run(play())
+    assert sent[:4] == ["head", WAITING, WAITING, WAITING]
+    assert sent[-2:] == [b"end", "end"]
+
+
+def test_comments_come_only_when_nothing_else_does() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client, first=0.001, silence=LONG)
+        await stream.write(b"a")
+        await asyncio.sleep(0.01)  # the timer of the head comes, and sees that there is nothing to do
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a"]
+
+
+def test_a_client_that_does_not_read_gets_one_comment_and_then_what_was_written() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        client.reads.clear()
+        stream = stream_to(client, first=0.001, silence=0.001)
+        await asyncio.sleep(0.02)
+        writing = asyncio.ensure_future(stream.write(b"a"))
+        await asyncio.sleep(0)
+        ending = asyncio.ensure_future(stream.end(b"b"))
+        await asyncio.sleep(0)
+        client.reads.set()
+        await writing
+        await ending
+        return client.sent
+
+    sent = asyncio.run(play())
+    assert sent == ["head", WAITING, b"a", b"b", "end"]

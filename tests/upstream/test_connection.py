@@ -1,0 +1,45 @@
+"""A socket in moments that a real one seldom meets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.upstream.scripted import Wire
+
+from antiphon.errors import UpstreamFault
+from antiphon.upstream.tls import trusted_context
+
+
+def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -> None:
+    async def work() -> None:
+        wire = Wire()
+        wire.connection.eof_received()
+        with pytest.raises(UpstreamFault, match="hung up during the TLS handshake"):
+            await wire.connection.secure(trusted_context(), "model.example")
+        assert wire.written == b""
+
+    asyncio.run(work())
+
+
+def test_bytes_for_a_handshake_that_nobody_waits_for_are_passed_over() -> None:
+    async def work() -> None:
+        wire = Wire()
+        securing = asyncio.create_task(wire.connection.secure(trusted_context(), "model.example"))
+        await asyncio.sleep(0)
+        assert wire.written[:1] == b"\x16"
+        securing.cancel()
+        wire.deliver(b"anything")
+        wire.connection.eof_received()
+        with pytest.raises(asyncio.CancelledError):
+            await securing
+
+    asyncio.run(work())
+
+
+def test_a_connection_given_up_before_it_was_made_is_closed_when_it_is() -> None:
+    wire = Wire()
+    wire.connection.connection_lost(None)
+    assert wire.lost
+    wire.connection.connection_made(wire)
+    assert wire.aborted
