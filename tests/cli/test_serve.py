@@ -6,6 +6,7 @@ import io
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def test_a_public_address_with_keys_is_served(tmp_path: Path) -> None:
 
 def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB)
-    _, told = _serve(FakeServer(), tmp_path)
+    (tmp_path / "antiphon").touch(mode=0o755)
+    _, told = _serve(FakeServer(), tmp_path, environ={"PATH": str(tmp_path)})
     assert "serves http://127.0.0.1:8080/v1\n" in told
     assert "http://127.0.0.1:9001/v1" in told
     curl = shlex.split(next(line for line in told.splitlines() if "curl" in line))
@@ -118,7 +120,7 @@ def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: 
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
     _, told = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
     assert '-H "Authorization: Bearer $YOUR_KEY"' in told
-    assert 'ANTIPHON_API_KEY=$YOUR_KEY antiphon ask --url http://127.0.0.1:9000 --model fast "Say hello."' in told
+    assert f'ANTIPHON_API_KEY=$YOUR_KEY {shlex.quote(sys.argv[0])} ask --url http://127.0.0.1:9000 --model fast "Say hello."' in told
     assert "sk-alice" not in told
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +63,7 @@ def run(
 
     def announce(base_url: str) -> None:
         urls.append(base_url)
-        out.writelines(f"{line}\n" for line in _greeting(config, base_url, Paint(out, environ)))
+        out.writelines(f"{line}\n" for line in _greeting(config, base_url, Paint(out, environ), environ))
         out.flush()
 
     try:
@@ -114,7 +116,7 @@ def _unwinding() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _greeting(config: Config, base_url: str, paint: Paint) -> list[str]:
+def _greeting(config: Config, base_url: str, paint: Paint, environ: Mapping[str, str]) -> list[str]:
     url = gateway_url(base_url, {})
     model = next((name for upstream in config.upstreams for name in upstream.listed_models()), "MODEL")
     key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
@@ -126,9 +128,14 @@ def _greeting(config: Config, base_url: str, paint: Paint) -> list[str]:
         *(f"  {line}" for line in describe(config)),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
-        f'  {variable}antiphon ask{where} --model {shlex.quote(model)} "Say hello."',
+        f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',
         paint("dim", "Ctrl-C stops it."),
     ]
+
+
+def _own_name(environ: Mapping[str, str]) -> str:
+    """The command as it can be typed: its path, where nobody has put it on `PATH`."""
+    return "antiphon" if shutil.which("antiphon", path=environ.get("PATH", "")) else shlex.quote(sys.argv[0])
 
 
 EPILOG: Final = f"""examples:

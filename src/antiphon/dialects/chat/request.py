@@ -33,6 +33,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
+    Include,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -231,6 +232,9 @@ def _report_fields(request: Request, losses: Losses) -> None:
         losses.add("client_metadata", "the field 'client_metadata'", "chat has no place for it")
     if request.prompt_cache_retention:
         losses.add("prompt_cache_retention", "how long the prompt is cached", "chat has no place for it")
+    for at, name in enumerate(request.include or ()):
+        if name not in INCLUDES:
+            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "chat has no such thing")
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
@@ -299,6 +303,7 @@ ENCODER: Final = msgspec.json.Encoder()
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the reader of the answer relies on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
+INCLUDES: Final[tuple[str, ...]] = get_args(Include)
 EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
 TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

@@ -13,7 +13,7 @@ from msgspec import Struct
 from antiphon.profiles.quirks.assistant import assistant_as_string
 from antiphon.profiles.quirks.items import OnlyItems, drop_item_ids, only_items, strip_cache_control
 from antiphon.profiles.quirks.media import images_as_notes, media_as_notes
-from antiphon.profiles.quirks.reasoning import ReasoningAsText, drop_reasoning, reasoning_as_text
+from antiphon.profiles.quirks.reasoning import ReasoningAsText, drop_reasoning, open_reasoning, reasoning_as_text
 from antiphon.profiles.quirks.rewriting import NoOptions
 from antiphon.profiles.quirks.roles import (
     InstructionsToSystem,
@@ -54,6 +54,7 @@ QUIRKS: Final[dict[str, KnownQuirk]] = {
     "instructions_to_system": KnownQuirk(instructions_to_system, InstructionsToSystem),
     "media_as_notes": KnownQuirk(media_as_notes),
     "only_items": KnownQuirk(only_items, OnlyItems),
+    "open_reasoning": KnownQuirk(open_reasoning),
     "reasoning_as_text": KnownQuirk(reasoning_as_text, ReasoningAsText),
     "strip_cache_control": KnownQuirk(strip_cache_control),
     "system_as_developer": KnownQuirk(system_as_developer),

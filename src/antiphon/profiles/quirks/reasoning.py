@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.profiles.quirks.rewriting import NoOptions, change_items, report_bare, text_of
+from antiphon.protocol.content import ReasoningText
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -22,6 +24,22 @@ def drop_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
         if not isinstance(item, ReasoningParam):
             return item
         losses.add(path, "reasoning is left out", "this server does not take it")
+        return None
+
+    return change_items(request, change)
+
+
+def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that take reasoning by its open text: a summary stands in for it, and what is only sealed is left out."""
+
+    def change(path: str, item: ItemParam) -> ItemParam | None:
+        if not isinstance(item, ReasoningParam) or item.content:
+            return item
+        text = text_of(item.summary, f"{path}.summary", losses, joint="\n\n")
+        if text:
+            losses.add(f"{path}.summary", "a summary is sent as the reasoning itself", "this server takes no other")
+            return replace(item, content=[ReasoningText(text=text)], summary=[])
+        losses.add(path, "reasoning is left out", "there is no text in it")
         return None
 
     return change_items(request, change)

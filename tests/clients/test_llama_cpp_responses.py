@@ -1,0 +1,90 @@
+"""The openai SDK's `responses.stream()` over llama.cpp's own `/v1/responses`, which by itself crashes it.
+
+A real model answers, so the tests ask for little and say nothing about the words that come.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from tests.running import BOUND, Running, one_upstream, running
+
+from antiphon.upstream.embedded import EmbeddedModel
+
+ASKED: Any = {"model": "local", "input": "Say hello in one short sentence.", "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def llama_cpp() -> Iterator[EmbeddedModel]:
+    model = EmbeddedModel(os.environ)
+    model.start()
+    yield model
+    model.stop()
+
+
+@pytest.fixture(scope="module")
+def gateway(llama_cpp: EmbeddedModel) -> Iterator[Running]:
+    config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama-cpp", api_key_env="LLAMA_KEY")
+    with running(config, environ={"LLAMA_KEY": llama_cpp.key}) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[OpenAI]:
+    with OpenAI(base_url=gateway.url + "/v1", api_key="any", max_retries=0, timeout=BOUND) as client:
+        yield client
+
+
+def test_by_itself_it_crashes_the_sdk(llama_cpp: EmbeddedModel) -> None:
+    """Should this fail one day, llama.cpp has learnt to number its events: good, and its profile has a reason less."""
+    with OpenAI(base_url=llama_cpp.base_url, api_key=llama_cpp.key, max_retries=0, timeout=BOUND) as client:
+        with client.responses.stream(**ASKED, max_output_tokens=16) as stream, pytest.raises(TypeError):
+            list(stream)
+
+
+def test_through_the_gateway_it_streams(client: OpenAI) -> None:
+    """API-6."""
+    with client.responses.stream(**ASKED, max_output_tokens=200) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert len(deltas) > 1
+    assert final.output_text == "".join(deltas)
+    assert final.status == "completed"
+    assert final.usage is not None
+    assert final.usage.output_tokens > 1
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+def test_an_answer_that_was_cut_is_incomplete(client: OpenAI) -> None:
+    """The server calls it completed; its usage says otherwise."""
+    asked: Any = {**ASKED, "input": "Count from one to fifty, in words.", "max_output_tokens": 16}
+    with client.responses.stream(**asked) as stream:
+        last = list(stream)[-1]
+    assert last.type == "response.incomplete"
+    plain = client.responses.create(**asked)
+    for response in (last.response, plain):
+        assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")  # type: ignore[union-attr]
+
+
+def test_output_sent_back_is_a_history(client: OpenAI) -> None:
+    """Items as the SDK holds them, and some that this server would refuse: what it cannot take is told as lost."""
+    first = client.responses.create(**ASKED, max_output_tokens=16)
+    strange: Any = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I would rather not."}]},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "shout", "input": "hello"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "HELLO"},
+    ]
+    asked: Any = [*first.output, *strange, {"role": "user", "content": "And now good-bye."}]
+    answer = client.responses.with_raw_response.create(**{**ASKED, "input": asked, "max_output_tokens": 16})
+    second = answer.parse()
+    assert second.output_text
+    assert first.usage is not None
+    assert second.usage is not None
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+    assert answer.headers["antiphon-losses"] == "2; input[2].content[0], input[1]"

@@ -1,0 +1,370 @@
+"""Every block of the README is run: most of them against `antiphon serve` as a newcomer starts it, with no key and the real model.
+
+Only the address is changed, since port 8080 may be somebody's. The Codex block is the one that `make test-clients` runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.running import BOUND, running, until
+
+from antiphon import sse
+from antiphon.config import key_hash, parse
+from antiphon.errors import ConfigError
+from antiphon.fakes import ChatServer, ResponsesServer
+from antiphon.protocol.codec import decode_event, decode_response
+from antiphon.protocol.events import OutputTextDelta
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import Message
+
+REPO = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+ADDRESS = "127.0.0.1:8080"
+PATIENCE = 120.0  # seconds for a block; the model is small, and the machine may be busy
+
+
+class Block(NamedTuple):
+    section: str
+    language: str
+    text: str
+
+
+def _blocks(page: Path) -> list[Block]:
+    """Every fenced block, with the section it stands in."""
+    found: list[Block] = []
+    section = ""
+    for heading, language, text in re.findall(
+        r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    ):
+        section = heading or section
+        if not heading:
+            found.append(Block(section, language, text))
+    return found
+
+
+BLOCKS = _blocks(REPO / "README.md")
+RUN: set[Block] = set()
+
+
+def _block(section: str, language: str, at: int = 0) -> str:
+    """A block that some test below runs."""
+    block = [each for each in BLOCKS if each.section == section and each.language == language][at]
+    RUN.add(block)
+    return block.text
+
+
+START = _block("Start", "sh")
+ASK, CURL_WHOLE, CURL_STREAM = (_block("Ask", "sh", at) for at in range(3))
+SDK = _block("Ask", "python")
+OLLAMA, OPENAI, CHAT = (_block("Put a server behind it", "toml", at) for at in range(3))
+CODEX = _block("Codex CLI on such a server", "toml")
+LOSSES, SERVE, TRACE = (_block("See what happened", "sh", at) for at in range(3))
+LOSSES_SHOWN = _block("See what happened", "text")
+MAKE_KEY = _block("Let others in", "sh")
+KEYS = _block("Let others in", "toml")
+
+
+def test_every_block_of_the_readme_is_run() -> None:
+    picture = [block for block in BLOCKS if not block.section]
+    assert len(picture) == 1
+    assert set(BLOCKS) - RUN == set(picture)
+
+
+# A gateway as a newcomer starts it
+
+
+class Gateway:
+    """`antiphon serve` as a process, in an empty folder."""
+
+    def __init__(self, process: subprocess.Popen[str], greeting: str, folder: Path) -> None:
+        self.process = process
+        self.greeting = greeting
+        self.folder = folder
+
+    @property
+    def url(self) -> str:
+        return "http://" + self.address
+
+    @property
+    def address(self) -> str:
+        return self.greeting.partition("serves http://")[2].partition("/v1")[0]
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "log").read_text(encoding="utf-8").splitlines(keepends=True)
+        return [msgspec.json.decode(line) for line in lines if line.endswith("\n")]
+
+    def line_of(self, request_id: str) -> dict[str, Any]:
+        """What the log says of a request, once it does."""
+        until(lambda: any(line.get("request_id") == request_id for line in self.log))
+        return next(line for line in self.log if line.get("request_id") == request_id)
+
+    def stop(self) -> int:
+        """SIGTERM, as a service is stopped; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(BOUND)
+
+
+@contextmanager
+def _served(command: Sequence[str], folder: Path) -> Iterator[Gateway]:
+    """The gateway that a command starts, once it has said where it is."""
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [BIN / command[0], *command[1:], "--port", "0"],
+            env=_bare(folder),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Gateway(process, _greeting(process, folder / "log"), folder)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(BOUND)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
+def _greeting(process: subprocess.Popen[str], log: Path) -> str:
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("Ctrl-C"):
+            return "".join(said)
+    raise AssertionError(f"antiphon serve ended with {process.wait(BOUND)}: {log.read_text(encoding='utf-8')}")
+
+
+def _bare(folder: Path) -> dict[str, str]:
+    """The environment of a fresh machine: no key of anybody, no setting of ours."""
+    return {"PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)]), "HOME": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Started as the README says under "See what happened"; it has judged all that it sent when it is over."""
+    with _served(shlex.split(SERVE), tmp_path_factory.mktemp("newcomer")) as gateway:
+        yield gateway
+        assert gateway.stop() == 0
+        assert [line for line in gateway.log if line["event"] != "request"] == []
+
+
+def _sh(block: str, gateway: Gateway) -> str:
+    """What a block prints. `antiphon ask` is told the address by its variable, all others where it stands."""
+    return _run(["sh", "-e"], block.replace(ADDRESS, gateway.address), gateway.folder, ANTIPHON_URL=gateway.url)
+
+
+def _run(command: Sequence[str], text: str, folder: Path, **environ: str) -> str:
+    for program in ("curl", "sha256sum"):
+        if re.search(rf"\b{program}\b", text) and shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed here, so this block of the README was not run")
+    done = subprocess.run(
+        command,
+        input=text,
+        env={**_bare(folder), **environ},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Start
+
+
+def test_make_run_starts_what_is_tested_here() -> None:
+    steps = subprocess.run(
+        ["make", "-n", *shlex.split(START)[1:]], cwd=REPO, env=_bare(REPO), capture_output=True, text=True, check=True
+    ).stdout
+    assert shlex.split(START)[0] == "make"
+    assert steps.splitlines()[-1].endswith("/antiphon serve")
+
+
+def test_every_make_command_of_the_readme_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    commands = set(
+        re.findall(r"\bmake ([a-z-]+)`|^make ([a-z-]+)$", (REPO / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert {"run", "test"} <= {target or alone for target, alone in commands} <= targets
+
+
+def test_f_3_serve_with_nothing_at_all_answers_and_ends_in_order(tmp_path: Path) -> None:
+    """F-3: no configuration, no key, an empty environment: what it prints is true, and when it ends nothing is left of it."""
+    with _served(["antiphon", "serve"], tmp_path) as gateway:
+        curl, ask = re.findall(r"^  (curl .+)\n  (\S*antiphon ask .+)$", gateway.greeting, flags=re.MULTILINE)[0]
+        assert "local  chat  embedded  local" in gateway.greeting
+        assert gateway.url in curl
+        models = httpx2.get(f"{gateway.url}/v1/models").json()["data"]
+        assert [model["id"] for model in models] == ["local"]
+        assert _sh(ask, gateway).strip()
+        children = _children(gateway.process.pid)
+        assert children or not Path("/proc/self/task").is_dir()
+        assert gateway.stop() == 0
+        assert not [pid for pid in children if _is_there(pid)]
+        assert gateway.process.stdout is not None
+        assert gateway.process.stdout.read() == ""
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process started; none are known where there is no /proc."""
+    return [int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()]
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# Ask
+
+
+def test_f_3_antiphon_ask_answers(gateway: Gateway) -> None:
+    """F-3: the real model, from the command line."""
+    assert _sh(ASK, gateway).strip()
+
+
+def test_f_3_curl_gets_a_whole_answer(gateway: Gateway) -> None:
+    """F-3."""
+    response = decode_response(_sh(CURL_WHOLE, gateway).encode())
+    message = response.output[0]
+    assert isinstance(message, Message)
+    assert response.model == "local"
+    assert response.usage is not None
+    assert response.usage.output_tokens > 0
+
+
+def test_f_3_curl_gets_a_stream(gateway: Gateway) -> None:
+    """F-3: a conformant one, of several pieces."""
+    frames = sse.Decoder().feed(_sh(CURL_STREAM, gateway).encode())
+    events = [decode_event(frame.data) for frame in frames[:-1]]
+    assert frames[-1].data == sse.DONE
+    assert judge(events) == []
+    assert len([event for event in events if isinstance(event, OutputTextDelta)]) > 1
+
+
+def test_f_3_words_come_while_the_answer_is_under_way(gateway: Gateway) -> None:
+    """F-3: a client that leaves at the first of them leaves in the middle of the answer."""
+    asked = {"model": "local", "input": "Tell a long story about the sea, in many chapters.", "stream": True}
+    with httpx2.stream("POST", f"{gateway.url}/v1/responses", json=asked, timeout=PATIENCE) as answer:
+        assert any("response.output_text.delta" in line for line in answer.iter_lines())
+    assert gateway.line_of(answer.headers["x-request-id"])["client_left"]
+
+
+def test_f_3_the_openai_sdk_creates_streams_and_parses(gateway: Gateway) -> None:
+    """F-3: the block as a program of its own."""
+    created, *streamed, parsed = _run(
+        [sys.executable, "-W", "error"], SDK.replace(ADDRESS, gateway.address), gateway.folder
+    ).splitlines()
+    assert created.strip()
+    assert "".join(streamed).strip()
+    assert re.fullmatch(r"name='.+' age=-?\d+", parsed)
+
+
+# Servers behind it
+
+ENVIRON = {"OPENAI_API_KEY": "key-of-openai", "LAB_KEY": "key-of-lab"}
+
+
+@pytest.mark.parametrize(
+    ("block", "server", "asked", "reached", "key"),
+    [
+        (OLLAMA, ChatServer, "llama3.2", "llama3.2", None),
+        (OPENAI, ResponsesServer, "gpt-5", "gpt-5", "key-of-openai"),
+        (CHAT, ChatServer, "qwen3-4b", "qwen3-4b", "key-of-lab"),
+        (CHAT, ChatServer, "gpt-5.5", "qwen3-coder", "key-of-lab"),
+    ],
+    ids=["Ollama", "OpenAI", "chat", "chat, renamed"],
+)
+def test_a_configuration_of_the_readme_serves(
+    block: str, server: type[ChatServer] | type[ResponsesServer], asked: str, reached: str, key: str | None
+) -> None:
+    [written] = parse(block, "antiphon.toml", ENVIRON).upstreams
+    with server() as upstream:
+        here = block.replace(written.base_url, upstream.base_url)
+        with running(parse(here, "antiphon.toml", ENVIRON), environ=ENVIRON) as gateway:
+            whole = gateway.post({"model": asked, "input": "Say hello."})
+            streamed = gateway.post({"model": asked, "input": "Say hello.", "stream": True})
+        assert not upstream.refusals
+        assert [received.json["model"] for received in upstream.received] == [reached] * 2
+        assert {received.headers.get("authorization") for received in upstream.received} == {f"Bearer {key}" if key else None}
+    assert whole.json()["status"] == "completed"
+    assert streamed.text.endswith("data: [DONE]\n\n")
+
+
+def test_several_can_stand_in_one_file() -> None:
+    config = parse(OPENAI + CHAT + OLLAMA, "antiphon.toml", ENVIRON)
+    assert [upstream.name for upstream in config.upstreams] == ["openai", "lab", "ollama"]
+
+
+def test_the_codex_block_is_the_one_that_is_tested_and_asks_the_chat_server() -> None:
+    codex = tomllib.loads(CODEX)
+    assert CODEX in [block.text for block in _blocks(REPO / "docs" / "clients.md")]
+    assert codex["model_providers"][codex["model_provider"]]["base_url"] == f"http://{ADDRESS}/v1"
+    [chat] = parse(CHAT, "antiphon.toml", ENVIRON).upstreams
+    assert chat.upstream_model(codex["model"]) is not None
+
+
+# What happened
+
+
+def test_losses_are_shown_where_the_readme_says(gateway: Gateway) -> None:
+    assert _sh(LOSSES, gateway).strip().lower() == LOSSES_SHOWN.strip()
+
+
+def test_traces_are_listed_shown_and_replayed(gateway: Gateway) -> None:
+    asked = {"model": "local", "input": "Say hello.", "max_output_tokens": 16, "stream": True}
+    answer = httpx2.post(f"{gateway.url}/v1/responses", json=asked, timeout=PATIENCE)
+    id = answer.headers["x-request-id"]
+    until(lambda: any(id in file.name for file in (gateway.folder / "traces").glob("*.jsonl")))
+    printed = _sh(TRACE, gateway)
+    assert printed.count(id) >= 2
+    assert '"input": "Say hello."' in printed
+    assert printed.rstrip().endswith("data: [DONE]")
+
+
+# Keys
+
+
+def test_the_key_that_the_readme_makes_lets_its_owner_in(tmp_path: Path) -> None:
+    key, digest = _run(["sh", "-e"], MAKE_KEY, tmp_path).split()[:2]
+    assert digest == key_hash(key.encode()).hex()
+    config = parse(re.sub(r"[0-9a-f]{64}", digest, KEYS), "antiphon.toml", {})
+    assert (config.server.host, [each.name for each in config.keys]) == ("0.0.0.0", ["alice"])
+    here = replace(config, server=replace(config.server, host="127.0.0.1"))
+    with running(here) as gateway:
+        assert gateway.get("/v1/models").status_code == 401
+        assert gateway.get("/v1/models", authorization=f"Bearer {key}").status_code == 200
+        assert gateway.get("/v1/models", x_api_key=key).status_code == 200
+
+
+def test_without_keys_others_are_not_let_in() -> None:
+    with pytest.raises(ConfigError, match="no keys"):
+        parse(KEYS.partition("[[keys]]")[0], "antiphon.toml", {})
