@@ -20,7 +20,7 @@ from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.gateway.routes import Place
 from antiphon.server.app import App
 from antiphon.server.logs import Logger
-from antiphon.server.run import Server, listening, uvicorn_config, url_of
+from antiphon.server.run import Server, listening, url_of, uvicorn_config
 from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport

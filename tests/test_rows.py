@@ -16,10 +16,10 @@ def _span(prefix: str, first: int, last: int) -> list[str]:
 
 
 ROWS = [
+    *_span("HTTP", 1, 8),
     *_span("ITEM", 1, 8),
     *_span("STR", 1, 14),
-    "ERR-1",
-    "ERR-3",
+    *_span("ERR", 1, 5),
     *_span("TOOL", 1, 4),
     "TOOL-6",
     "REQ-1",
@@ -30,6 +30,9 @@ ROWS = [
     "C-2",
     "C-3",
     *_span("E", 1, 6),
+    "API-5",
+    "API-6",
+    "F-3",
     "F-4",
 ]
 

@@ -120,7 +120,8 @@ def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: 
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
     _, told = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
     assert '-H "Authorization: Bearer $YOUR_KEY"' in told
-    assert f'ANTIPHON_API_KEY=$YOUR_KEY {shlex.quote(sys.argv[0])} ask --url http://127.0.0.1:9000 --model fast "Say hello."' in told
+    command = f'ANTIPHON_API_KEY=$YOUR_KEY {shlex.quote(sys.argv[0])} ask --url http://127.0.0.1:9000 --model fast "Say hello."'
+    assert command in told
     assert "sk-alice" not in told
 
 

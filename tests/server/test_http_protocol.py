@@ -563,6 +563,7 @@ def test_a_client_that_leaves_is_noticed(place: Place, waiting: bytes, half: boo
 
 class Impatient(Protocol):
     head_timeout = 0.05
+    body_timeout = 0.05
     stall_timeout = 0.05
 
 
@@ -582,6 +583,25 @@ def test_a_second_head_that_does_not_come_closes_after_the_answer_to_the_first()
         until(lambda: protocol._parting)
         place.app.gate.set()
         assert Answer(to_the_end(client)).body == b"waited"
+
+
+def test_a_body_that_stops_coming_is_refused() -> None:
+    """Nobody holds a connection by half a request."""
+    with serving(Impatient) as place:
+        answer = place.ask(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
+        assert answer.status == 400
+        assert b"the rest of the body did not come" in answer.body
+
+
+def test_a_body_that_waits_for_us_is_not_late() -> None:
+    with serving(Impatient) as place, place.client() as client:
+        client.sendall(b"POST /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\n12345")
+        protocol = place.connection()
+        until(lambda: protocol._head_timer is not None)
+        protocol.flow.read_paused = True  # as if the application did not take what came
+        time.sleep(0.2)
+        client.sendall(b"67890")
+        assert Answer(to_the_end(client)).status == 200
 
 
 def test_a_head_that_comes_in_time_in_pieces_is_served(place: Place) -> None:

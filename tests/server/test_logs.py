@@ -176,7 +176,7 @@ def test_no_key_stands_in_any_place(style: Any) -> None:
     try:
         raise ValueError(f"the key {KEY} is wrong")
     except ValueError as error:
-        logger.exception(f"failed: {KEY}", error, request_id="req_1")
+        logger.fault(f"failed: {KEY}", error, request_id="req_1")
         record = logging.LogRecord("asyncio", logging.ERROR, "x.py", 1, "told %s", (KEY,), (ValueError, error, None))
         logger.record(record)
     assert KEY not in stream.getvalue()
@@ -231,7 +231,7 @@ def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
     try:
         raise ZeroDivisionError("no")
     except ZeroDivisionError as error:
-        Logger(stream, "json").exception("a request failed", error, request_id="req_7")
+        Logger(stream, "json").fault("a request failed", error, request_id="req_7")
     [line] = parsed(stream)
     assert line["level"] == "error"
     assert line["event"] == "a request failed"
@@ -242,7 +242,7 @@ def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
 
 def test_of_a_very_long_trace_the_end_is_kept() -> None:
     stream = io.StringIO()
-    Logger(stream, "json").exception("failed", ValueError("y" * 20_000 + " the end"))
+    Logger(stream, "json").fault("failed", ValueError("y" * 20_000 + " the end"))
     [line] = parsed(stream)
     assert line["exception"].startswith("…")
     assert line["exception"].rstrip().endswith("the end")
@@ -250,7 +250,7 @@ def test_of_a_very_long_trace_the_end_is_kept() -> None:
 
 def test_a_pretty_exception_has_a_line_for_each_line() -> None:
     stream = io.StringIO()
-    Logger(stream, "pretty").exception("failed", ValueError("no\x1b[2J"))
+    Logger(stream, "pretty").fault("failed", ValueError("no\x1b[2J"))
     assert stream.getvalue()[9:] == "error: failed\n    ValueError: no\\u001b[2J\n"
 
 

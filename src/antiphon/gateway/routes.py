@@ -1,7 +1,7 @@
 """Which upstream serves a model: the first in the configuration whose rules match.
 
-All of it is settled at the start: keys are read from the environment once, profiles are loaded once. No field of a request has any say
-in where a connection goes; it only picks one of these targets by the name of a model.
+All of it is settled at the start: keys are read from the environment once, profiles are loaded once. No field of a request has any
+say in where a connection goes; it only picks one of these targets by the name of a model.
 """
 
 from __future__ import annotations

@@ -82,6 +82,10 @@ class Turn:
             self._trace.upstream_head(answer.status, answer.headers)
         if answer.status != 200:
             raise await self._refusal(answer)
+        if is_packed(answer) or is_page(answer):
+            answer.abort()
+            what = "a compressed answer, which it was not asked for" if is_packed(answer) else "a page of HTML instead of an answer"
+            raise UpstreamFault(f"the upstream sent {what}", code="upstream_invalid_response")
         return answer
 
     def abort(self) -> None:
@@ -173,6 +177,8 @@ class Turn:
             body = await self.body_of(answer, MAX_ERROR)
         except UpstreamFault:
             body = b""  # the status alone says enough
+        if is_packed(answer):
+            body = b""
         if 200 <= answer.status < 400:
             return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
         return self.prepared.target.upstream.speech.error_to_hub(answer.status, answer.headers, body)
@@ -185,6 +191,16 @@ def is_stream(answer: Answer) -> bool:
 
 def is_json(answer: Answer) -> bool:
     return answer.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def is_page(answer: Answer) -> bool:
+    """Whether it is for people: what a proxy or a login in between says, with a 200 as often as not."""
+    return answer.headers.get("content-type", "").lower().startswith("text/html")
+
+
+def is_packed(answer: Answer) -> bool:
+    """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
+    return answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _settle(request: Request, wire: Wire, losses: Losses) -> Request:

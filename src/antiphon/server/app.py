@@ -77,7 +77,7 @@ class App:
             if not exchange.left:
                 await exchange.refuse(shutdown())
         except Exception as error:
-            services.logger.exception("a request failed inside the gateway", error, request_id=id)
+            services.logger.fault("a request failed inside the gateway", error, request_id=id)
             await exchange.refuse(ApiError("something went wrong inside the gateway; its log has more under this request's id"))
         finally:
             exchange.line.client_left = exchange.left

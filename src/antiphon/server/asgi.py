@@ -6,7 +6,7 @@ Every answer that is not 2xx is a JSON error (faults.md, invariant 3), every ans
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 from antiphon.errors import ApiError
@@ -61,7 +61,3 @@ class MethodNotAllowed(ApiError):
     def __init__(self, message: str, allowed: bytes) -> None:
         super().__init__(message)
         self.allowed = allowed
-
-
-def latin(headers: Mapping[str, str]) -> Headers:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

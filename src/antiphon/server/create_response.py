@@ -138,7 +138,7 @@ async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, 
     except Exception as error:
         if not stream.started:
             raise
-        services.logger.exception("a stream broke off inside the gateway", error, request_id=exchange.id)
+        services.logger.fault("a stream broke off inside the gateway", error, request_id=exchange.id)
         out = pipe.finish(ApiError("something went wrong inside the gateway"))
     if pipe.error is not None and not stream.started:
         raise pipe.error

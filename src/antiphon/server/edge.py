@@ -1,7 +1,7 @@
 """Who may ask: one layer before every route, for HTTP and WebSocket scopes alike.
 
-`Host` guards a server on a loopback address against pages that point a name of theirs at it, `Origin` keeps browsers out unless their
-page is in the configuration, a key says who the owner is. Nothing here tells one refusal of a key from another.
+`Host` guards a server on a loopback address against pages that point a name of theirs at it, `Origin` keeps browsers out unless
+their page is in the configuration, a key says who the owner is. Nothing here tells one refusal of a key from another.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ class Protocol(HttpToolsProtocol):
 
     #: Seconds a head may take from its first byte (or a new connection until its first head).
     head_timeout = 20.0
+    #: Seconds between two pieces of a body.
+    body_timeout = 60.0
     #: Seconds a client may take nothing of what waits for it.
     stall_timeout = 60.0
     #: Seconds a client has to read the answer that cuts it short.
@@ -258,19 +260,30 @@ class Protocol(HttpToolsProtocol):
     # Clients that are slow
 
     def _watch_head(self) -> None:
-        """A head that came in one piece, as most do, costs no timer."""
-        waits = self._in_head and self._taken > 0 and not self._parting
-        if waits and self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
-        elif not waits and self._head_timer is not None:
+        """A request that came in one piece, as most do, costs no timer. A head has its time as a whole, a body for each piece."""
+        waits_for_head = self._in_head and self._taken > 0 and not self._parting
+        if waits_for_head and self._head_timer is not None:
+            return
+        if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        if waits_for_head:
+            self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
+        elif not self._in_head and not self._parting:
+            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
 
     def _head_is_late(self) -> None:
         self._head_timer = None
         self._parting = True
         if self._running is None:
             self.transport.close()
+
+    def _body_is_late(self) -> None:
+        self._head_timer = None
+        if self.flow.read_paused:  # it is us who do not read
+            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
+        else:
+            self._refuse(ClientFault(f"the rest of the body did not come within {self.body_timeout:g} s"))
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -89,7 +89,7 @@ class Logger:
         """Something other than a request: a start, a stop, a warning."""
         self._say(self._now(), level, name, fields, None)
 
-    def exception(self, message: str, error: BaseException, /, **fields: object) -> None:
+    def fault(self, message: str, error: BaseException, /, **fields: object) -> None:
         """A fault of ours, with the whole of its trace: it stands in the log and nowhere else (ERR-5)."""
         self._say(self._now(), "error", message, fields, "".join(traceback.format_exception(error)))
 

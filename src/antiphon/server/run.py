@@ -1,11 +1,12 @@
 """From a configuration to a running server: the socket, the embedded model if one is served, uvicorn, and a clean end.
 
-`serve` blocks until it is told to stop. Everything that can be wrong with the machine (the port, the packages of the embedded model) is
-a `ConfigError` before the first request.
+`serve` blocks until it is told to stop. Everything that can be wrong with the machine (the port, the packages of the embedded
+model) is a `ConfigError` before the first request.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
 import os
@@ -106,8 +107,10 @@ def listening(config: Config) -> Iterator[socket.socket]:
         try:
             server_socket.bind(address)
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ConfigError(f"server.host: {host!r} is no address of this machine ({error.strerror})") from None
             raise ConfigError(
-                f"cannot listen on {host} port {port}: {error.strerror}; is it in use? choose another with --port or server.port"
+                f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port or server.port"
             ) from None
         server_socket.listen(BACKLOG)
         server_socket.set_inheritable(True)

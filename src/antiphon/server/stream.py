@@ -1,8 +1,8 @@
 """A stream to one client: begun late, never silent for long, ended once (HTTP-7).
 
-The 200 goes out with the first bytes there are to send. If there are none for `FIRST` seconds it goes out all the same, with a comment
-line, and so does a comment whenever nothing else was sent for `SILENCE` seconds. One timer does all of this; it never touches a stream
-that is in the middle of a write.
+The 200 goes out with the first bytes there are to send. If there are none for `FIRST` seconds it goes out all the same, with a
+comment line, and so does a comment whenever nothing else was sent for `SILENCE` seconds. One timer does all of this; it never
+touches a stream that is in the middle of a write.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def told(status: int, code: str | None = None, message: str | None = None) -> tu
         (400, "invalid_request_error", (400, "invalid_request", "invalid_value")),
         (400, "400", (400, "invalid_request", "invalid_value")),
         (400, "unsupported_parameter", (400, "invalid_request", "unsupported_parameter")),
-        (422, None, (422, "invalid_request", "invalid_value")),
+        (422, None, (400, "invalid_request", "invalid_value")),
         (404, None, (404, "not_found", "not_found")),
         (404, "model_not_found", (404, "not_found", "model_not_found")),
         (413, None, (413, "invalid_request", "request_too_large")),

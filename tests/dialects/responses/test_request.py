@@ -13,7 +13,7 @@ from msgspec import Raw
 from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
-from antiphon.errors import InvalidValue
+from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.content import OutputTextParam, ToolResult, ToolUse
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
@@ -185,6 +185,18 @@ def test_unknown_fields_are_carried_and_those_of_another_dialect_are_not() -> No
     body, losses = sent(Request(model="m", input="hi", extra=extra))
     assert body == {"model": "m", "input": "hi", "store": False, "top_k": 5}
     assert [(loss.path, loss.what) for loss in losses] == [("seed", "the field 'seed'")]
+
+
+@pytest.mark.parametrize("format", ["json_object", "json_schema"])
+def test_json_from_a_server_that_can_only_write_text_is_refused(format: str) -> None:
+    """REQ-1: dropped, it would be an answer of another kind; plain text it can write."""
+    wire = ResponsesWire(lacks=["text.format"])
+    asked = codec.decode_request(json.dumps({"model": "m", "input": "hi", "text": {"format": {"type": format}}}).encode())
+    with pytest.raises(UnsupportedParameter) as refused:
+        request_from_hub(asked, wire)
+    assert refused.value.param == "text.format"
+    plain = codec.decode_request(b'{"model":"m","input":"hi","text":{"format":{"type":"text"}}}')
+    assert "format" not in sent(plain, wire)[0]["text"]
 
 
 def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:

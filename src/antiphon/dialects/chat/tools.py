@@ -201,7 +201,7 @@ def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Loss
         function=FunctionOut(
             name=name,
             description=description or UNSET,
-            parameters=one_string.schema("The whole input, as plain text: what the tool says of its input is meant of this string."),
+            parameters=one_string.schema("The whole input, as plain text: what is said of the input is meant of this string."),
             strict=_strict(False, wire),
         )
     )

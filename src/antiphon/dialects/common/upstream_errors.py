@@ -38,7 +38,7 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
         case 400 | 422:
             told = text or f"the upstream refused the request with status {status}"
-            return ClientFault(told, code=_own_code(code) or "invalid_value", param=param, status=status)
+            return ClientFault(told, code=_own_code(code) or "invalid_value", param=param)
         case 404:
             missing = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
             return ClientFault(text or "the upstream knows no such thing", type="not_found", code=missing, param=param)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
     ContentParam,
@@ -29,7 +30,7 @@ from antiphon.protocol.content import (
 )
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import JsonObjectFormat, JsonSchemaFormatParam, Request
 
 T = TypeVar("T", bound=Struct)
 AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
@@ -53,9 +54,18 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     if flat is not None:
         request = replace(request, tools=flat.tools, tool_choice=flat.choice(request.tool_choice))
     request = _without_foreign_fields(request, losses)
+    if "text.format" in wire.lacks:
+        _check_format(request)
     for name in wire.lacks:
         request = _without(request, name, losses)
     return codec.encode(request), losses
+
+
+def _check_format(request: Request) -> None:
+    """REQ-1: a client that wants JSON cannot do with any text."""
+    format = request.text.format if request.text else UNSET
+    if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
+        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
 
 
 class _Input:
