@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TextIO
 
 from antiphon import __version__
-from antiphon.cli import ask, config, models, serve, trace
+from antiphon.cli import ask, check, config, models, serve, trace
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, printable
@@ -80,7 +80,14 @@ def _tell(error: AntiphonError, out: TextIO, err: TextIO) -> int:
     return UNUSABLE if isinstance(error, Unusable | ConfigError | ProfileError) else FAILED
 
 
-COMMANDS: Final[dict[str, Command]] = {"serve": serve, "ask": ask, "models": models, "config": config, "trace": trace}
+COMMANDS: Final[dict[str, Command]] = {
+    "serve": serve,
+    "ask": ask,
+    "models": models,
+    "config": config,
+    "trace": trace,
+    "check": check,
+}
 EPILOG: Final = f"""examples:
   antiphon serve                          start the gateway, with the embedded model
   antiphon ask "What is 2+2?"             ask it

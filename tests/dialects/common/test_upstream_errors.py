@@ -68,6 +68,15 @@ def test_an_overflow_of_the_context_is_a_400_whatever_its_status(status: int, co
     assert told(status, code, message) == (400, "invalid_request", "context_length_exceeded")
 
 
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_input_that_the_model_cannot_see_is_a_400_whatever_its_status(status: int) -> None:
+    """ERR-4: llama.cpp says 500, word for word."""
+    message = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+    assert told(status, None, message) == (400, "invalid_request", "unsupported_parameter")
+    assert upstream_error(status, {}, None, message, None).param == "input"
+    assert told(status, None, "the file input.txt is broken")[2] != "unsupported_parameter"
+
+
 def test_param_is_kept_where_it_is_the_clients() -> None:
     assert upstream_error(400, {}, None, "bad", "temperature").param == "temperature"
 

@@ -155,6 +155,18 @@ def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: s
     assert repr(status) in losses(found)
 
 
+@pytest.mark.parametrize(("name", "other"), [("name", "write"), ("role", "system")])
+def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str) -> None:
+    """STR-4"""
+    announced = {
+        "name": {"type": "mcp_call", "id": "m", "status": "in_progress", "server_label": "files", "name": "read", "arguments": ""},
+        "role": {"type": "message", "id": "m", "status": "in_progress", "role": "user", "content": []},
+    }[name]
+    found = read(CREATED, added(announced), done({**announced, "status": "completed", name: other}), COMPLETED)
+    assert output(found)[0][name] == announced[name]
+    assert repr(other) in losses(found)
+
+
 def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
     """ITEM-5, STR-11"""
     delta = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hi"}

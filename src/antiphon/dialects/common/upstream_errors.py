@@ -27,6 +27,8 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     if _is_overflow(status, code, message or ""):
         told = text or "the input is longer than the model's context"
         return ClientFault(told, code="context_length_exceeded", param=param or "input")
+    if status in (400, 422, 500) and UNSEEN.search(message or ""):  # some servers call it their own fault, and it is not
+        return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
         case _ if status >= 500 and code in OUR_CODES:
             # A gateway like ours stands there: what it says of its own upstream is as true here.
@@ -143,6 +145,7 @@ OVERFLOW: Final = re.compile(
     r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
 )
+UNSEEN: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
 OUR_CODES: Final[dict[str | None, int]] = {
     "upstream_unavailable": 502,
     "upstream_invalid_response": 502,

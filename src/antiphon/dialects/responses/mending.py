@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never, cast
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.one_string import OneString
@@ -35,6 +36,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import ItemAdded, StreamEvent
+from antiphon.protocol.grammar_tables import NEVER_CHANGED
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
@@ -314,7 +316,8 @@ class Mender:
         item.our_id, item.our_index = id_of(added.item) or "", added.output_index
 
     def _add(self, item: UpstreamItem, raw: Raw) -> None:
-        self.writer.add(item.key, self._whole(item, raw))
+        item.first = self._whole(item, raw)
+        self.writer.add(item.key, item.first)
         self._note_place(item)
 
     def _whole(self, item: UpstreamItem, raw: Raw) -> Item:
@@ -376,7 +379,7 @@ class Mender:
         if item.kind == "whole":
             if not self.writer.is_open(item.key):
                 self._add(item, raw)
-            item.final = self._whole(item, raw)
+            item.final = self._as_announced(item, self._whole(item, raw))
         else:
             self._compare(item, told)
             self._end_input(item)
@@ -386,6 +389,14 @@ class Mender:
             self._unsettled.append(item)  # ITEM-3: how the response ends decides whether it is incomplete
         else:
             self._close(item, ItemStatus.COMPLETED)
+
+    def _as_announced(self, item: UpstreamItem, final: Item) -> Item:
+        """STR-4: what names an item that is carried whole is what it was announced with."""
+        names = {name: told for name in NEVER_CHANGED if (told := getattr(item.first, name, None))}
+        changed = {name: told for name, told in names.items() if getattr(final, name, told) != told}
+        for name in changed:
+            self._lost(item, f".{name}", f"{getattr(final, name)!r}: it was announced as {changed[name]!r}", "STR-4")
+        return replace(final, **changed) if changed else final
 
     def _keep(self, item: UpstreamItem, raw: Raw) -> None:
         """What the final form tells besides its contents (ITEM-5, ITEM-7)."""

@@ -41,8 +41,8 @@ class UpstreamItem:
     """An item of the server's, and what came of it so far."""
 
     __slots__ = (
-        "addressed", "announced", "call_id", "encrypted", "final", "finished", "held", "id", "key", "kind", "name", "namespace",
-        "one_string", "our_id", "our_index", "parts", "phase", "pieces", "sealed", "told", "type", "wanders",
+        "addressed", "announced", "call_id", "encrypted", "final", "finished", "first", "held", "id", "key", "kind", "name",
+        "namespace", "one_string", "our_id", "our_index", "parts", "phase", "pieces", "sealed", "told", "type", "wanders",
     )  # fmt: skip
 
     def __init__(self, key: int, kind: Kind, type: str, id: str | None) -> None:
@@ -62,6 +62,7 @@ class UpstreamItem:
         # As we tell it:
         self.announced = False
         self.sealed = False  # its final form is known
+        self.first: Item | None = None  # how an item was announced which is carried whole
         self.final: Item | None = None  # that of an item which is carried whole
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what waits until it can be announced
         self.our_id = ""

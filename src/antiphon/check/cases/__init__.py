@@ -1,0 +1,1 @@
+"""The cases, by subject. `antiphon.check.catalogue` puts them in order."""

@@ -1,0 +1,109 @@
+"""One request and its answer, as the cases look at them: read as a response, as an error or as a stream, each with its flaws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from antiphon.check.findings import Flaw, excerpt
+from antiphon.check.reading import Problem, joined, read
+from antiphon.check.sse_form import blocks_of, type_in
+from antiphon.check.stream import Stream, judge_stream
+from antiphon.protocol.codec import decode_as, decode_response
+from antiphon.protocol.errors import ErrorBody, ErrorPayload
+from antiphon.protocol.response import Response
+
+
+class Exchange:
+    """What was sent, in short, and all that came. `broken` says why the body is not whole, if it is not."""
+
+    def __init__(self, sent: str, status: int, headers: Mapping[str, str], body: bytes, broken: str = "") -> None:
+        self.sent = sent
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.broken = broken
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def came(self) -> str:
+        """The answer in short."""
+        head = f"{self.status} {self.content_type or 'without a content type'}"
+        return f"{head}: {excerpt(self.body)}" + (f" ({self.broken})" if self.broken else "")
+
+    @cached_property
+    def json(self) -> Any:
+        """The body as JSON; an empty object where it is none, so that everything is missing from it."""
+        try:
+            value = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        """The items of a response, as they were written."""
+        output = self.json.get("output")
+        return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+    @cached_property
+    def _as_response(self) -> tuple[Response | None, list[Flaw]]:
+        response, problems = read(self.body, decode_response, {"status": "completed"})
+        rows: dict[str, list[Problem]] = {}
+        for problem in problems:
+            rows.setdefault(_row_of(problem.path), []).append(problem)
+        return response, [Flaw(row, joined(wrong)) for row, wrong in rows.items()]
+
+    @property
+    def response(self) -> Response | None:
+        """The response, with something in the place of what is missing; None where it is no such thing at all."""
+        return self._as_response[0]
+
+    @property
+    def response_flaws(self) -> list[Flaw]:
+        return self._as_response[1]
+
+    @cached_property
+    def _as_error(self) -> tuple[ErrorPayload | None, list[Flaw]]:
+        body, problems = read(self.body, lambda data: decode_as(data, ErrorBody))
+        return (body.error if body else None), [Flaw("ERR-1", joined(problems))] if problems else []
+
+    @property
+    def error(self) -> ErrorPayload | None:
+        return self._as_error[0]
+
+    def error_field(self, name: str) -> Any:
+        """A field of the error, as it was written; None where it is missing."""
+        error = self.json.get("error")
+        return error.get(name) if isinstance(error, dict) else None
+
+    @property
+    def error_flaws(self) -> list[Flaw]:
+        return self._as_error[1]
+
+    @cached_property
+    def stream(self) -> Stream:
+        return judge_stream(self.body)
+
+    @cached_property
+    def frames(self) -> list[Any]:
+        """The data of each event as JSON, as it was written; what is none is left out."""
+        datas = [block.data for block in blocks_of(self.body) if type_in(block.data) is not None]
+        return [msgspec.json.decode(data) for data in datas]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.status == 200 and self.content_type == "text/event-stream"
+
+
+def _row_of(path: str) -> str:
+    """Which row a field of a response belongs to."""
+    if path.startswith("output["):
+        return "ITEM-2"
+    return "REQ-4" if path.startswith("usage") else "HTTP-2"

@@ -1,0 +1,73 @@
+"""What is asked: a few small turns, plain enough for any model, that the cases share."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Body = dict[str, Any]
+
+
+def user(text: str) -> Body:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def function(name: str, field: str) -> Body:
+    """A flat function tool with one string parameter."""
+    parameters = {
+        "type": "object",
+        "properties": {field: {"type": "string"}},
+        "required": [field],
+        "additionalProperties": False,
+    }
+    return {"type": "function", "name": name, "description": f"Looks up the {name[4:]}.", "parameters": parameters, "strict": True}
+
+
+WEATHER: Final = function("get_weather", "city")
+TIME: Final = function("get_time", "zone")
+CALL: Final = {"type": "function_call", "call_id": "call_check_1", "name": "get_weather", "arguments": '{"city":"Paris"}'}
+RESULT: Final = {"type": "function_call_output", "call_id": "call_check_1", "output": "Sunny, 21 degrees."}
+PIXEL: Final = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
+PERSON: Final = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+# Models that never find their end are cut.
+ENOUGH: Final = {"max_output_tokens": 1024}
+TEXT: Final[Body] = {"input": [user("Say hello in one short sentence.")], **ENOUGH}
+TOOL_CALL: Final[Body] = {
+    "input": [user("What is the weather in Paris? Use the tool.")],
+    "tools": [WEATHER],
+    "tool_choice": "required",
+    **ENOUGH,
+}
+TWO_CALLS: Final[Body] = {
+    "input": [user('Do two things at once: call get_weather {"city":"Paris"} and call get_time {"zone":"UTC"}')],
+    "tools": [WEATHER, TIME],
+    "tool_choice": "required",
+    "parallel_tool_calls": True,
+    **ENOUGH,
+}
+AFTER_TOOL: Final[Body] = {"input": [user("What is the weather in Paris?"), CALL, RESULT], "tools": [WEATHER], **ENOUGH}
+THINKING: Final[Body] = {"input": [user("What is 17 plus 25? Think first.")], "reasoning": {"effort": "low"}}
+CUT: Final[Body] = {
+    "input": [
+        user(
+            "Count from one to one hundred in English words, one number after another with commas between them, and do not stop "
+            "before you have reached the end."
+        )
+    ],
+    "max_output_tokens": 16,
+}
+JSON_SCHEMA: Final[Body] = {
+    "input": [user("Alice is 30 years old. Give her name and age as JSON.")],
+    "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
+    **ENOUGH,
+}
+
+#: The turns whose answers are judged as a whole, in one piece and as streams.
+TURNS: Final[tuple[Body, ...]] = (TEXT, TOOL_CALL, TWO_CALLS, AFTER_TOOL, THINKING, CUT, JSON_SCHEMA)

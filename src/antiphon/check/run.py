@@ -1,0 +1,55 @@
+"""Runs cases against a server, a few at a time, and tells each outcome as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from antiphon.check.case import Case, Outcome
+from antiphon.check.findings import Skip, Stop
+from antiphon.check.session import Network, NoAnswer, Session
+
+AT_ONCE: Final = 4
+
+
+async def run_cases(network: Network, cases: Iterable[Case], tell: Callable[[Outcome], object]) -> list[Outcome]:
+    """The outcomes in the order of the cases; `tell` hears of each when it is there."""
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(case: Case) -> Outcome:
+        async with free:
+            outcome = await _run(case, network)
+        tell(outcome)
+        return outcome
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(case)) for case in cases]
+    return [task.result() for task in tasks]
+
+
+async def first_model(network: Network) -> str | None:
+    """The first model that the server lists, None if it lists none. Raises `NoAnswer` where no server is."""
+    exchange = await network.exchange("GET", "/models", content_type=None)
+    listed: Any = exchange.json.get("data") if exchange.status == 200 else None
+    match listed:
+        case [{"id": str(name)}, *_]:
+            return name
+        case _:
+            return None
+
+
+async def _run(case: Case, network: Network) -> Outcome:
+    session = Session(network, case.rows[0])
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    skipped = ""
+    try:
+        await case.run(session)
+    except Skip as skip:
+        skipped = str(skip)
+    except Stop:
+        pass
+    except NoAnswer as nothing:
+        session.find(f"there was no answer: {nothing}; wanted one, whatever was sent", sent=nothing.sent)
+    return Outcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - begun)

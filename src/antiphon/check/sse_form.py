@@ -1,0 +1,103 @@
+"""The form of an event stream, line by line: what `antiphon.sse` passes over is what is judged here (HTTP-3, HTTP-4, HTTP-5)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from antiphon.check.findings import Flaw, excerpt
+from antiphon.sse import DONE
+
+
+class Block(Struct):
+    """The lines of one event, by their field."""
+
+    events: list[bytes] = field(default_factory=list)
+    datas: list[bytes] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+
+    @property
+    def data(self) -> bytes:
+        return b"\n".join(self.datas)
+
+    @property
+    def is_done(self) -> bool:
+        return self.data.strip() == DONE
+
+
+def blocks_of(body: bytes) -> list[Block]:
+    """The events of a stream, as they were written. Comments are nobody's."""
+    blocks: list[Block] = []
+    block = Block()
+    for line in [*LINE_END.split(body.removeprefix(b"\xef\xbb\xbf")), b""]:
+        if not line:
+            if block.events or block.datas or block.ids:
+                blocks.append(block)
+            block = Block()
+            continue
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"event":
+                block.events.append(value)
+            case b"data":
+                block.datas.append(value)
+            case b"id":
+                block.ids.append(value)
+    return blocks
+
+
+def judge_form(blocks: list[Block]) -> list[Flaw]:
+    """All that is wrong with how the events are written."""
+    flaws = [flaw for at, block in enumerate(blocks) if not block.is_done for flaw in _judge_block(at, block)]
+    flaws += _judge_end(blocks)
+    ids = [block for block in blocks if block.ids]
+    if ids:
+        came = excerpt(b"id: " + ids[0].ids[0])
+        flaws.append(Flaw("HTTP-5", f"{len(ids)} events have an id: line; wanted none", came))
+    return flaws
+
+
+def _judge_block(at: int, block: Block) -> list[Flaw]:
+    came = excerpt(block.data)
+    kind = type_in(block.data)
+    if not block.datas:
+        return [Flaw("HTTP-3", f"event {at} has no data: line; wanted its JSON on one", came)]
+    flaws: list[Flaw] = []
+    if len(block.datas) > 1:
+        flaws.append(Flaw("HTTP-3", f"the data of event {at} is on {len(block.datas)} lines; wanted one", came))
+    if not block.events:
+        named = f"event: {kind}" if kind else "one equal to its type"
+        flaws.append(Flaw("HTTP-3", f"event {at} has no event: line; wanted `{named}`", came))
+    elif kind is None:
+        flaws.append(Flaw("HTTP-3", f"the data of event {at} is no JSON object with a type; wanted one", came))
+    elif block.events[-1] != kind.encode():
+        line = block.events[-1].decode("utf-8", "replace")
+        flaws.append(Flaw("HTTP-3", f"event {at} has the line `event: {line}`; wanted its type, {kind}", came))
+    return flaws
+
+
+def _judge_end(blocks: list[Block]) -> list[Flaw]:
+    ends = [at for at, block in enumerate(blocks) if block.is_done]
+    if not ends:
+        came = excerpt(blocks[-1].data) if blocks else ""
+        return [Flaw("HTTP-4", "the stream ends without `data: [DONE]`; wanted that as its last line", came)]
+    if ends[0] != len(blocks) - 1:
+        return [Flaw("HTTP-4", "something comes after `data: [DONE]`; wanted nothing", excerpt(blocks[ends[0] + 1].data))]
+    return []
+
+
+def type_in(data: bytes) -> str | None:
+    """The type of an event, None where it has none."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+LINE_END: Final = re.compile(rb"\r\n|\r|\n")

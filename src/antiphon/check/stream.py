@@ -1,0 +1,118 @@
+"""Judges a recorded stream, bytes to findings: its form, each event against its shape, all of them against the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon.check.findings import Flaw, excerpt
+from antiphon.check.reading import Problem, joined, read
+from antiphon.check.sse_form import blocks_of, judge_form, type_in
+from antiphon.protocol.codec import decode_event
+from antiphon.protocol.events import StreamEvent, TerminalEvent
+from antiphon.protocol.grammar import Grammar, Violation
+from antiphon.protocol.response import Response
+
+
+class Stream(Struct, frozen=True):
+    """What a stream said, and all that is wrong with it."""
+
+    events: list[StreamEvent]
+    flaws: list[Flaw]
+
+    @property
+    def response(self) -> Response | None:
+        """The response of the terminal event."""
+        return next((event.response for event in reversed(self.events) if isinstance(event, TerminalEvent)), None)
+
+    def flaws_of(self, *rows: str) -> list[Flaw]:
+        return [flaw for flaw in self.flaws if flaw.row in rows]
+
+
+def judge_stream(body: bytes) -> Stream:
+    """The whole of a recorded stream."""
+    blocks = blocks_of(body)
+    reader = _Reader()
+    for block in blocks:
+        if block.datas and not block.is_done:
+            reader.feed(block.data)
+    return Stream(reader.events, judge_form(blocks) + reader.finish())
+
+
+class _Reader:
+    """Events one by one, each read by its shape and then judged in its place."""
+
+    def __init__(self) -> None:
+        self.events: list[StreamEvent] = []
+        self._flaws: list[Flaw] = []
+        self._told: set[tuple[str, str | None]] = set()
+        self._grammar: Grammar | None = Grammar()
+        self._number = 0  # that the next event should have
+
+    def feed(self, data: bytes) -> None:
+        kind = type_in(data)
+        event, problems = read(data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)})
+        for row, wrong in _by_row(kind, problems).items():
+            self._tell(Flaw(row, f"{kind or 'an event'}: {joined(wrong)}", excerpt(data)), "" if row == "STR-5" else kind)
+        if event is None:
+            self._grammar = None  # what follows would be judged as though nothing had come here
+            return
+        self.events.append(event)
+        self._number = event.sequence_number + 1
+        if self._grammar is not None:
+            self._note(self._grammar.feed(event), data)
+
+    def finish(self) -> list[Flaw]:
+        if self._grammar is not None:
+            self._note(self._grammar.finish(), b"")
+        return self._flaws
+
+    def _note(self, violations: Iterable[Violation], data: bytes) -> None:
+        for violation in violations:
+            where = "" if violation.sequence is None else f"event {violation.sequence}: "
+            self._flaws.append(Flaw(violation.row, where + violation.message, excerpt(data)))
+
+    def _tell(self, flaw: Flaw, kind: str | None) -> None:
+        """Once for each type of event, as the hundred deltas of a stream share their flaw; a missing number once for all."""
+        if (flaw.row, kind) not in self._told:
+            self._told.add((flaw.row, kind))
+            self._flaws.append(flaw)
+
+
+def _by_row(kind: str | None, problems: list[Problem]) -> dict[str, list[Problem]]:
+    rows: dict[str, list[Problem]] = {}
+    for problem in problems:
+        rows.setdefault("STR-5" if problem.path == "sequence_number" else _row_of(kind or ""), []).append(problem)
+    return rows
+
+
+def _row_of(kind: str) -> str:
+    return next((row for start, row in ROWS if kind.startswith(start)), "HTTP-3")
+
+
+def _status_in(kind: str | None) -> str:
+    """The status that an event's item or response would have."""
+    last = (kind or "").rpartition(".")[2]
+    return last if last in ("completed", "incomplete", "failed", "queued") else "completed" if last == "done" else "in_progress"
+
+
+ROWS: Final = (
+    ("response.created", "STR-1"),
+    ("response.in_progress", "STR-1"),
+    ("response.queued", "STR-1"),
+    ("response.completed", "STR-7"),
+    ("response.incomplete", "STR-7"),
+    ("response.failed", "STR-7"),
+    ("response.output_item.added", "STR-2"),
+    ("response.output_item.done", "STR-4"),
+    ("response.content_part", "STR-3"),
+    ("response.output_text.annotation", "STR-11"),
+    ("response.output_text", "STR-3"),
+    ("response.refusal", "STR-11"),
+    ("response.function_call_arguments", "STR-9"),
+    ("response.custom_tool_call_input", "STR-9"),
+    ("response.reasoning", "STR-10"),
+    ("error", "STR-8"),
+)

@@ -1,0 +1,267 @@
+"""`antiphon check`: whether a server keeps to Open Responses, told case by case as they end; or whether a recorded stream does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+from urllib.parse import urlsplit
+
+import msgspec
+
+from antiphon.check.case import Case, Outcome, Verdict, is_conformant
+from antiphon.check.catalogue import CASE_OF_ID, CASES
+from antiphon.check.findings import Finding
+from antiphon.check.run import first_model, run_cases
+from antiphon.check.session import Network, NoAnswer, Target
+from antiphon.check.stream import judge_stream
+from antiphon.cli.exits import FAILED, OK, Failed, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Look, Paint, one_line, printable_json
+from antiphon.config import Timeouts
+from antiphon.profiles.closest import did_you_mean
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "check",
+        help="judge whether a server keeps to Open Responses",
+        description="Asks a server that claims Open Responses what its clients will ask it, and says which requirements it breaks, "
+        "with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("url", nargs="?", metavar="URL", help="where the server is, with or without /v1")
+    parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
+    parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
+    parser.add_argument("--case", metavar="ID", action="append", help="only this case; may be given several times")
+    parser.add_argument("--timeout", metavar="S", type=_seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument("--file", metavar="F", type=Path, help="judge a recorded event stream instead of a server")
+    parser.add_argument("--list", action="store_true", help="list the cases and the requirements they are about")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    transport: Transport | None = None,
+) -> int:
+    cases = _chosen(args.case)
+    if args.list:
+        _list(cases, out, is_json=args.json)
+        return OK
+    if args.file is not None:
+        if args.url is not None:
+            raise Unusable("a recorded stream is judged without a server: give either URL or --file")
+        return _judge_file(args.file, out, Paint(out, environ), is_json=args.json)
+    if args.url is None:
+        raise Unusable("nothing to judge: give the URL of a server, or a recorded stream with --file")
+    target = Target(
+        base_url=server_url(args.url),
+        model=args.model or "",
+        key=_key(args.key_env, environ),
+        timeouts=Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout),
+    )
+    table = _Table(out, Paint(out, environ), is_json=args.json)
+    target, outcomes = asyncio.run(_judge(target, cases, table.tell, err, transport or HttpTransport(environ)))
+    table.finish(outcomes, {"url": target.base_url, "model": target.model})
+    return OK if is_conformant(outcomes) else FAILED
+
+
+def server_url(written: str) -> str:
+    """The address of a server up to the version, from one with or without it."""
+    url = written.strip()
+    url = url if "://" in url else f"http://{url}"
+    if "@" in url:
+        # Not shown: it may hold a password.
+        raise Unusable("the address of a server has no name and no password in it; name the variable of a key with --key-env")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
+        raise Unusable(f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1")
+    return url.rstrip("/").removesuffix("/v1") + "/v1"
+
+
+async def _judge(
+    target: Target, cases: list[Case], tell: Callable[[Outcome], None], err: TextIO, transport: Transport
+) -> tuple[Target, list[Outcome]]:
+    try:
+        # Also where the model is known: no server, no cases.
+        listed = await first_model(Network(target, transport))
+        if not target.model:
+            if listed is None:
+                raise Unusable("the server lists no models; say which one to ask with --model")
+            target = msgspec.structs.replace(target, model=listed)
+        err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
+        return target, await run_cases(Network(target, transport), cases, tell)
+    except NoAnswer as nothing:
+        raise Failed(f"{target.base_url}: {nothing}") from None
+    finally:
+        await transport.close()
+
+
+def _judge_file(file: Path, out: TextIO, paint: Paint, *, is_json: bool) -> int:
+    try:
+        stream = judge_stream(file.read_bytes())
+    except OSError as error:
+        raise Unusable(f"{file} cannot be read: {error.strerror}") from None
+    findings = [Finding(row=flaw.row, message=flaw.message, came=flaw.came) for flaw in stream.flaws]
+    conformant = not any(finding.level == "must" for finding in findings)
+    if is_json:
+        about = {"file": str(file), "conformant": conformant, "events": len(stream.events)}
+        out.write(_json_line({**about, "findings": list(map(_told, findings))}))
+    else:
+        for finding in findings:
+            _tell_finding(finding, out, paint)
+        verdict = paint("bold", "conformant" if conformant else "not conformant")
+        out.write(f"{len(stream.events)} events, {len(findings)} findings: {verdict}\n")
+    return OK if conformant else FAILED
+
+
+class _Table:
+    """What people read: a line for each case as it ends, its findings below it, and a summary."""
+
+    def __init__(self, out: TextIO, paint: Paint, *, is_json: bool) -> None:
+        self._out = out
+        self._paint = paint
+        self._is_json = is_json
+
+    def tell(self, outcome: Outcome) -> None:
+        if self._is_json:
+            return
+        case = outcome.case
+        word, look = WORDS[outcome.verdict]
+        why = f"  ({outcome.skipped})" if outcome.verdict == "skip" else ""
+        rows = self._paint("dim", " ".join(case.rows))
+        self._out.write(f"{self._paint(look, word)}  {case.id:{WIDTH}}  {one_line(case.title + why)}  {rows}\n")
+        for finding in outcome.findings:
+            _tell_finding(finding, self._out, self._paint)
+        self._out.flush()
+
+    def finish(self, outcomes: list[Outcome], about: dict[str, str]) -> None:
+        if self._is_json:
+            self._out.write(_json_line(_result(outcomes, about)))
+            return
+        counts = Counter(outcome.verdict for outcome in outcomes)
+        told = ", ".join(f"{counts[verdict]} {word}" for verdict, word in COUNTED.items() if counts[verdict])
+        rows = _broken(outcomes)
+        verdict = "conformant, as far as this can show" if is_conformant(outcomes) else "not conformant"
+        broken = f": {', '.join(rows)}" if rows else ""
+        self._out.write(f"\n{told}\n{self._paint('bold', verdict)}{broken}\n")
+
+
+def _tell_finding(finding: Finding, out: TextIO, paint: Paint) -> None:
+    look: Look = "red" if finding.level == "must" else "yellow"
+    out.write(f"      {paint(look, finding.row)}  {one_line(finding.message)}\n")
+    for name, text in (("sent", finding.sent), ("came", finding.came)):
+        if text:
+            out.write(paint("dim", f"        {name}  {one_line(text)}") + "\n")
+
+
+def _list(cases: list[Case], out: TextIO, *, is_json: bool) -> None:
+    if is_json:
+        out.write(_json_line([_about(case) for case in cases]))
+        return
+    width = max(len(" ".join(case.rows)) for case in cases)
+    out.writelines(f"{case.id:{WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases)
+
+
+def _chosen(ids: list[str] | None) -> list[Case]:
+    for id in ids or ():
+        if id not in CASE_OF_ID:
+            raise Unusable(f"there is no case {id!r}{did_you_mean(id, CASE_OF_ID)} (`antiphon check --list` names them all)")
+    return [CASE_OF_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
+
+
+def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
+    if variable is None:
+        return None
+    key = environ.get(variable, "").strip()
+    if not key:
+        raise Unusable(f"there is no key in ${variable}, which --key-env names")
+    if not key.isascii() or not key.isprintable():
+        raise Unusable(f"${variable} holds characters that cannot be sent in a header; a key is printable ASCII")
+    return key
+
+
+def _seconds(written: str) -> float:
+    seconds = float(written)
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{written!r} is no time that an answer may take; wanted seconds, up to a day")
+    return seconds
+
+
+def _broken(outcomes: list[Outcome]) -> list[str]:
+    """The rows that were broken, each once, those that fail the check before those that do not."""
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    return list(dict.fromkeys(finding.row for finding in sorted(findings, key=lambda finding: finding.level)))
+
+
+def _about(case: Case) -> dict[str, Any]:
+    return {"id": case.id, "rows": case.rows, "level": case.level, "title": case.title}
+
+
+def _result(outcomes: list[Outcome], about: dict[str, str]) -> dict[str, Any]:
+    cases = [
+        {
+            **_about(outcome.case),
+            "verdict": outcome.verdict,
+            "skipped": outcome.skipped or None,
+            "seconds": round(outcome.seconds, 3),
+            "findings": list(map(_told, outcome.findings)),
+        }
+        for outcome in outcomes
+    ]
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    summary = {verdict: counts[verdict] for verdict in COUNTED}
+    return {**about, "conformant": is_conformant(outcomes), "summary": summary, "broken": _broken(outcomes), "cases": cases}
+
+
+def _told(finding: Finding) -> dict[str, str]:
+    return {"level": finding.level, **msgspec.structs.asdict(finding)}
+
+
+def _json_line(value: Any) -> str:
+    return f"{printable_json(msgspec.json.encode(value))}\n"
+
+
+WORDS: Final[dict[Verdict, tuple[str, Look]]] = {
+    "pass": ("pass", "dim"),
+    "fail": ("FAIL", "red"),
+    "warn": ("warn", "yellow"),
+    "skip": ("skip", "dim"),
+}
+COUNTED: Final[dict[Verdict, str]] = {"pass": "passed", "fail": "failed", "warn": "warned", "skip": "skipped"}
+WIDTH: Final = max(len(case.id) for case in CASES)
+VISIBLE: Final = re.compile(r"[!-~]+")
+EPILOG: Final = """examples:
+  antiphon check http://127.0.0.1:8080
+  antiphon check https://api.example.com/v1 --key-env EXAMPLE_KEY --model small
+  antiphon check http://127.0.0.1:8080 --case stream.numbers --case error.shape
+  antiphon check --file stream.sse
+  antiphon check --list
+
+A case passes, fails (a requirement with `must` is broken), warns (one with `should` is), or is
+skipped because the server or its model could not show what it is about.
+
+environment:
+  NO_COLOR  no colours, also on a terminal
+
+exit codes:
+  0    conformant: no requirement with `must` was seen broken
+  1    not conformant, or no server answers
+  2    nothing was tried: the command line cannot be used
+  130  interrupted with Ctrl-C"""

@@ -1,0 +1,134 @@
+"""Servers to be judged: a good one, and the same one with something broken between its words and the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from antiphon.check.case import Outcome
+from antiphon.check.catalogue import CASE_OF_ID, CASES
+from antiphon.check.run import first_model, run_cases
+from antiphon.check.session import Network, Target
+from antiphon.config import Timeouts
+from antiphon.fakes import Received, ResponsesServer
+from antiphon.fakes.script import End, Step
+from antiphon.upstream.http import HttpTransport
+
+KEY = "sk-check-1234567890"
+PATIENCE = Timeouts(connect=10.0, first_byte=20.0, idle=20.0, total=30.0)
+
+
+class Told(msgspec.Struct):
+    """An answer on its way out, which may still be changed."""
+
+    asked: Received
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    ending: End | None = None
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether it is the answer to a turn, and not an error."""
+        return self.asked.method == "POST" and self.status == 200
+
+    @property
+    def is_stream(self) -> bool:
+        return self.headers["content-type"].startswith("text/event-stream")
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @json.setter
+    def json(self, value: Any) -> None:
+        self.body = msgspec.json.encode(value)
+
+    @property
+    def frames(self) -> list[dict[str, Any]]:
+        """The events of a stream; setting them writes them anew, each with its event line, and [DONE] after them."""
+        blocks = [block for block in self.body.split(b"\n\n") if block and not block.endswith(b"[DONE]")]
+        return [msgspec.json.decode(block.partition(b"data: ")[2]) for block in blocks]
+
+    @frames.setter
+    def frames(self, events: Iterable[dict[str, Any]]) -> None:
+        written = [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)) for event in events]
+        self.body = b"".join(written) + b"data: [DONE]\n\n"
+
+
+Break = Callable[[Told], None]
+
+
+class JudgedServer(ResponsesServer):
+    """A server that keeps to the specification in what the strict fake leaves to real providers, and then breaks it in one way."""
+
+    def __init__(self, breaks: Break = lambda told: None, **settings: Any) -> None:  # noqa: ARG005
+        super().__init__(**{"models": ["mock-1"], **settings})
+        self._breaks = breaks
+
+    def steps_for(self, received: Received) -> Iterable[Step]:
+        told = _told(received, super().steps_for(received))
+        told.headers["x-request-id"] = "req_1"
+        if told.status >= 400:
+            _respell(told)
+        elif told.is_turn and told.is_stream:
+            _pad(told)
+        self._breaks(told)
+        head = f"HTTP/1.1 {told.status} Said\r\n" + "".join(f"{name}: {value}\r\n" for name, value in told.headers.items())
+        yield f"{head}content-length: {len(told.body)}\r\n\r\n".encode("latin-1") + (b"" if told.ending else told.body)
+        if told.ending is not None:
+            yield told.ending
+
+
+def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: str = "") -> dict[str, Outcome]:
+    """The outcomes by case, all or these."""
+    wanted = list(ids)
+
+    async def run() -> list[Outcome]:
+        transport = HttpTransport({})
+        try:
+            target = Target(base_url=url, model=model, key=key, timeouts=PATIENCE)
+            name = model or await first_model(Network(target, transport)) or ""
+            network = Network(msgspec.structs.replace(target, model=name), transport)
+            told: list[Outcome] = []
+            outcomes = await run_cases(network, [CASE_OF_ID[id] for id in wanted] if wanted else CASES, told.append)
+            assert sorted(outcome.case.id for outcome in told) == sorted(outcome.case.id for outcome in outcomes)
+            return outcomes
+        finally:
+            await transport.close()
+
+    return {outcome.case.id: outcome for outcome in asyncio.run(run())}
+
+
+def _told(received: Received, steps: Iterable[Step]) -> Told:
+    head, _, body = b"".join(step for step in steps if isinstance(step, bytes)).partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    headers.pop("content-length", None)
+    chunked = headers.pop("transfer-encoding", None)
+    return Told(received, int(first.split()[1]), headers, _joined(body) if chunked else body)
+
+
+def _joined(chunks: bytes) -> bytes:
+    body = b""
+    while chunks:
+        size, _, rest = chunks.partition(b"\r\n")
+        body += rest[: int(size, 16)]
+        chunks = rest[int(size, 16) + 2 :]
+    return body
+
+
+def _respell(told: Told) -> None:
+    """ERR-2: the strict fake says what a well-known provider says."""
+    body = told.json
+    body["error"]["type"] = "not_found" if told.status == 404 else "invalid_request"
+    told.json = body
+
+
+def _pad(told: Told) -> None:
+    """STR-13"""
+    if told.asked.json.get("stream_options", {}).get("include_obfuscation"):
+        told.frames = [{**event, "obfuscation": "x"} if "delta" in event else event for event in told.frames]

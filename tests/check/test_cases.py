@@ -1,0 +1,202 @@
+"""The cases: a good server passes them all, and for each there is a broken one that it finds, by the row it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.check.broken import BROKEN, MORE, events, refuses, serves, whole
+from tests.check.servers import KEY, Break, JudgedServer, Told, check
+from tests.running import running
+
+from antiphon.check.case import Outcome, is_conformant
+from antiphon.check.catalogue import CASE_OF_ID, CASES
+from antiphon.check.findings import level_of
+from antiphon.config import Config, KeyConfig, UpstreamConfig
+from antiphon.fakes import ChatServer, ResponsesServer
+
+# What no server here does: fail in the middle of a stream, refuse or cite, keep responses.
+NOT_TO_BE_SEEN = {"stream.errors", "stream.annotations", "previous.chain"}
+
+
+def _told(outcomes: dict[str, Outcome], verdict: str) -> dict[str, list[str]]:
+    found = [outcome for outcome in outcomes.values() if outcome.verdict == verdict]
+    return {outcome.case.id: [f"{each.row}: {each.message}" for each in outcome.findings] for outcome in found}
+
+
+def test_there_are_enough_cases_and_each_has_a_name_of_its_own_and_a_row() -> None:
+    assert len(CASES) >= 40
+    assert len(CASE_OF_ID) == len(CASES)
+    assert all(case.rows and case.title for case in CASES)
+
+
+def test_a_good_server_passes_every_case_that_it_can_show() -> None:
+    with JudgedServer(key=KEY) as server:
+        outcomes = check(server.base_url, key=KEY)
+    assert _told(outcomes, "fail") | _told(outcomes, "warn") == {}
+    assert set(_told(outcomes, "skip")) == NOT_TO_BE_SEEN
+    assert is_conformant(list(outcomes.values()))
+
+
+def test_a_gateway_over_a_chat_server_passes_every_case_that_it_can_show() -> None:
+    """HTTP-1 to HTTP-6, STR-1 to STR-14, ERR-1 to ERR-3 and the rest, as a stranger sees them."""
+    with ChatServer() as upstream:
+        lab = UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url, models=["mock-1"])
+        config = Config(upstreams=[lab], keys=[KeyConfig(name="alice", env="ALICE")])
+        with running(config, environ={"ALICE": KEY}) as gateway:
+            outcomes = check(f"{gateway.url}/v1", key=KEY)
+        assert not upstream.refusals
+    assert _told(outcomes, "fail") | _told(outcomes, "warn") == {}
+    assert set(_told(outcomes, "skip")) == NOT_TO_BE_SEEN
+
+
+def test_a_server_with_the_older_names_of_errors_fails_by_that_row_only() -> None:
+    """ERR-2; and HTTP-8, which is a warning."""
+    with ResponsesServer(models=["mock-1"]) as server:
+        outcomes = check(server.base_url)
+    assert set(_told(outcomes, "fail")) == {"error.type", "error.unknown-model"}
+    assert set(_told(outcomes, "warn")) == {"http.request-id", "stream.obfuscation"}
+    assert {"http.wrong-key", "http.no-key"} <= set(_told(outcomes, "skip"))
+
+
+def test_every_case_has_a_broken_server() -> None:
+    assert set(BROKEN) == set(CASE_OF_ID)
+
+
+@pytest.mark.parametrize("id", BROKEN)
+def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
+    breaks, row = BROKEN[id]
+    with JudgedServer(breaks, key=KEY) as server:
+        outcome = check(server.base_url, [id], key=KEY, model="mock-1")[id]
+    assert row in outcome.case.rows
+    assert outcome.verdict == ("fail" if level_of(row) == "must" else "warn"), outcome
+    assert {finding.row for finding in outcome.findings} <= set(outcome.case.rows)
+    assert any(finding.row == row and finding.sent and finding.came for finding in outcome.findings), outcome.findings
+
+
+@pytest.mark.parametrize(("id", "breaks", "row", "words"), MORE)
+def test_a_case_looks_at_every_side_of_its_row(id: str, breaks: Break, row: str, words: str) -> None:
+    with JudgedServer(breaks) as server:
+        outcome = check(server.base_url, [id], model="mock-1")[id]
+    assert [finding for finding in outcome.findings if finding.row == row and words in finding.message], outcome
+
+
+def _turns_without_calls(told: Told) -> None:
+    if told.is_turn and not told.is_stream:
+        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
+        told.json = {**told.json, "output": [message]}
+    elif told.is_turn:
+        empty = [
+            frame for frame in told.frames if frame["type"] in ("response.created", "response.in_progress", "response.completed")
+        ]
+        for frame in empty:
+            frame["response"]["output"] = []
+        told.frames = empty
+
+
+def _ends_in_time(told: Told) -> None:
+    """A model that needs no more than it is given, whatever that is."""
+    if told.is_turn and not told.is_stream:
+        told.json = {**told.json, "status": "completed", "usage": {**told.json["usage"], "output_tokens": 3}}
+    elif told.is_turn:
+        frames = told.frames
+        frames[-1]["type"] = "response.completed"
+        frames[-1]["response"]["usage"]["output_tokens"] = 3
+        told.frames = frames
+
+
+def _honest_refusal(told: Told) -> None:
+    if told.is_turn:
+        told.status, told.headers["content-type"] = 400, "application/json"
+        told.json = {"error": {"type": "invalid_request", "code": "unsupported", "message": "not here", "param": None}}
+
+
+def _fails_forbidden_calls(told: Told) -> None:
+    if told.is_turn:
+        told.status = 500
+        told.json = {"error": {"type": "model_error", "code": "tool_not_allowed", "message": "no", "param": None}}
+
+
+@pytest.mark.parametrize(
+    ("id", "breaks", "why"),
+    [
+        ("stream.tool-call", _turns_without_calls, "called no tool"),
+        ("stream.two-calls", _turns_without_calls, "two calls"),
+        ("stream.reasoning", _turns_without_calls, "no reasoning"),
+        ("stream.logprobs", _turns_without_calls, "no logprobs"),
+        ("stream.incomplete", _ends_in_time, "was done before"),
+        ("output.incomplete", _ends_in_time, "was done before"),
+        ("input.calls-back", _turns_without_calls, "called no tool"),
+        ("reasoning.kept", _turns_without_calls, "no reasoning"),
+        ("tools.required", _turns_without_calls, "called no tool"),
+        ("tools.named", _turns_without_calls, "called no tool"),
+        ("tools.one-at-a-time", _turns_without_calls, "called no tool"),
+        ("tools.none", _honest_refusal, "refuses this tool_choice: not here"),
+        ("input.image", _honest_refusal, "refuses images: not here"),
+        ("stream.tool-call", _honest_refusal, "refuses tools: not here"),
+    ],
+)
+def test_what_a_model_does_not_show_is_skipped_and_never_passed(id: str, breaks: Break, why: str) -> None:
+    with JudgedServer(breaks) as server:
+        outcome = check(server.base_url, [id], model="mock-1")[id]
+    assert (outcome.verdict, outcome.findings) == ("skip", [])
+    assert why in outcome.skipped
+
+
+def test_a_server_that_takes_any_model_cannot_show_an_unknown_one() -> None:
+    with JudgedServer(models=None) as server:
+        outcome = check(server.base_url, ["error.unknown-model"])["error.unknown-model"]
+    assert outcome.verdict == "skip"
+
+
+def test_a_turn_that_fails_for_a_forbidden_call_keeps_to_the_allowed_tools() -> None:
+    """TOOL-3"""
+    with JudgedServer(_fails_forbidden_calls) as server:
+        assert check(server.base_url, ["tools.allowed"], model="mock-1")["tools.allowed"].verdict == "pass"
+
+
+def test_an_unknown_model_may_be_a_400_of_its_type() -> None:
+    def breaks(told: Told) -> None:
+        if told.status == 404:
+            told.status = 400
+            told.json = {"error": {**told.json["error"], "type": "invalid_request"}}
+
+    with JudgedServer(breaks) as server:
+        assert check(server.base_url, ["error.unknown-model"])["error.unknown-model"].verdict == "pass"
+
+
+def test_a_chain_that_goes_on_passes() -> None:
+    """PREV-1"""
+
+    def keeps(told: Told) -> None:
+        serves(told)
+        if told.is_turn and not told.is_stream:
+            told.json = {**told.json, "previous_response_id": told.asked.json.get("previous_response_id")}
+
+    with JudgedServer(keeps) as server:
+        assert check(server.base_url, ["previous.chain"], model="mock-1")["previous.chain"].verdict == "pass"
+
+
+def test_an_item_that_ended_before_the_cut_may_be_complete() -> None:
+    """ITEM-3"""
+
+    def thinks_first(body: dict[str, Any]) -> None:
+        body["output"].insert(0, {"type": "reasoning", "id": "rs_1", "summary": [], "status": "completed"})
+
+    with JudgedServer(whole(thinks_first)) as server:
+        assert check(server.base_url, ["output.incomplete"], model="mock-1")["output.incomplete"].verdict == "pass"
+
+
+def test_the_response_is_looked_for_in_the_last_event_that_has_one() -> None:
+    """STR-14, whatever comes after it under STR-7."""
+    ping = {"type": "acme:ping", "sequence_number": 99}
+    with JudgedServer(events(lambda frames: [*frames, ping])) as server:
+        outcomes = check(server.base_url, ["stream.same-response", "stream.one-end"], model="mock-1")
+    assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "fail"]
+
+
+def test_turns_that_the_server_refuses_are_not_judged_as_answers() -> None:
+    with JudgedServer(refuses(lambda asked: "tools" in asked)) as server:
+        ids = ["http.whole-answer", "http.stream", "output.items", "usage.whole", "stream.errors"]
+        outcomes = check(server.base_url, ids, model="mock-1")
+    assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "pass", "pass", "pass", "skip"]

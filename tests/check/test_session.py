@@ -1,0 +1,163 @@
+"""How cases talk to a server: equal requests once, faults in words, no key in a finding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+import pytest
+from tests.check.servers import KEY, JudgedServer, Told, check
+from tests.cli.network import FakeAnswer, FakeNetwork
+
+from antiphon.check.case import Case, Outcome, is_conformant
+from antiphon.check.exchange import Exchange
+from antiphon.check.findings import Finding, Flaw, Skip, excerpt, shown
+from antiphon.check.run import first_model, run_cases
+from antiphon.check.session import Network, NoAnswer, Session, Target, in_words
+from antiphon.config import Timeouts
+from antiphon.errors import UpstreamFault
+
+TARGET = Target(base_url="http://judged.example/v1", model="mock-1", key=KEY)
+JSON = {"content-type": "application/json"}
+CUT = UpstreamFault("cut", code="upstream_disconnected")
+
+
+class Endless:
+    """An answer that never stops, until it is made to."""
+
+    status = 200
+    headers: Mapping[str, str] = JSON
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * (8 * 1024 * 1024)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class EndlessNetwork:
+    def __init__(self) -> None:
+        self.answer = Endless()
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Endless:
+        del method, url, headers, body, timeouts
+        return self.answer
+
+    async def close(self) -> None: ...
+
+
+def test_equal_requests_are_sent_once() -> None:
+    with JudgedServer() as server:
+        check(server.base_url, ["stream.numbers", "stream.deltas", "http.done", "stream.one-end"], model="mock-1")
+        bodies = [received.body for received in server.received if received.method == "POST"]
+    assert len(bodies) == len(set(bodies)) == 7
+
+
+def test_requests_carry_the_key_and_findings_do_not() -> None:
+    def echoes_the_key(told: Told) -> None:
+        if told.status == 415:
+            told.status = 400
+            told.json = {"error": {**told.json["error"], "message": f"bad {told.asked.headers['authorization']}"}}
+
+    with JudgedServer(echoes_the_key, key=KEY) as server:
+        outcome = check(server.base_url, ["http.content-type"], key=KEY)["http.content-type"]
+        assert all(received.headers["authorization"] == f"Bearer {KEY}" for received in server.received)
+    assert "[key]" in outcome.findings[0].came
+    assert KEY not in repr(outcome.findings)
+
+
+def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
+    async def asks(session: Session) -> None:
+        await session.post({"input": "hi"})
+
+    case = Case(id="x", rows=("HTTP-1",), title="x", run=asks)
+    network = Network(TARGET, FakeNetwork(responses=CUT))
+    [outcome] = asyncio.run(run_cases(network, [case], lambda outcome: outcome))
+    [finding] = outcome.findings
+    assert "the server broke off" in finding.message
+    assert '"input":"hi"' in finding.sent
+
+
+def test_a_body_that_breaks_off_is_kept_as_far_as_it_came() -> None:
+    async def ask() -> Exchange:
+        network = Network(TARGET, FakeNetwork(responses=FakeAnswer(b'{"id":', CUT, headers=JSON)))
+        return await network.exchange("POST", "/responses", b"{}")
+
+    exchange = asyncio.run(ask())
+    assert (exchange.body, exchange.response) == (b'{"id":', None)
+    assert "broke off" in exchange.came
+
+
+def test_an_endless_body_is_given_up() -> None:
+    network = EndlessNetwork()
+    exchange = asyncio.run(Network(TARGET, network).exchange("GET", "/models"))
+    assert "more than" in exchange.broken
+    assert network.answer.aborted
+
+
+@pytest.mark.parametrize(
+    ("answer", "model"),
+    [
+        (FakeAnswer(b'{"data":[{"id":"a"},{"id":"b"}]}'), "a"),
+        (FakeAnswer(b'{"data":[]}'), None),
+        (FakeAnswer(b'{"data":[{"name":"a"}]}'), None),
+        (FakeAnswer(b"nothing"), None),
+        (FakeAnswer(b'{"data":[{"id":"a"}]}', status=404), None),
+    ],
+)
+def test_the_first_model_is_the_first_that_is_listed(answer: FakeAnswer, model: str | None) -> None:
+    assert asyncio.run(first_model(Network(TARGET, FakeNetwork(models=answer)))) == model
+
+
+def test_no_server_is_no_list_of_models() -> None:
+    network = Network(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
+    with pytest.raises(NoAnswer, match="cannot be reached"):
+        asyncio.run(first_model(network))
+    assert in_words(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
+
+
+def test_a_thing_is_told_once() -> None:
+    session = Session(Network(TARGET, FakeNetwork()), "HTTP-1")
+    session.find("no")
+    session.find("no")
+    session.find("no", row="HTTP-2")
+    session.add([Flaw("HTTP-1", "no")], Exchange("", 200, {}, b""))
+    assert [finding.row for finding in session.findings] == ["HTTP-1", "HTTP-2"]
+
+
+def test_verdicts_follow_from_the_rows() -> None:
+    async def nothing(session: Session) -> None:
+        raise Skip(session.row)
+
+    case = Case(id="x", rows=("HTTP-5", "HTTP-8"), title="x", run=nothing)
+    must, should = Finding(row="HTTP-1", message=""), Finding(row="HTTP-5", message="")
+    outcomes = [
+        Outcome(case=case, findings=[should, must], skipped="x"),
+        Outcome(case=case, findings=[should]),
+        Outcome(case=case, findings=[], skipped="x"),
+        Outcome(case=case, findings=[]),
+    ]
+    assert [outcome.verdict for outcome in outcomes] == ["fail", "warn", "skip", "pass"]
+    assert [is_conformant([outcome]) for outcome in outcomes] == [False, True, False, True]
+    assert (case.level, msgspec.structs.replace(case, rows=("HTTP-5", "HTTP-1")).level) == ("should", "must")
+
+
+def test_an_answer_that_is_no_json_has_nothing_in_it() -> None:
+    exchange = Exchange("GET /", 200, {"content-type": "text/html; charset=utf-8"}, b"<html>")
+    assert (exchange.json, exchange.output, exchange.error, exchange.error_field("code")) == ({}, [], None, None)
+    assert exchange.came == "200 text/html: <html>"
+    assert Exchange("", 200, {}, b"[]").came == "200 without a content type: []"
+    assert Exchange("", 200, {}, b'{"output":[1,{"a":2}],"error":"x"}').output == [{"a": 2}]
+    assert Exchange("", 200, {}, b'{"output":5,"error":"x"}').error_field("code") is None
+
+
+def test_excerpts_are_short_and_on_one_line() -> None:
+    assert excerpt("a\n b") == "a b"
+    assert excerpt(b"\xff" + b"x" * 10, 5) == "\ufffdxxxx…"
+    assert excerpt(" " * 700 + "x", 300).endswith("…")
+    assert shown({"a": 1}) == '{"a":1}'
