@@ -106,6 +106,42 @@ def test_an_error_whose_body_is_cut_is_told_by_its_status() -> None:
     assert error.status == 429
 
 
+@pytest.mark.parametrize(
+    ("headers", "what"),
+    [
+        ({"content-type": "text/event-stream", "content-encoding": "gzip"}, "compressed"),
+        ({"content-type": "application/json", "content-encoding": "BR"}, "compressed"),
+        ({"content-type": "Text/HTML; charset=utf-8"}, "page"),
+    ],
+)
+def test_what_nobody_here_can_read_is_refused_by_its_head(headers: dict[str, str], what: str) -> None:
+    answer = ScriptedAnswer([b"\x1f\x8b"], headers)
+    error = raised(begin(), answer)
+    assert (error.status, error.code) == (502, "upstream_invalid_response")
+    assert what in error.message
+    assert answer.aborted
+
+
+def test_a_compressed_error_is_told_by_its_status() -> None:
+    error = raised(begin(), ScriptedAnswer([b"\x1f\x8b"], {"content-encoding": "gzip"}, 429))
+    assert (error.status, error.code) == (429, "rate_limit_exceeded")
+    assert error.message.isascii()
+
+
+def test_an_answer_that_says_it_is_not_compressed_is_read() -> None:
+    assert run(whole(begin(), ScriptedAnswer([WHOLE], {**JSON, "content-encoding": "Identity"}))).status == "completed"
+
+
+def test_a_stream_that_breaks_after_its_finish_reason_is_complete_to_a_client_that_wants_no_stream() -> None:
+    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
+    response = run(whole(begin(), ScriptedAnswer([said, UpstreamFault("silent", code="upstream_timeout")], SSE)))
+    assert response.status == "completed"
+    early = raised(
+        begin(), ScriptedAnswer([said.replace(b'"stop"', b"null"), UpstreamFault("silent", code="upstream_timeout")], SSE)
+    )
+    assert early.code == "upstream_timeout"
+
+
 def test_an_endless_answer_is_refused() -> None:
     answer = ScriptedAnswer([b" " * (MAX_WHOLE // 2)] * 3, JSON)
     assert raised(begin(), answer).code == "upstream_invalid_response"

@@ -161,11 +161,15 @@ class Turn:
     async def _stream_as_whole(self, answer: Answer) -> Response:
         reader = self.reader()
         events: list[StreamEvent] = []
-        async for piece in self.pieces(answer):
-            events += reader.feed(piece)
-            if events and isinstance(events[-1], TerminalEvent):
-                break  # whatever the upstream does with its connection now
-        events += reader.finish()
+        fault: UpstreamFault | None = None
+        try:
+            async for piece in self.pieces(answer):
+                events += reader.feed(piece)
+                if events and isinstance(events[-1], TerminalEvent):
+                    break  # whatever the upstream does with its connection now
+        except UpstreamFault as error:
+            fault = error  # what had come to its end before is complete all the same, as it is for a client that streams
+        events += reader.finish(fault)
         self.losses.extend(reader.losses)
         if reader.error is not None:
             raise reader.error

@@ -1,0 +1,355 @@
+"""faults.md, "Client": clients that leave, that do not read, that send slowly or much at once; over sockets, in both dialects."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from tests.faults.invariants import HELLO, SETTLING, Lab, Told, laboratory, request
+from tests.running import BOUND, read_all, until
+
+from antiphon import fakes
+from antiphon.config import UpstreamConfig
+from antiphon.fakes import SSE_HEAD, Gate, Received, Reply, exactly, turn
+from antiphon.fakes.script import Bytes
+from antiphon.server.http_protocol import Protocol
+
+KIB = 1024
+NO_LINGER = struct.pack("ii", 1, 0)
+
+
+def close(client: socket.socket) -> None:
+    client.close()
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+    client.close()
+
+
+def close_half(client: socket.socket) -> None:
+    """It counts as gone (docs/decisions/0005): the gateway closes the other half, too."""
+    client.shutdown(socket.SHUT_WR)
+    read_all(client)
+    client.close()
+
+
+@pytest.fixture(params=[close, reset, close_half])
+def leave(request: pytest.FixtureRequest) -> Callable[[socket.socket], None]:
+    """The ways to go."""
+    way: Callable[[socket.socket], None] = request.param
+    return way
+
+
+def asking(lab: Lab, **settings: Any) -> socket.socket:
+    """A client that has asked, and reads nothing yet."""
+    client = lab.gateway.connect()
+    client.sendall(request(**settings))
+    return client
+
+
+def read_until(client: socket.socket, wanted: bytes) -> bytes:
+    came = b""
+    while wanted not in came:
+        piece = client.recv(65536)
+        assert piece, came
+        came += piece
+    return came
+
+
+def left(lab: Lab) -> int:
+    """How many clients are known to have left."""
+    return lab.gateway.written.count('"client_left":true')
+
+
+def expect_cancelled(lab: Lab, abandoned: int, known: int, count: int = 1) -> None:
+    """Within a second, where nothing else keeps the machine busy: no limit of the upstream's own comes into it."""
+    lab.upstream.wait_disconnected(abandoned + count, BOUND)
+    until(lambda: left(lab) == known + count)
+
+
+# Leaving
+
+
+def test_a_client_that_leaves_before_the_first_byte(lab: Lab, stream: bool, leave: Callable[[socket.socket], None]) -> None:
+    gate = Gate()
+    lab.says = turn(fakes.wait(gate), fakes.text("Never."))
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    client = asking(lab, stream=stream)
+    gate.wait_reached(BOUND)
+    leave(client)
+    expect_cancelled(lab, abandoned, known)
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"),
+    [
+        (fakes.text("Hel"), b"response.output_text.delta"),
+        (fakes.reasoning("Hm"), b"response.reasoning.delta"),
+        (fakes.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
+    ],
+    ids=["text", "reasoning", "arguments"],
+)
+def test_a_client_that_leaves_in_the_middle(
+    lab: Lab, stream: bool, leave: Callable[[socket.socket], None], said: Any, seen: bytes
+) -> None:
+    """Also a client that waits for the whole while the upstream streams."""
+    gate = Gate()
+    lab.says = turn(said, fakes.wait(gate), fakes.text("never"), stream=True)
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    client = asking(lab, stream=stream)
+    gate.wait_reached(BOUND)
+    if stream:
+        read_until(client, seen)
+    leave(client)
+    expect_cancelled(lab, abandoned, known)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
+        b"HTTP/1.1 500 Oh\r\ncontent-length: 99\r\n\r\n{",
+        b"HTTP/1.1 200",
+        SSE_HEAD,
+    ],
+)
+def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(lab: Lab, stream: bool, begun: bytes) -> None:
+    gate = Gate()
+    lab.says = exactly(begun, fakes.wait(gate))
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    client = asking(lab, stream=stream)
+    gate.wait_reached(BOUND)
+    client.close()
+    expect_cancelled(lab, abandoned, known)
+
+
+def test_a_client_that_leaves_while_the_upstream_is_being_connected(stream: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"https://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        with laboratory("chat", UpstreamConfig(name="silent", dialect="chat", base_url=url, models=["silent"])) as lab:
+            client = asking(lab, stream=stream, model="silent")
+            caller, _ = nobody.accept()
+            caller.settimeout(SETTLING)
+            client.close()
+            read_all(caller)  # the connection that was being made is given up
+            caller.close()
+            until(lambda: left(lab) == 1)
+            lab.settle()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_client_that_leaves_while_it_sends(lab: Lab, share: float, leave: Callable[[socket.socket], None]) -> None:
+    """The upstream is not asked."""
+    data = request()
+    client = lab.gateway.connect()
+    client.sendall(data[: int(len(data) * share)])
+    leave(client)
+    lab.settle()
+    assert len(lab.upstream.received) == 1  # the request after it
+
+
+def test_a_client_that_leaves_right_after_the_end(lab: Lab, stream: bool) -> None:
+    """Nothing is cancelled that is done."""
+    known = left(lab)
+    client = asking(lab, stream=stream, close=False)
+    read_until(client, b"0\r\n\r\n" if stream else b'"usage"')
+    reset(client)
+    lab.settle()
+    assert left(lab) == known
+
+
+def test_many_clients_that_leave_at_once(lab: Lab, stream: bool) -> None:
+    gate = Gate()
+    lab.says = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."), stream=True)
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    clients = [asking(lab, stream=stream) for _ in range(40)]
+    lab.upstream.wait_received(40, BOUND)
+    until(lambda: lab.upstream.in_flight == 40)
+    for number, client in enumerate(clients):
+        (reset if number % 2 else close)(client)
+    expect_cancelled(lab, abandoned, known, 40)
+
+
+# Not reading
+
+
+def flood(lab: Lab) -> tuple[bytes, bytes]:
+    """How a turn begins, and a piece of it that can be said for ever."""
+    lab.ask(stream=True)
+    frames = lab.wire(turn(fakes.text("x" * 32 * KIB)), stream=True)
+    at = next(at for at, frame in enumerate(frames) if b"xxxx" in frame)
+    return SSE_HEAD + b"".join(frames[:at]), frames[at]
+
+
+@contextmanager
+def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
+    """So many clients, each of which is being sent a flood."""
+    begin, piece = flood(lab)
+    begun: list[Bytes] = []
+
+    def script(_: Received) -> Bytes:
+        begun.append(Bytes(steps=itertools.chain([begin], itertools.repeat(piece))))
+        return begun[-1]
+
+    lab.says = script
+    with ExitStack() as open_until_then:
+        clients = [open_until_then.enter_context(socket.socket()) for _ in range(count)]
+        for client in clients:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+            client.connect(("127.0.0.1", lab.gateway.port))
+            client.sendall(request(stream=True))
+        until(lambda: len(begun) == count)
+        lab.says = HELLO
+        yield
+
+
+def connections_of_clients() -> list[Protocol]:
+    """The gateway's side of every connection."""
+    found = [thing for thing in gc.get_objects() if isinstance(thing, Protocol)]
+    return [each for each in found if not each.transport.is_closing()]
+
+
+def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None:
+    """At most 256 KiB for each in user space, however much the upstream has to say; others are served meanwhile."""
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    with clients_that_read_nothing(lab, 50):
+        theirs = lab.on_loop(connections_of_clients)
+        until(lambda: sum(each.flow.write_paused for each in theirs) == 50)
+        sizes = lab.on_loop(
+            lambda: (
+                max(each.transport.get_write_buffer_size() for each in theirs),
+                max(answer.held for answer in lab.network.answers),
+            )
+        )
+        assert 64 * KIB < sum(sizes) <= 256 * KIB
+        assert lab.ask().text == lab.ask(stream=True).text == "Hello."
+        until(lambda: lab.upstream.in_flight == 50)
+        # What holds them up is no limit of the upstream's own: it would go on for ever.
+        assert (lab.upstream.abandoned, left(lab)) == (abandoned, known)
+    expect_cancelled(lab, abandoned, known, 50)
+
+
+def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Protocol, "stall_timeout", 0.2)
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    with clients_that_read_nothing(lab, 5):
+        expect_cancelled(lab, abandoned, known, 5)
+    assert lab.gateway.written.count("a client that takes nothing is cut") >= 5
+
+
+def test_a_client_that_reads_slowly_gets_all_of_it(lab: Lab) -> None:
+    """Nobody is cut who takes something now and then."""
+    said = "x" * 64 * KIB
+    lab.says = turn(*[fakes.text(said)] * 5)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+    client.connect(("127.0.0.1", lab.gateway.port))
+    client.sendall(request(stream=True))
+    came = bytearray()
+    while piece := client.recv(2000):
+        came += piece
+    client.close()
+    assert Told(bytes(came)).text == said * 5
+
+
+# Sending oddly
+
+
+def test_pipelined_requests_are_answered_in_their_order_whatever_becomes_of_each(lab: Lab) -> None:
+    gone = exactly(fakes.end("fin"))  # asked for twice if the connection had waited, which is why it comes last
+    replies: Iterator[Reply] = iter([turn(fakes.text("one")), fakes.error(500), turn(fakes.text("three"))])
+    lab.says = lambda _: next(replies, gone)
+    ask = [request(close=at == 3) for at in range(4)]
+    with lab.gateway.connect() as client:
+        client.sendall(b"".join(ask))
+        answers = apart(read_all(client))
+    assert [answer.status for answer in answers] == [200, 502, 200, 502]
+    assert [answer.text for answer in answers if answer.status == 200] == ["one", "three"]
+    assert [answer.error["code"] for answer in answers if answer.status != 200] == ["upstream_error", "upstream_disconnected"]
+
+
+def apart(data: bytes) -> list[Told]:
+    """Answers of one piece, one after the other."""
+    answers = []
+    while data:
+        head, _, rest = data.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        answers.append(Told(head + b"\r\n\r\n" + rest[:length]))
+        data = rest[length:]
+    return answers
+
+
+def test_a_client_that_leaves_takes_the_requests_along_that_wait(lab: Lab, stream: bool) -> None:
+    gate = Gate()
+    lab.says = turn(fakes.wait(gate), fakes.text("Never."))
+    abandoned, known = lab.upstream.abandoned, left(lab)
+    client = lab.gateway.connect()
+    client.sendall(request(stream=stream, close=False) * 3)
+    gate.wait_reached(BOUND)
+    client.close()
+    expect_cancelled(lab, abandoned, known)
+    lab.settle()
+    assert len(lab.upstream.received) == 2  # the first of the three, and the one after all
+
+
+def test_a_request_in_single_bytes_is_a_request(lab: Lab, stream: bool) -> None:
+    with lab.gateway.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = request(stream=stream)
+        for at in range(len(data)):
+            client.sendall(data[at : at + 1])
+        assert Told(read_all(client)).text == "Hello."
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
+def test_a_head_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Slow senders: the connection is closed, and the upstream was not asked."""
+    monkeypatch.setattr(Protocol, "head_timeout", 0.1)
+    data = request()
+    with lab.gateway.connect() as client:
+        client.sendall(data[: int(len(data) * share)])
+        assert read_all(client) == b""
+    assert lab.upstream.received == []
+
+
+def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow senders: who announces a body and stops sending it holds nothing for ever."""
+    monkeypatch.setattr(Protocol, "body_timeout", 0.1)
+    with lab.gateway.connect() as client:
+        client.sendall(request()[:-1])
+        answer = Told(read_all(client))
+    assert (answer.status, answer.error["type"]) == (400, "invalid_request")
+    assert lab.upstream.received == []
+
+
+def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Protocol, "body_timeout", 0.1)
+    gate = Gate()
+    lab.says = turn(fakes.wait(gate), fakes.text("one"))
+    refused = lab.gateway.written.count("did not come")
+    with lab.gateway.connect() as client:
+        client.sendall(request(close=False) + request()[:-1])
+        gate.wait_reached(BOUND)
+        until(lambda: lab.gateway.written.count("did not come") == refused + 1)
+        gate.open()
+        first, second = apart(read_all(client))
+    assert (first.text, second.status) == ("one", 400)
+    assert len(lab.upstream.received) == 1
+
+
+def test_a_body_that_comes_slowly_is_taken(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is silence that has a limit, not the whole."""
+    monkeypatch.setattr(Protocol, "body_timeout", 1.0)
+    head, _, body = request().partition(b"\r\n\r\n")
+    with lab.gateway.connect() as client:
+        client.sendall(head + b"\r\n\r\n")
+        for at in range(0, len(body), 10):
+            client.sendall(body[at : at + 10])
+        assert Told(read_all(client)).text == "Hello."

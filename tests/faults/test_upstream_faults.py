@@ -1,0 +1,624 @@
+"""faults.md, "Upstream": whatever a server does, over sockets, in both dialects, for clients that stream and clients that do not.
+
+In the pure rooms every byte offset is tried elsewhere; here every boundary of frames, and a sample of the offsets inside them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trustme
+from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, Told, chunked, json_answer, laboratory
+from tests.server.probing import UPSTREAM_KEY, canary
+
+from antiphon import fakes
+from antiphon.config import Timeouts, UpstreamConfig
+from antiphon.fakes import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
+from antiphon.fakes.script import Bytes, Plain, Turn
+from antiphon.sse import MAX_LENGTH
+
+CALLS = turn(fakes.text("Wéll… 😀"), fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.usage(7, 9))
+
+
+def whole_answer(lab: Lab, said: Turn, *, stream: bool) -> bytes:
+    """The answer of this upstream to the letter, head included."""
+    lab.ask(stream=stream)
+    pieces = lab.wire(said, stream=stream)
+    return CHUNKED_HEAD + chunked(pieces) if stream else json_answer(pieces[0])
+
+
+# Not reached
+
+
+@contextmanager
+def nobody_answers() -> Iterator[int]:
+    """A port whose calls the kernel takes, and nobody ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@contextmanager
+def full_queue() -> Iterator[int]:
+    """A port that has as many calls waiting as it takes; the next one hears nothing at all."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        port = listening.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for caller in waiting:
+            caller.setblocking(False)
+            caller.connect_ex(("127.0.0.1", port))
+        try:
+            yield port
+        finally:
+            for caller in waiting:
+                caller.close()
+
+
+@contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[int]:
+    """A server that shakes hands with whoever likes its certificate."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    caller, _ = listening.accept()
+                except OSError:
+                    return
+                try:
+                    context.wrap_socket(caller, server_side=True).close()
+                except OSError:
+                    caller.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab with upstreams that no connection leads to, each under the name of what is wrong."""
+    authority, stranger = trustme.CA(), trustme.CA()
+    trusted: Path = tmp_path_factory.mktemp("tls") / "authority.pem"
+    authority.cert_pem.write_to_path(trusted)
+    wrong_name, unknown = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2))
+    authority.issue_cert("other.example").configure_cert(wrong_name)
+    stranger.issue_cert("127.0.0.1").configure_cert(unknown)
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SSL_CERT_FILE", str(trusted))
+    with nobody_answers() as silent, full_queue() as full, tls_server(wrong_name) as named, tls_server(unknown) as strange:
+        urls = {
+            "refused": "http://127.0.0.1:1/v1",
+            "no-name": "http://no-such-host.invalid/v1",
+            "odd-name": "http://a..b/v1",
+            "other-name": f"https://127.0.0.1:{named}/v1",
+            "stranger": f"https://127.0.0.1:{strange}/v1",
+            "silent-tls": f"https://127.0.0.1:{silent}/v1",
+            "no-room": f"http://127.0.0.1:{full}/v1",
+        }
+        others = [
+            UpstreamConfig(name=name, dialect="chat", base_url=url, models=[name], timeouts=Timeouts(connect=0.5))
+            for name, url in urls.items()
+        ]
+        with laboratory("chat", *others) as lab:
+            yield lab
+    patch.undo()
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "status"),
+    [
+        ("refused", "upstream_unavailable", 502),
+        ("no-name", "upstream_unavailable", 502),
+        ("odd-name", "upstream_unavailable", 502),
+        ("other-name", "upstream_unavailable", 502),
+        ("stranger", "upstream_unavailable", 502),
+        ("silent-tls", "upstream_timeout", 504),
+        ("no-room", "upstream_timeout", 504),
+    ],
+)
+def test_an_upstream_that_cannot_be_reached(unreachable: Lab, stream: bool, model: str, code: str, status: int) -> None:
+    """Refused, DNS, TLS: 502 at once and no 200 begun; a connect timeout only for silence."""
+    answer = unreachable.ask(stream=stream, model=model)
+    answer.tells(status, code)
+    assert not re.search(rb"127\.0\.0\.1|invalid|other\.example", answer.body)
+    unreachable.settle()
+
+
+def test_a_server_without_tls_behind_https(stream: bool) -> None:
+    """TLS: what answers in plain text is not asked anything."""
+    with fakes.ChatServer() as plain:
+        url = plain.base_url.replace("http:", "https:")
+        with laboratory("chat", UpstreamConfig(name="plain", dialect="chat", base_url=url, models=["plain"])) as lab:
+            lab.ask(stream=stream, model="plain").tells(502, "upstream_unavailable")
+            lab.settle()
+        assert plain.received == []
+
+
+# Refusals
+
+NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"retry-after": "7"}, "7"),
+        ({"retry-after": "0"}, "1"),
+        ({"retry-after": "1.5"}, "2"),
+        ({"retry-after-ms": "1500"}, "2"),
+        ({"retry-after-ms": "20", "retry-after": "9"}, "1"),
+        ({"date": NOW, "retry-after": "Sun, 06 Nov 1994 08:50:07 GMT"}, "30"),
+        ({"date": NOW, "retry-after": "Sun, 06 Nov 1994 08:00:00 GMT"}, "1"),
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:07 GMT"}, "1"),
+        ({"retry-after": "soon"}, "1"),
+        ({"retry-after": ""}, "1"),
+        ({"retry-after": "-5"}, "1"),
+        ({"retry-after": "nan"}, "1"),
+        ({"retry-after": "inf"}, "1"),
+        ({"retry-after": "1" * 400}, "1"),
+        ({"retry-after": "1" * 30}, "86400"),
+        ({"retry-after": "9" * 12}, "86400"),
+        ({}, "1"),
+    ],
+)
+def test_every_form_of_retry_after_becomes_a_sane_one(lab: Lab, stream: bool, headers: dict[str, str], wait: str) -> None:
+    """ERR-2: 429 stays 429, and nobody asks again by himself."""
+    lab.says = fakes.error(429, "slow down", headers=headers)
+    answer = lab.ask(stream=stream)
+    answer.tells(429, "rate_limit_exceeded")
+    assert (answer.error["type"], answer.headers["retry-after"]) == ("too_many_requests", wait)
+    assert len(lab.upstream.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "status", "code"),
+    [
+        (500, 502, "upstream_error"),
+        (502, 502, "upstream_error"),
+        (503, 503, "overloaded"),
+        (504, 504, "upstream_timeout"),
+        (529, 503, "overloaded"),
+        (599, 502, "upstream_error"),
+        (401, 502, "upstream_auth_failed"),
+        (403, 502, "upstream_auth_failed"),
+        (204, 502, "upstream_invalid_response"),
+    ],
+)
+def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: bool, theirs: int, status: int, code: str) -> None:
+    """ERR-4, ERR-5: never a 401 to the client, though the upstream repeats the key it does not like. Asked once."""
+    told = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
+    lab.says = Plain(status=204, body=b"") if theirs == 204 else fakes.error(theirs, told)
+    answer = lab.ask(stream=stream)
+    answer.tells(status, code)
+    assert b"127.0.0.1" not in answer.body
+    assert len(lab.upstream.received) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(lab: Lab, stream: bool, status: int) -> None:
+    """Nobody's key is carried to where an upstream points."""
+    with canary() as bird:
+        lab.says = faults.redirect(f"http://127.0.0.1:{bird.port}/v1", status)
+        answer = lab.ask(stream=stream)
+    answer.tells(502, "upstream_invalid_response")
+    assert str(bird.port).encode() not in answer.body
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, (502, "upstream_invalid_response")), (503, (503, "overloaded"))])
+def test_a_page_is_no_answer(lab: Lab, stream: bool, status: int, told: tuple[int, str]) -> None:
+    """What a proxy says in HTML is not passed on."""
+    lab.says = faults.page(status)
+    answer = lab.ask(stream=stream)
+    answer.tells(*told)
+    assert b"<" not in answer.body
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_a_compressed_answer_is_no_answer(lab: Lab, stream: bool, status: int, kind: str) -> None:
+    """It was asked for as it is; nobody here unpacks what may be a bomb."""
+    body = gzip.compress(b'{"error":{"message":"packed"}}')
+    lab.says = Plain(status=status, body=body, headers={"content-type": kind, "content-encoding": "gzip"})
+    answer = lab.ask(stream=stream)
+    answer.tells(502, "upstream_invalid_response" if status == 200 else "upstream_error")
+    assert answer.error["message"].isascii()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"garbage\r\n\r\n",
+        b"\x00\xff\xfe" * 50,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"HTTP/1.1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: \x00\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n{}",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 70_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 300 + b"\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,
+        b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 3000,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnothing\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\r\n[1]",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{'no': 1}",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 90000\r\n\r\n" + b"[" * 90_000,
+    ],
+    ids=range(18),
+)
+def test_garbage_is_no_answer(lab: Lab, stream: bool, garbage: bytes) -> None:
+    """No HTTP, odd HTTP, a flood of interim answers, bodies that are none."""
+    lab.says = exactly(garbage)
+    lab.ask(stream=stream).tells(502, "upstream_invalid_response")
+    assert len(lab.upstream.received) == 1
+
+
+@pytest.mark.parametrize("data", [b"data: not json\n\n", b"data: \xff\xfe\n\n", b"data: " + b"[" * 5000 + b"\n\n"], ids=range(3))
+def test_frames_that_are_no_events_fail_the_response(lab: Lab, stream: bool, data: bytes) -> None:
+    lab.says = exactly(SSE_HEAD, data, end("fin"))
+    assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
+
+
+def test_frames_that_say_nothing_complete_nothing(lab: Lab, stream: bool) -> None:
+    lab.says = exactly(SSE_HEAD, b"data: [1, 2]\n\ndata: 7\n\ndata: {}\n\ndata: null\n\n", end("fin"))
+    assert lab.ask(stream=stream).outcome[0] == "failed"
+
+
+def test_a_gigantic_line_is_given_up(lab: Lab, stream: bool) -> None:
+    """Beyond what a decoder holds."""
+    lab.says = faults.gigantic_line(MAX_LENGTH + 1024 * 1024)
+    assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
+
+
+# Desync
+
+FORGED = turn(fakes.text("forged"))
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_second_answer_is_given_to_nobody(lab: Lab, stream: bool, separate: bool) -> None:
+    """Response splitting: what comes after an answer, at once or a moment later, is not the answer to the next request."""
+    first = whole_answer(lab, HELLO, stream=stream)
+    second = whole_answer(lab, FORGED, stream=stream)
+    gate = Gate()
+    lab.says = exactly(first, fakes.wait(gate), second) if separate else exactly(first + second)
+    assert lab.ask(stream=stream).text == "Hello."
+    if separate:
+        gate.open()
+        lab.upstream.wait_closed()  # bytes that nobody waits for end the connection
+    lab.says = HELLO
+    for _ in range(3):
+        assert lab.ask(stream=stream).text == "Hello."
+
+
+def test_a_body_longer_than_it_says_is_cut_where_it_says(lab: Lab) -> None:
+    answer = whole_answer(lab, HELLO, stream=False)
+    lab.says = exactly(answer + b'{"forged":true}')
+    assert lab.ask().text == "Hello."
+    lab.says = HELLO
+    assert lab.ask().text == "Hello."
+
+
+def test_an_answer_with_two_ends_is_refused_or_read_once(lab: Lab, stream: bool) -> None:
+    """Chunks and a length together: no two readers may find two ends."""
+    body = chunked(lab_frames(lab, HELLO, stream))
+    kind = b"text/event-stream" if stream else b"application/json"
+    lab.says = exactly(
+        b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ncontent-length: 10\r\ntransfer-encoding: chunked\r\n\r\n" + body
+    )
+    assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
+
+
+def lab_frames(lab: Lab, said: Turn, stream: bool) -> list[bytes]:
+    lab.ask(stream=stream)
+    return lab.wire(said, stream=stream)
+
+
+# Ends
+
+
+def judge_cut(told: Told, at: int, first: int, last: int, *, may_lose: bool) -> None:
+    """What may be told of an answer that was cut here: its first event ends at `first`, what completes it at `last`.
+
+    A reset may overtake what was sent before it (`may_lose`)."""
+    status, code = told.outcome
+    note = (at, first, last, told.status, status, code)
+    if status == "completed":
+        assert at >= last, note
+        assert told.text == "Wéll… 😀", note
+        return
+    assert (status, code) == ("failed", "upstream_disconnected"), note
+    assert may_lose or at < last, note
+    if told.status == 200:
+        assert at >= first, note
+        assert "Wéll… 😀".startswith(told.text), note
+    elif not may_lose:
+        assert at < first, note
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+def test_a_stream_that_dies_at_any_byte(lab: Lab, how: Any, framing: str) -> None:
+    """STR-7, STR-8: before the first event a 502, after it `response.failed`; at every boundary, and inside frames and chunks."""
+    frames = lab_frames(lab, CALLS, True)
+    pieces = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames] if framing == "chunked" else frames
+    start = CHUNKED_HEAD if framing == "chunked" else SSE_HEAD
+    whole = start + b"".join(pieces) + (b"0\r\n\r\n" if framing == "chunked" else b"")
+    completing = [frame for frame in frames if b'"finish_reason":"' in frame or b'"type":"response.completed"' in frame][-1]
+    last = whole.index(completing) + len(completing.rstrip(b"\n"))
+    first = len(start) + len(pieces[0].rstrip(b"\r")) - (2 if framing == "chunked" else 0)
+    offsets = {0, 1, len(start) - 1, len(start), len(whole) - 1}
+    for number in range(len(pieces) + 1):
+        offsets.add(len(start) + sum(map(len, pieces[:number])))
+    offsets |= set(range(len(start), len(whole), max(1, len(whole) // 25)))
+    for at in sorted(offsets):
+        lab.says = exactly(whole[:at], end(how)) if at else exactly(end(how))
+        judge_cut(lab.ask(stream=True), at, first, last, may_lose=how == "rst")
+        lab.settle()
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+def test_a_plain_answer_that_dies_at_any_byte(lab: Lab, how: Any) -> None:
+    """502, and nothing of it is told."""
+    whole = whole_answer(lab, CALLS, stream=False)
+    for at in sorted({0, 1, whole.index(b"\r\n\r\n") + 4, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 25))}):
+        lab.says = exactly(whole[:at], end(how)) if at else exactly(end(how))
+        lab.ask().tells(502, "upstream_disconnected")
+        lab.settle()
+
+
+def test_a_streamed_answer_to_a_plain_question_that_dies(lab: Lab) -> None:
+    frames = lab_frames(lab, CALLS, True)
+    for number in range(len(frames) - 3):
+        lab.says = exactly(CHUNKED_HEAD + chunked(frames[:number])[:-5], end("fin"))
+        lab.ask().tells(502, "upstream_disconnected")
+
+
+def test_an_upstream_that_dies_before_its_first_byte_is_asked_no_more_than_twice(lab: Lab, stream: bool) -> None:
+    """No retry storm: once more if the connection had waited, and that is all."""
+    lab.says = exactly(end("rst"))
+    lab.ask(stream=stream).tells(502, "upstream_disconnected")
+    assert len(lab.upstream.received) <= 2
+
+
+@pytest.mark.parametrize("omit", [["done"], ["usage"], ["done", "usage"]])
+@pytest.mark.parametrize("how", [None, "fin", "hang"])
+def test_complete_without_the_end_mark_or_usage_is_complete(lab: Lab, stream: bool, omit: list[Any], how: Any) -> None:
+    """Never a hang, though the upstream keep its connection open."""
+    frames = lab_frames(lab, turn(fakes.text("Hel", "lo."), omit=omit), True)
+    lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD + b"".join(frames), end(how))
+    answer = lab.ask(stream=stream, model="hasty-1" if how == "hang" else "mock-1")
+    assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
+    if "usage" in omit:
+        assert answer.response.usage is None
+
+
+def test_an_end_mark_without_a_finish_reason_is_a_failure(lab: Lab, stream: bool) -> None:
+    lab.says = turn(fakes.text("Hel", "lo."), omit=["finish"], stream=True)
+    answer = lab.ask(stream=stream)
+    code = "upstream_invalid_response" if lab.dialect == "chat" else "upstream_disconnected"
+    assert answer.outcome == ("failed", code)
+    assert answer.status in ((200, 502) if stream else (502,))  # it may all have come at once, before a 200 was begun
+
+
+def test_arguments_cut_by_length_are_incomplete(lab: Lab, stream: bool) -> None:
+    """The response is, and so is its item."""
+    lab.says = turn(fakes.text("Well"), fakes.tool_call("c1", "f", '{"a":'), fakes.finish("length"))
+    answer = lab.ask(stream=stream)
+    assert answer.outcome == ("incomplete", None)
+    call = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))
+    assert (call["type"], call["status"], call["arguments"]) == ("function_call", "incomplete", '{"a":')
+
+
+# Time
+
+
+JSON_BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
+    "silence": ("hasty-1", lambda: exactly(end("hang"))),
+    "half a head": ("hasty-1", lambda: exactly(SSE_HEAD[:20], end("hang"))),
+    "a head": ("hasty-1", lambda: exactly(SSE_HEAD, end("hang"))),
+    "half a frame": ("hasty-1", lambda: exactly(SSE_HEAD, b"data: {", end("hang"))),
+    "half a body": ("hasty-1", lambda: exactly(JSON_BEGUN, end("hang"))),
+    "silence, and no time": ("short-1", lambda: exactly(end("hang"))),
+    "comments for ever": ("short-1", lambda: faults.endless(b": still here\n\n")),
+    "blank lines for ever": ("short-1", lambda: faults.endless(b"\n")),
+    "spaces for ever": ("short-1", lambda: faults.endless(b" ", before=JSON_BEGUN.replace(b"content-length: 99\r\n", b""))),
+    "chunks for ever": ("short-1", lambda: faults.endless(b"2;x=y\r\n:\n\r\n", before=CHUNKED_HEAD)),
+    "interim answers for ever": ("short-1", lambda: faults.endless(b"HTTP/1.1 100 Continue\r\n\r\n", before=b"")),
+    "one byte at a time": ("short-1", lambda: faults.drip(SSE_HEAD + b": " + b"x" * 10_000, 0.01)),
+}
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_what_takes_too_long_before_the_first_event_is_504(lab: Lab, stream: bool, what: str) -> None:
+    """One byte now and then, silence, comments for ever: the limits for the first byte, for silence and for the whole."""
+    model, says = LATE[what]
+    lab.says = says()
+    lab.ask(stream=stream, model=model).tells(504, "upstream_timeout")
+
+
+def test_an_error_whose_body_never_comes_is_told_by_its_status(lab: Lab, stream: bool) -> None:
+    lab.says = exactly(b"HTTP/1.1 503 Busy\r\ncontent-length: 99\r\n\r\n{", end("hang"))
+    lab.ask(stream=stream, model="hasty-1").tells(503, "overloaded")
+
+
+@pytest.mark.parametrize("after", ["silence", "comments", "drip"])
+def test_what_takes_too_long_after_it_fails_in_the_stream(lab: Lab, stream: bool, after: str) -> None:
+    """STR-8."""
+    begun = SSE_HEAD + b"".join(lab_frames(lab, CALLS, True)[:-4])
+    lab.says = {
+        "silence": exactly(begun, end("hang")),
+        "comments": faults.endless(b": ping\n\n", before=begun),
+        "drip": Bytes(steps=[begun, *faults.drip(b": " + b"x" * 1000, 0.01).steps]),
+    }[after]
+    answer = lab.ask(stream=stream, model="hasty-1" if after == "silence" else "short-1")
+    assert answer.outcome == ("failed", "upstream_timeout")
+    assert answer.status == (200 if stream else 504)
+
+
+def test_an_answer_of_single_bytes_is_the_same_answer(lab: Lab, stream: bool) -> None:
+    answer = whole_answer(lab, CALLS, stream=stream)
+    lab.says = exactly(answer)
+    want = lab.ask(stream=stream).gist
+    lab.says = faults.drip(answer)
+    assert lab.ask(stream=stream).gist == want
+
+
+# Spelling
+
+ODD = 'é€😀 "\\ \u2028 \u2029 \x85 \x1c \x0b \n\ndata: [DONE]\n\nevent: response.completed\ndata: {}\n\n: end\r\n\r\n\0.'
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
+def test_characters_split_over_chunks_are_whole(lab: Lab, stream: bool, size: int) -> None:
+    """STR-6: the same events as unsplit."""
+    said = turn(fakes.reasoning("Hm… "), fakes.text("é€", "😀 日本", "語"), fakes.usage(3, 4))
+    body = b"".join(lab_frames(lab, said, True))
+    lab.says = exactly(SSE_HEAD, body, end("fin"))
+    want = lab.ask(stream=stream)
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    lab.says = exactly(CHUNKED_HEAD, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n")
+    got = lab.ask(stream=stream)
+    assert got.gist == want.gist
+    assert got.text == "é€😀 日本語"
+
+
+@pytest.mark.parametrize("spelling", ["crlf", "cr", "lines", "bom", "no blank line", "no line end", "comments", "no space"])
+def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, stream: bool, spelling: str) -> None:
+    frames = lab_frames(lab, CALLS, True)
+    body = b"".join(frames[1:] if lab.dialect == "chat" else frames)  # chat's first frame says nothing, and would not be missed
+    lab.says = exactly(SSE_HEAD, body, end("fin"))
+    want = lab.ask(stream=stream).gist
+    lab.says = exactly(SSE_HEAD, respelled(body, spelling), end("fin"))
+    assert lab.ask(stream=stream).gist == want
+
+
+def respelled(body: bytes, spelling: str) -> bytes:
+    match spelling:
+        case "crlf":
+            return body.replace(b"\n", b"\r\n")
+        case "cr":
+            return body.replace(b"\n", b"\r")
+        case "lines":
+            return re.sub(rb"data: (\{.*\})", lambda found: _on_lines(found[1]), body)
+        case "bom":
+            return b"\xef\xbb\xbf" + body
+        case "no blank line":
+            return body[:-1]
+        case "no line end":
+            return body.removesuffix(b"\n\n")
+        case "comments":
+            return body.replace(b"\n\n", b"\n\n: ping\n\nid: 7\nretry: 1\n\n")
+        case _:
+            return body.replace(b"data: ", b"data:")
+
+
+def _on_lines(data: bytes) -> bytes:
+    lines = msgspec.json.format(data, indent=1).split(b"\n")
+    return b"\n".join(b"data: " + line for line in lines)
+
+
+def test_text_that_looks_like_frames_stays_text(lab: Lab, stream: bool) -> None:
+    """U+2028, U+2029, U+0085 and forged ends are kept to the byte, whether they are escaped or not."""
+    lab.says = turn(fakes.text(ODD, ODD), fakes.tool_call("c1", "f", msgspec.json.encode({"a": ODD}).decode()))
+    answer = lab.ask(stream=stream)
+    assert (answer.outcome, answer.text) == (("completed", None), ODD + ODD)
+    call = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))
+    assert msgspec.json.decode(call["arguments"]) == {"a": ODD}
+    assert answer.body.count(b"\ndata: [DONE]") == (1 if stream else 0)
+
+
+# An error inside a 200
+
+ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
+    "chat": [
+        (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit_exceeded", 429),
+        (b'data: {"error":{"message":"slow down","type":"rate_limit_error","code":null}}\n\n', "rate_limit_exceeded", 429),
+        (b'data: {"error":"boom"}\n\n', "upstream_error", 502),
+        (b'event: error\ndata: {"message":"overloaded","type":"overloaded_error"}\n\n', "overloaded", 503),
+        (b'data: {"object":"error","message":"boom","code":500}\n\n', "upstream_error", 502),
+        (b'data: {"detail":"boom"}\n\n', "upstream_error", 502),
+        (b'data: {"error":{"message":"no key","code":401}}\n\n', "upstream_auth_failed", 502),
+        (b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n', "upstream_error", 502),
+    ],
+    "responses": [
+        (
+            b'event: error\ndata: {"type":"error","error":{"code":"rate_limit_exceeded","message":"x"}}\n\n',
+            "rate_limit_exceeded",
+            429,
+        ),
+        (b'event: error\ndata: {"type":"error","code":"server_error","message":"x","param":null}\n\n', "upstream_error", 502),
+        (b'data: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n', "overloaded", 503),
+        (b'data: {"error":{"message":"boom"}}\n\n', "upstream_error", 502),
+        (b'data: {"type":"error","error":"boom"}\n\n', "upstream_error", 502),
+        (
+            b'data: {"type":"response.failed","response":{"status":"failed",'
+            b'"error":{"code":"rate_limit_exceeded","message":"x"}}}\n\n',
+            "rate_limit_exceeded",
+            429,
+        ),
+        (b'data: {"type":"response.failed","response":{"status":"failed","error":null}}\n\n', "upstream_error", 502),
+        (b'data: {"type":"response.error","error":{"code":"server_error","message":"x"}}\n\n', "upstream_error", 502),
+    ],
+}
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(lab: Lab, stream: bool, number: int, begun: bool) -> None:
+    """ERR-4: before the first event with its own status, after it in the stream."""
+    frame, code, status = ERRORS[lab.dialect][number]
+    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
+    lab.says = exactly(SSE_HEAD, before + frame, end("fin"))
+    answer = lab.ask(stream=stream)
+    assert answer.outcome == ("failed", code)
+    if not begun or not stream:
+        assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit_exceeded", 429),
+        ({"message": "boom", "type": "server_error"}, "upstream_error", 502),
+        ({"message": f"Incorrect API key provided: {UPSTREAM_KEY}", "code": "invalid_api_key"}, "upstream_auth_failed", 502),
+    ],
+)
+def test_an_error_in_place_of_a_plain_answer(lab: Lab, stream: bool, error: dict[str, str], code: str, status: int) -> None:
+    said = {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
+    lab.says = fakes.whole(said)
+    answer = lab.ask(stream=stream)
+    assert answer.outcome == ("failed", code)
+    if not stream:
+        assert answer.status == status
+
+
+def test_each_request_of_many_faults_gets_its_own_answer(lab: Lab, stream: bool) -> None:
+    """Faults leave nothing behind that a later request could find."""
+    script: list[Reply] = [
+        fakes.error(500),
+        exactly(end("rst")),
+        turn(fakes.text("a"), end("mid-chunk")),
+        exactly(b"garbage\r\n\r\n"),
+        faults.redirect("http://127.0.0.1:1/"),
+    ]
+    for number, said in enumerate(script):
+        lab.says = said
+        assert lab.ask(stream=stream).outcome[0] == "failed"
+        lab.says = turn(fakes.text(f"answer {number}"))
+        assert lab.ask(stream=stream).text == f"answer {number}"
