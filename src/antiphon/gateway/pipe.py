@@ -63,11 +63,7 @@ class Reader:
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The bytes are over, properly or with an error."""
-        try:
-            frames = self._frames.finish()
-        except UpstreamFault as fault:
-            frames, error = [], error or fault
-        events = [event for frame in frames for event in self._to_hub.feed(frame)]
+        events = [event for frame in self._frames.finish() for event in self._to_hub.feed(frame)]
         return events + self._to_hub.finish(error)
 
 
