@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients check fix bench-hub lock clean
+.PHONY: install run test test-clients check fix bench-hub bench bench-peers bench-streams soak lock clean
 
 install: .venv/installed .venv/installed-model
 
@@ -23,7 +23,7 @@ install: .venv/installed .venv/installed-model
 run: install
 	$(BIN)/antiphon serve
 
-# The tests, with complete branch coverage of the pure rooms.
+# The tests, with complete branch coverage of every room that needs no socket.
 test: install
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(WORKERS)
@@ -48,9 +48,51 @@ fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# A hundred thousand damaged bodies and answers, then two hundred thousand requests to a real gateway with its memory watched; 12 minutes.
+CASES ?= 100000
+REQUESTS ?= 200000
+soak: install
+	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
+	PYTHONPATH=. $(BIN)/python -m soak.run --requests $(REQUESTS) --seed $$(date +%s)
+
 # In-process cost of the hub, as ratios to msgspec's own decoding of the same bytes.
 bench-hub: install
 	PYTHONPATH=. $(BIN)/python bench/hub.py
+
+# CPU per request on the wire, beside nginx and the usual stack; minutes. ROUNDS=1 for a look. Results go into bench/RESULTS.md.
+ROUNDS ?= 7
+bench: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed
+	PYTHONPATH=. $(BIN)/python bench/gateway.py --rounds $(ROUNDS) --write
+
+# The same with other gateways, each in an environment of its own.
+bench-peers: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed .perf/peers-installed
+	PYTHONPATH=. $(BIN)/python bench/gateway.py --peers --rounds $(ROUNDS) --write
+
+# A thousand slow streams on one process.
+bench-streams: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx
+	PYTHONPATH=. $(BIN)/python bench/streams.py --write
+
+.perf/bin/%: bench/native/%.c
+	mkdir -p .perf/bin
+	$(CC) -O2 -Wall -o $@ $<
+
+# Debian's package, unpacked here, where none is installed.
+.perf/nginx:
+	mkdir -p .perf
+	command -v nginx || (cd .perf && apt-get download -q nginx && dpkg -x nginx_*.deb deb)
+	ln -sfn $$(command -v nginx || echo deb/usr/sbin/nginx) $@
+
+# sniffio: without it httpx looks for it anew on every request.
+.perf/naive/installed: Makefile
+	$(PYTHON) -m venv .perf/naive
+	.perf/naive/bin/python -m pip install -q fastapi pydantic httpx sniffio uvicorn uvloop httptools
+	touch $@
+
+# One that cannot be installed is left out of the results, and named there.
+.perf/peers-installed: Makefile
+	-$(PYTHON) -m venv .perf/litellm && .perf/litellm/bin/python -m pip install -q 'litellm[proxy]'
+	-$(PYTHON) -m venv .perf/open-responses-server && .perf/open-responses-server/bin/python -m pip install -q open-responses-server
+	touch $@
 
 # New pins: hashes, and no address of an index.
 lock:
@@ -64,4 +106,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 clean:
-	rm -rf .venv .clients .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .clients .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

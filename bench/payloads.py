@@ -12,35 +12,30 @@ PROSE = (
     'month is nearly spent. "Please roll back first", said the on-call engineer — then investigate. '
 )
 TOOLS = ("search_logs", "query_metrics", "get_deployment", "rollback", "open_ticket", "page_oncall")
+FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 
 
 def responses_body(model: str = "mock", *, stream: bool = True) -> bytes:
     """The body of `POST /v1/responses`."""
-    rng = random.Random(7)
-    items: list[dict[str, Any]] = []
-    for turn in range(10):
-        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": _prose(rng, 70)}]})
-        if turn == 9:
-            break
-        if turn % 3 == 1:
-            items += _tool_turn(rng, turn)
-        answer = {"type": "output_text", "text": _prose(rng, 90), "annotations": []}
-        items.append({"type": "message", "id": f"msg_{turn:024d}", "role": "assistant", "status": "completed", "content": [answer]})
+    return _encoded(_responses(model, stream))
+
+
+def chat_body(model: str = "mock", *, stream: bool = True) -> bytes:
+    """The same conversation for servers that pass chat requests on."""
+    asked = _responses(model, stream)
     body = {
         "model": model,
-        "instructions": _prose(rng, 120),
-        "input": items,
-        "tools": [_tool(rng, name) for name in TOOLS],
+        "messages": [{"role": "system", "content": asked["instructions"]}, *map(_chat_message, asked["input"])],
+        "tools": [{"type": "function", "function": {name: tool[name] for name in FUNCTION_FIELDS}} for tool in asked["tools"]],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "temperature": 0.7,
         "top_p": 0.95,
-        "max_output_tokens": 2048,
-        "metadata": {"session": "a1b2c3", "tenant": "acme"},
-        "store": False,
+        "max_tokens": 2048,
+        "metadata": asked["metadata"],
         "stream": stream,
     }
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encoded({**body, "stream_options": {"include_usage": True}} if stream else body)
 
 
 def chat_chunk(delta: dict[str, Any]) -> bytes:
@@ -56,6 +51,45 @@ def chat_chunk(delta: dict[str, Any]) -> bytes:
         "obfuscation": "q8Zt3L",
     }
     return json.dumps(chunk, separators=(",", ":")).encode()
+
+
+def _responses(model: str, stream: bool) -> dict[str, Any]:
+    rng = random.Random(7)
+    items: list[dict[str, Any]] = []
+    for turn in range(10):
+        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": _prose(rng, 70)}]})
+        if turn == 9:
+            break
+        if turn % 3 == 1:
+            items += _tool_turn(rng, turn)
+        answer = {"type": "output_text", "text": _prose(rng, 90), "annotations": []}
+        items.append({"type": "message", "id": f"msg_{turn:024d}", "role": "assistant", "status": "completed", "content": [answer]})
+    return {
+        "model": model,
+        "instructions": _prose(rng, 120),
+        "input": items,
+        "tools": [_tool(rng, name) for name in TOOLS],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "temperature": 0.7,
+        "top_p": 0.95,
+        "max_output_tokens": 2048,
+        "metadata": {"session": "a1b2c3", "tenant": "acme"},
+        "store": False,
+        "stream": stream,
+    }
+
+
+def _chat_message(item: dict[str, Any]) -> dict[str, Any]:
+    match item["type"]:
+        case "message":
+            return {"role": item["role"], "content": item["content"][0]["text"]}
+        case "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case _:
+            return {"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]}
 
 
 def _tool_turn(rng: random.Random, turn: int) -> list[dict[str, Any]]:
@@ -84,3 +118,7 @@ def _tool(rng: random.Random, name: str) -> dict[str, Any]:
 
 def _prose(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(PROSE.split()) for _ in range(words))
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()

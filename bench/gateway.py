@@ -1,0 +1,180 @@
+"""What the gateway costs on the wire: CPU of its process tree per request, beside nginx and the usual stack, interleaved.
+
+    python bench/gateway.py [--peers] [--rounds 7] [--targets a,b] [--workloads a,b] [--share 0.1] [--write]
+
+Every round visits every target with every workload, in reversed order every other round, so that what else happens on the machine
+falls on all of them alike. What counts is the ratio to nginx of the same round, and of those the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import report, workloads
+from bench.processes import cpu_us, rss_kib
+from bench.servers import Server, running
+from bench.targets import CORE, LEFT_OUT, PEERS, TARGETS, Target
+from bench.workloads import WORKLOADS, Workload
+from msgspec import Struct
+
+FLOOR = "nginx"
+OURS = "antiphon"
+USUAL = "naive"
+FAST_ONLY = ("paced-200",)  # some peers would need a minute for it
+
+
+class Visit(Struct, frozen=True):
+    """One target, one workload, one round."""
+
+    cpu_us: float  # for each request that was answered well
+    errors: int
+    ttfb_us: float
+
+
+Visits = dict[tuple[str, str], list[Visit]]  # by target and workload, one for each round
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    targets = [TARGETS[name] for name in args.targets.split(",")] if args.targets else [*CORE, *(PEERS if args.peers else [])]
+    named = args.workloads.split(",") if args.workloads else [name for name in WORKLOADS if not (args.peers and name in FAST_ONLY)]
+    asked = [WORKLOADS[name] for name in named]
+    missing = [target.name for target in targets if not target.is_installed]
+    targets = [target for target in targets if target.is_installed]
+    load_before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        with running(targets, Path(folder)) as servers:
+            alive = [server for server in servers if _is_up(server)]
+            missing += [server.target.name for server in servers if server not in alive]
+            idle = {server.target.name: rss_kib(server.pid) for server in alive}
+            _warm_up(alive, asked)
+            visits = _visit(alive, asked, args.rounds, args.share)
+    measured = [server.target for server in alive]
+    text = _text(measured, asked, visits, idle, missing, args.rounds)
+    text += "\n" + report.circumstances(measured, load_before) + (f"\n{LEFT_OUT}\n" if args.peers else "")
+    print(text)
+    if args.write:
+        report.write_section("Beside its peers" if args.peers else "The gateway", text)
+    return 1 if any(visit.errors for visit in _of(visits, OURS)) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peers", action="store_true", help="other gateways too")
+    parser.add_argument("--targets", help=f"of {', '.join(TARGETS)}; the first is what the others are compared with")
+    parser.add_argument("--workloads", help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--share", type=float, default=1.0, help="of the requests of each workload, for a quick look")
+    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md")
+    return parser
+
+
+def _is_up(server: Server) -> bool:
+    if server.wait_until_it_listens():
+        return True
+    said = (server.folder / "output.log").read_text(errors="replace")[-2000:]
+    print(f"{server.target.name} did not start; it said:\n{said}", file=sys.stderr)
+    return False
+
+
+def _warm_up(servers: list[Server], asked: list[Workload]) -> None:
+    for server in servers:
+        for workload in asked:
+            if _takes(server, workload):
+                workloads.run(server, workload, share=16 / workload.requests)
+
+
+def _visit(servers: list[Server], asked: list[Workload], rounds: int, share: float) -> Visits:
+    visits: Visits = defaultdict(list)
+    for number in range(rounds):
+        for workload in asked:
+            for server in servers[:: -1 if number % 2 else 1]:
+                if _takes(server, workload):
+                    visits[server.target.name, workload.name].append(_measured(server, workload, share))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    return visits
+
+
+def _takes(server: Server, workload: Workload) -> bool:
+    return workload.stream or not server.target.streams_only
+
+
+def _measured(server: Server, workload: Workload, share: float) -> Visit:
+    before = cpu_us(server.pid)
+    load = workloads.run(server, workload, share=share * server.target.share)
+    spent = cpu_us(server.pid) - before
+    return Visit(spent / load.ok if load.ok else float("nan"), load.errors, load.ttfb_us.p50)
+
+
+def _text(
+    targets: list[Target], asked: list[Workload], visits: Visits, idle: dict[str, int], missing: list[str], rounds: int
+) -> str:
+    floor = targets[0].name
+    text = f"CPU of the process tree per request, in multiples of {floor} in the same round; the median of {rounds} rounds.\n\n"
+    text += _ratios(targets, asked, visits) + "\n"
+    text += "Absolute, with errors if there were any, and idle memory before the first request:\n\n"
+    text += _absolutes(targets, asked, visits, idle)
+    if missing:
+        text += f"\nNot measured, because not installed or not started here: {', '.join(missing)}.\n"
+    return text
+
+
+def _ratios(targets: list[Target], asked: list[Workload], visits: Visits) -> str:
+    floor, names = targets[0].name, [target.name for target in targets[1:]]
+    cheaper = OURS in names and USUAL in names
+    rows = []
+    for workload in asked:
+        row = [f"{workload.name}: {workload.what}"]
+        row += [_ratio(visits[name, workload.name], visits[floor, workload.name]) for name in names]
+        row.append(f"≤ {workload.goal:g}" if workload.goal else "")
+        if cheaper:
+            row.append(_times(visits[USUAL, workload.name], visits[OURS, workload.name]))
+            row.append(f"≥ {workload.goal_naive:g}" if workload.goal_naive else "")
+        rows.append(row)
+    head = ["workload", *names, f"goal of {OURS}", *([f"{USUAL} : {OURS}", "goal"] if cheaper else [])]
+    return report.table(head, rows)
+
+
+def _absolutes(targets: list[Target], asked: list[Workload], visits: Visits, idle: dict[str, int]) -> str:
+    rows = [
+        [target.name, *(_absolute(visits[target.name, workload.name]) for workload in asked), f"{idle[target.name] / 1024:.0f} MiB"]
+        for target in targets
+    ]
+    return report.table(["µs per request", *(workload.name for workload in asked), "idle"], rows)
+
+
+def _ratio(visits: list[Visit], floor: list[Visit]) -> str:
+    ratios = _in_pairs(visits, floor)
+    return f"**{statistics.median(ratios):.1f}** ({min(ratios):.1f}–{max(ratios):.1f})" if ratios else "—"
+
+
+def _times(dear: list[Visit], cheap: list[Visit]) -> str:
+    ratios = _in_pairs(dear, cheap)
+    return f"{statistics.median(ratios):.1f} ×" if ratios else "—"
+
+
+def _in_pairs(above: list[Visit], below: list[Visit]) -> list[float]:
+    """Round by round; rounds without an answer do not count."""
+    ratios = (one.cpu_us / other.cpu_us for one, other in zip(above, below, strict=False))
+    return [ratio for ratio in ratios if ratio == ratio]
+
+
+def _absolute(visits: list[Visit]) -> str:
+    costs = [visit.cpu_us for visit in visits if visit.cpu_us == visit.cpu_us]
+    errors = sum(visit.errors for visit in visits)
+    return (f"{statistics.median(costs):.0f}" if costs else "—") + (f" ({errors} errors)" if errors else "")
+
+
+def _of(visits: Visits, name: str) -> list[Visit]:
+    return [visit for (target, _), found in visits.items() if target == name for visit in found]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
