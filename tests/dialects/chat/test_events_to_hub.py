@@ -654,6 +654,14 @@ def test_an_event_named_error_is_one() -> None:
     assert read_frames([frame({"message": "gone"}, "error")]).said == ["failed: upstream_error"]
 
 
+@pytest.mark.parametrize(("event", "end"), [("error", "failed: upstream_error"), ("", "completed")])
+def test_an_unknown_field_beyond_all_measure_breaks_nothing(event: str, end: str) -> None:
+    """A number that the typed decode passes over and that no other reader takes."""
+    odd = b'{"object": "chat.completion.chunk", "seed": ' + b"9" * 5000 + b"}"
+    last = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    assert read_frames([frame(odd, event), frame(last), frame(sse.DONE)]).said[-1] == end
+
+
 def test_the_error_that_is_given_at_the_end_is_told() -> None:
     to_hub = reader()
     to_hub.feed(frame(calls(call(0, "a", "get_", ""))))

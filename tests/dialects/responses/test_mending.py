@@ -155,13 +155,14 @@ def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: s
     assert repr(status) in losses(found)
 
 
-@pytest.mark.parametrize(("name", "other"), [("name", "write"), ("role", "system")])
-def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str) -> None:
+@pytest.mark.parametrize(("name", "other"), [("name", "write"), ("name", None), ("role", "system")])
+def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str | None) -> None:
     """STR-4"""
-    announced = {
+    forms: dict[str, dict[str, Any]] = {
         "name": {"type": "mcp_call", "id": "m", "status": "in_progress", "server_label": "files", "name": "read", "arguments": ""},
         "role": {"type": "message", "id": "m", "status": "in_progress", "role": "user", "content": []},
-    }[name]
+    }
+    announced = forms[name]
     found = read(CREATED, added(announced), done({**announced, "status": "completed", name: other}), COMPLETED)
     assert output(found)[0][name] == announced[name]
     assert repr(other) in losses(found)

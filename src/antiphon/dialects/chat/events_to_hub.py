@@ -181,7 +181,10 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
     """An error that does not stand under `error`: some servers send the object itself, or say so in the event's name."""
     if chunk.choices is not None or chunk.usage is not None:
         return None
-    value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
+    try:
+        value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
+    except (ValueError, RecursionError):  # a number of thousands of digits in a field that the typed decode passed over
+        value = {"message": "an error that cannot be read"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
     return value if is_error else None
 

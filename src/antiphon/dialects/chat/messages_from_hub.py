@@ -11,6 +11,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined, plain_text
+from antiphon.dialects.chat.plain_history import plain_messages
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
 from antiphon.dialects.common import one_string
 from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Output, Placed, Turn, history_of
@@ -27,7 +28,18 @@ def messages_from_hub(
     request: Request, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
 ) -> list[MessageOut]:
     """All messages; `told_first` is the text of the system message that begins them."""
-    history = history_of(input_items(request), losses, wire.orphan_outputs)
+    items = input_items(request)
+    plain = plain_messages(items, names, wire)
+    if plain is None:
+        return messages_of_turns(items, names, wire, losses, told_first)
+    return [MessageOut(role="system", content="\n\n".join(told_first)), *plain] if told_first else plain
+
+
+def messages_of_turns(
+    items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
+) -> list[MessageOut]:
+    """The same for any conversation, however it is mixed up."""
+    history = history_of(items, losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, told_first)
     wanted_from = _reasoning_wanted_from(history.turns, wire)
     for at, turn in enumerate(history.turns):

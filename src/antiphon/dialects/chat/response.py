@@ -15,7 +15,8 @@ from antiphon.dialects.chat.answers import CompletionOut
 from antiphon.dialects.chat.errors import error_of_response
 from antiphon.dialects.chat.events_to_hub import EventsToHub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.events import TerminalEvent
+from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -35,7 +36,9 @@ def response_to_hub(
     events = reader.read_whole(body)
     if reader.error is not None:
         raise reader.error
-    return fold(events), reader.losses
+    last = events[-1]
+    assert isinstance(last, TerminalEvent)  # the writer's word: what has no error has an end, and the end has it all
+    return last.response, reader.losses
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

@@ -12,11 +12,11 @@ from typing import Any, Final, assert_never, cast
 
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.one_string import OneString
 from antiphon.dialects.responses.answers import (
+    NOTHING,
     ServerItem,
     ServerLogProb,
     ServerPart,
@@ -28,6 +28,7 @@ from antiphon.dialects.responses.answers import (
     read,
     text_of,
     usage_of,
+    value_of,
 )
 from antiphon.dialects.responses.errors import error_inside, error_said
 from antiphon.dialects.responses.upstream_items import ItemBook, Kind, LastForm, Sort, UpstreamItem, UpstreamPart, kind_of
@@ -379,7 +380,7 @@ class Mender:
         if item.kind == "whole":
             if not self.writer.is_open(item.key):
                 self._add(item, raw)
-            item.final = self._as_announced(item, self._whole(item, raw))
+            item.final = self._whole(item, self._as_announced(item, raw))
         else:
             self._compare(item, told)
             self._end_input(item)
@@ -390,13 +391,15 @@ class Mender:
         else:
             self._close(item, ItemStatus.COMPLETED)
 
-    def _as_announced(self, item: UpstreamItem, final: Item) -> Item:
+    def _as_announced(self, item: UpstreamItem, raw: Raw) -> Raw:
         """STR-4: what names an item that is carried whole is what it was announced with."""
-        names = {name: told for name in NEVER_CHANGED if (told := getattr(item.first, name, None))}
-        changed = {name: told for name, told in names.items() if getattr(final, name, told) != told}
-        for name in changed:
-            self._lost(item, f".{name}", f"{getattr(final, name)!r}: it was announced as {changed[name]!r}", "STR-4")
-        return replace(final, **changed) if changed else final
+        members = msgspec.json.decode(raw, type=dict[str, Raw])
+        names = {name: Raw(msgspec.json.encode(told)) for name in NEVER_CHANGED if (told := getattr(item.first, name, None))}
+        changed = {name: told for name, told in names.items() if value_of(members.get(name, NOTHING)) != value_of(told)}
+        for name, told in changed.items():
+            came = value_of(members.get(name, NOTHING))
+            self._lost(item, f".{name}", f"{came!r}: it was announced as {value_of(told)!r}", "STR-4")
+        return Raw(msgspec.json.encode(members | changed)) if changed else raw
 
     def _keep(self, item: UpstreamItem, raw: Raw) -> None:
         """What the final form tells besides its contents (ITEM-5, ITEM-7)."""

@@ -1,0 +1,130 @@
+"""`dialects/chat/plain_history`: the short way gives what the long way gives, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.generate.chat_bodies import wires
+from tests.generate.conversations import requests
+
+from antiphon.dialects.chat.messages_from_hub import messages_of_turns
+from antiphon.dialects.chat.plain_history import plain_messages
+from antiphon.dialects.chat.wire import ChatWire, MessageOut
+from antiphon.dialects.common.names import ToolNames
+from antiphon.errors import ApiError
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.items import ItemParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+def long_way(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> tuple[list[MessageOut], list[Any]]:
+    losses = Losses()
+    try:
+        messages = messages_of_turns(items, names, wire, losses, [])
+    except ApiError as error:
+        return [], [error]
+    return messages, list(losses)
+
+
+def assert_both_ways_agree(items: list[ItemParam], wire: ChatWire) -> bool:
+    names = ToolNames.of(Request(input=items))
+    short = plain_messages(items, names, wire)
+    if short is not None:
+        assert (short, []) == long_way(items, names, wire)
+    return short is not None
+
+
+@settings(max_examples=300)
+@given(request=requests(), wire=st.one_of(st.just(ChatWire()), wires()))
+def test_any_conversation(request: Request, wire: ChatWire) -> None:
+    assert_both_ways_agree(input_items(request), wire)
+
+
+def user(text: str = "Hi") -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def said(text: str = "Yes.", role: str = "assistant") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": text}
+
+
+def call(id: str = "c", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": "", **more}
+
+
+def output(id: str = "c", value: Any = "42", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": value, **more}
+
+
+# Small conversations of these, in any order, come upon every rule.
+PIECES = [
+    user(),
+    user(""),
+    said(),
+    said(""),
+    said("Be brief.", "system"),
+    said("Be kind.", "developer"),
+    {**said(), "phase": "commentary"},
+    {**user(), "mood": "good"},
+    call(),
+    call("d"),
+    call("d", namespace="n"),
+    call("e", mood="good"),
+    output(),
+    output("d"),
+    output("d", [{"type": "input_text", "text": "x"}]),
+    output("d", mood="good"),
+    {"type": "reasoning", "summary": []},
+]
+
+
+@settings(max_examples=500)
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
+def test_any_order_of_small_pieces(pieces: list[dict[str, Any]]) -> None:
+    assert_both_ways_agree(read(pieces), ChatWire())
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [user()],
+        [said("Be brief.", "system"), said("Be kind.", "developer"), user(), said(), user("")],
+        [user(), call(), output()],
+        [user(), said(), call(), call("d"), output(), output("d"), said(), said(), user()],
+        [user(), call(), output(), call(), output(), call("d"), output("d")],
+        [user(), said()],
+        [],
+    ],
+)
+def test_an_agents_conversation_goes_the_short_way(pieces: list[dict[str, Any]]) -> None:
+    assert assert_both_ways_agree(read(pieces), ChatWire())
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [call()],
+        [call(), user(), output()],
+        [call(), call("d"), output(), call("e")],
+        [call(), call("d"), output("d"), output()],
+        [call(), call(), output(), output()],
+        [output()],
+        [call(), output(), output()],
+    ],
+)
+def test_calls_that_are_not_answered_in_order_go_the_long_way(pieces: list[dict[str, Any]]) -> None:
+    assert not assert_both_ways_agree(read(pieces), ChatWire())
+
+
+@pytest.mark.parametrize("wire", [ChatWire(text_content="parts"), ChatWire(system="first"), ChatWire(empty_content="absent")])
+def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
+    assert not assert_both_ways_agree(read([user()]), wire)
+
+
+def read(pieces: list[dict[str, Any]]) -> list[ItemParam]:
+    return input_items(decode_request(msgspec.json.encode({"model": "m", "input": pieces})))
