@@ -93,16 +93,16 @@ async def _replay(record: TraceRecord) -> Replay:
     client, head = _complete(record)
     losses = Losses()
     turn: Turn | None = None
+    body: bytes | None = None
     try:
         request, found = responses.request_to_hub(client.body.raw)
         losses.extend(found)
-        turn = _turn(request, record)
+        body, turn = _turn(request, record)
         status, answer = 200, await _answer(turn, record, client, losses)
     except ApiError as error:
         status, answer = responses.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
-    body = turn.prepared.body if turn is not None else None
     sent = record.upstream_request
     told = b"".join(piece.data.raw for piece in record.client_pieces)
     then, now, is_cut_short = _comparable(told, answer) if _is_stream(head) else (told, answer, False)
@@ -132,13 +132,15 @@ def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
     return client, head
 
 
-def _turn(request: Request, record: TraceRecord) -> Turn:
+def _turn(request: Request, record: TraceRecord) -> tuple[bytes, Turn]:
+    """What the upstream is asked today, and the turn that asks it."""
     route = record.route
     if route is None:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    return Turn(prepare(request, _target(route)), stamps, _padding)
+    prepared = prepare(request, _target(route))
+    return prepared.body, Turn(prepared, stamps, _padding)
 
 
 def _target(route: Route) -> Target:

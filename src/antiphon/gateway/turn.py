@@ -59,7 +59,8 @@ class Turn:
     """A prepared turn, on its way."""
 
     def __init__(self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None) -> None:
-        self.prepared = prepared
+        self.prepared = replace(prepared, body=b"")  # the body is let go of once it is sent: a stream may last
+        self._body = prepared.body
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
         self._stamps = stamps
@@ -72,9 +73,10 @@ class Turn:
         upstream = self.prepared.target.upstream
         url = upstream.base_url + upstream.speech.path
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, upstream.headers, self.prepared.body)
+            self._trace.upstream_request("POST", url, upstream.headers, self._body)
+        body, self._body = self._body, b""
         try:
-            answer = self._answer = await transport.send("POST", url, upstream.headers, self.prepared.body, upstream.timeouts)
+            answer = self._answer = await transport.send("POST", url, upstream.headers, body, upstream.timeouts)
         except UpstreamFault as fault:
             self._note_fault(fault)
             raise

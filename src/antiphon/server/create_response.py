@@ -37,6 +37,7 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     if exchange.trace is not None:
         exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
     turn = _begin(services, exchange, body)
+    del body  # large, and a stream may last
     exchange.watch()
     try:
         if turn.prepared.request.stream:

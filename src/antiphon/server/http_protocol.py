@@ -144,7 +144,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         cycle = self.cycle = _Cycle(
             scope=self.scope,
-            transport=cast(asyncio.Transport, _Outlet(self.transport, self._close)),
+            transport=cast(asyncio.Transport, _Outlet(self.transport, self._close, self.loop)),
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -343,6 +343,8 @@ class _Cycle(RequestResponseCycle):
         if not self.response_started and self.more_body:
             # An answer before the end of the question: what else comes of it must not be read as the next request.
             self.keep_alive = False
+        if message["type"] == "http.response.start" and self.scope["method"] != "HEAD":
+            cast(_Outlet, self.transport).holds = True
         return super().send(message)
 
     async def _fail(self, fault: ApiError, error: Exception | None) -> None:
@@ -361,12 +363,33 @@ class _Cycle(RequestResponseCycle):
 
 
 class _Outlet:
-    """The transport as an answer sees it: closing it is the protocol's business."""
+    """The transport as an answer sees it. The head of an answer waits for its first bytes, which are mostly right behind it: one
+    write for both. Closing is the protocol's business."""
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self.write = transport.write
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
         self.is_closing = transport.is_closing
-        self.close = close
+        self.holds = False
+        self._write = transport.write
+        self._close = close
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self.holds:
+            self._head, self.holds = data, False
+            self._loop.call_soon(self._flush)
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
 
 
 def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from time import perf_counter
 from time import time as unix_time
 from typing import Final, Literal, TextIO
@@ -82,8 +83,7 @@ class Logger:
         if self._is_pretty:
             self._write(self._pretty(line.time, level, _told(line)))
         else:
-            fields = {name: getattr(line, name) for name in WRITTEN}
-            self._write(_json(line.time, level, "request", {name: value for name, value in fields.items() if value is not False}))
+            self._write(_line_of(line, level))
 
     def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
         """Something other than a request: a start, a stop, a warning."""
@@ -183,13 +183,31 @@ def _told(line: RequestLine) -> str:
     return " · ".join(map(_clean, words))
 
 
+def _line_of(line: RequestLine, level: Level) -> str:
+    """The line that is written for every request, and so at little cost: ids are our own making, names repeat."""
+    written: dict[str, Field] = {"time": _time(line.time), "level": level, "event": "request"}
+    for name in WRITTEN:
+        value = getattr(line, name)
+        if value is None or value is False:
+            continue
+        if type(value) is str:
+            value = value if name in OF_OUR_MAKING else _clean_name(value) if len(value) < MAX_NAME else _clean(value, escape=False)
+        elif type(value) is float:
+            value = round(value, 3)
+        written[name] = value
+    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(written).decode())
+
+
 def _json(moment: float, level: Level, event: str, fields: dict[str, object]) -> str:
-    at = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    line: dict[str, Field] = {"time": at, "level": level, "event": _clean(event, escape=False)}
+    line: dict[str, Field] = {"time": _time(moment), "level": level, "event": _clean(event, escape=False)}
     for name, value in fields.items():
         if value is not None and name not in line:
             line[name] = _field(value)
     return UNPRINTABLE.sub(_escaped, msgspec.json.encode(line).decode())
+
+
+def _time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _field(value: object) -> Field:
@@ -216,6 +234,12 @@ def _clean(text: str, *, escape: bool = True) -> str:
     return UNPRINTABLE.sub(_escaped, text) if escape else text
 
 
+@lru_cache(maxsize=512)
+def _clean_name(text: str) -> str:
+    """The same for a short text that comes again and again: a path, the name of a model or an owner."""
+    return _clean(text, escape=False)
+
+
 def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
@@ -228,7 +252,9 @@ def _message(record: logging.LogRecord) -> str:
 
 
 WRITTEN: Final = tuple(name for name in RequestLine.__struct_fields__ if name not in ("time", "begun"))
+OF_OUR_MAKING: Final = frozenset({"request_id", "response_id", "method"})
 MAX_TEXT: Final = 8_000
+MAX_NAME: Final = 200
 QUIET: Final = ("debug", "info")
 COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
 # What could move a terminal's cursor, end a line where none ends, or turn the direction of what follows.

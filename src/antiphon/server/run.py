@@ -32,6 +32,7 @@ from antiphon.upstream.http import HttpTransport
 
 Announce = Callable[[str], None]
 BACKLOG: Final = 2048
+DOORS: Final = 16
 KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections give them up earlier
 
 
@@ -43,12 +44,12 @@ def serve(
         factory = functools.partial(make_app, config, dict(environ), places, debug)
         settings = uvicorn_config(factory, config)
         if config.server.workers == 1:
-            Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run([server_socket])
+            Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run(_doors(server_socket))
         else:
             if announce:
                 announce(url_of(server_socket))
             settings.workers = config.server.workers
-            Multiprocess(settings, [server_socket]).run()
+            Multiprocess(settings, _doors(server_socket)).run()
 
 
 def make_app(config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool) -> App:
@@ -91,6 +92,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._on_start is not None:
             self._on_start()
+
+
+def _doors(server_socket: socket.socket) -> list[socket.socket]:
+    """The same socket many times: uvloop takes in one client a turn of its loop through each, and a turn may be long."""
+    return [server_socket, *(server_socket.dup() for _ in range(DOORS - 1))]
 
 
 @contextmanager
