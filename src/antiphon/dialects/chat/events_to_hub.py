@@ -165,16 +165,16 @@ class EventsToHub:
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None:
             self._answer.finish("completed")
-            self._writer.complete(_usage_to_hub(self._usage))
+            self._writer.complete(usage_to_hub(self._usage))
         else:
             self._answer.finish("incomplete")
-            self._writer.incomplete(incomplete, _usage_to_hub(self._usage))
+            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
 
     def _fail(self, error: ApiError) -> None:
         self._over = True
         self.error = error
         self._answer.finish("failed")
-        self._writer.fail(error, _usage_to_hub(self._usage))
+        self._writer.fail(error, usage_to_hub(self._usage))
 
 
 def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
@@ -194,7 +194,7 @@ def _invalid(what: str, came: bytes) -> UpstreamFault:
     return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
 
 
-def _usage_to_hub(usage: ChatUsage | None) -> Usage | None:
+def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
     """REQ-4: null only where the upstream has none."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None):
         return None

@@ -14,6 +14,7 @@ from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id,
 from antiphon.dialects.chat.answers import CompletionOut
 from antiphon.dialects.chat.errors import error_of_response
 from antiphon.dialects.chat.events_to_hub import EventsToHub
+from antiphon.dialects.chat.plain_answer import plain_response
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.protocol.events import TerminalEvent
 from antiphon.protocol.fold import replay
@@ -32,6 +33,12 @@ def response_to_hub(
     wire: ChatWire = ChatWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    plain = plain_response(body, opening, stamps, wire)
+    return (plain, Losses()) if plain is not None else response_by_events(body, request, opening, stamps, wire)
+
+
+def response_by_events(body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire) -> tuple[Response, Losses]:
+    """The same for any answer, by way of the stream."""
     reader = EventsToHub(request, opening, stamps, wire)
     events = reader.read_whole(body)
     if reader.error is not None:
