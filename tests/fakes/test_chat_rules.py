@@ -218,6 +218,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "tools[0].function.parameters",
         tool(parameters={**CLOSED, "required": []}, strict=False),
     ),
+    "a strict schema whose required properties are no names": (
+        tool(parameters={**CLOSED, "required": [["a"]]}, strict=True),
+        "tools[0].function.parameters",
+        tool(parameters={**CLOSED, "required": []}, strict=False),
+    ),
     "a strict schema that is open deep inside": (
         tool(parameters={**CLOSED, "properties": {"a": {"type": "array", "items": {"anyOf": [OPEN]}}}}, strict=True),
         "tools[0].function.parameters",

@@ -157,18 +157,26 @@ def _check_range(name: str, value: Any, wanted: Range) -> None:
 
 def _check_closed(schema: dict[str, Any], param: str) -> None:
     if schema.get("type") == "object" or "properties" in schema:
-        properties = schema.get("properties", {})
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if (
+            not isinstance(properties, dict)
+            or not isinstance(required, list)
+            or not all(isinstance(name, str) for name in required)
+        ):
+            raise Refused("properties and required must be an object and an array of names", param=param, code="invalid_schema")
         if schema.get("additionalProperties") is not False:
             raise Refused("additionalProperties must be false in a strict schema", param=param, code="invalid_schema")
-        if set(schema.get("required", ())) != set(properties):
+        if set(required) != set(properties):
             raise Refused("every property must be required in a strict schema", param=param, code="invalid_schema")
     for child in _children(schema):
         _check_closed(child, param)
 
 
 def _children(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    groups = [schema.get(name, {}).values() for name in ("properties", "$defs", "definitions")]
-    groups += [schema.get("anyOf", ()), [schema.get("items")]]
+    named = [schema.get(name) for name in ("properties", "$defs", "definitions")]
+    groups = [list(group.values()) for group in named if isinstance(group, dict)]
+    any_of = schema.get("anyOf")
+    groups += [any_of if isinstance(any_of, list) else [], [schema.get("items")]]
     return [child for group in groups for child in group if isinstance(child, dict)]
 
 

@@ -163,6 +163,11 @@ def test_traces_and_inner_addresses_are_not_passed_on() -> None:
     assert clean("see https://example.org/limits") == "see https://example.org/limits"
 
 
+def test_halves_of_characters_are_joined_or_replaced() -> None:
+    """ERR-1: what is told has to be UTF-8."""
+    assert clean("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
+
+
 def test_long_messages_are_cut() -> None:
     assert len(clean("x" * 100_000)) == 1001
 

@@ -23,6 +23,7 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     if status < 400:
         status = status_of_words(code)
     text = clean(message or "")
+    param = clean(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message or ""):
         told = text or "the input is longer than the model's context"
@@ -82,7 +83,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def clean(text: str) -> str:
     """An upstream's words as they may be told (ERR-5): no trace, key or address, and not too many of them."""
-    text = ADDRESS.sub("[address]", mask_keys(text[: 4 * MAX_MESSAGE].partition(TRACE)[0]))
+    text = text[: 4 * MAX_MESSAGE]
+    if not text.isascii():  # halves of characters, which no answer of ours could hold
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
 
 
