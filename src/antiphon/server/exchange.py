@@ -13,6 +13,7 @@ from antiphon.server.logs import RequestLine
 from antiphon.trace.writing import Trace
 
 MAX_LOSSES_HEADER = 512
+LEAVING = "antiphon.leaving"  # see `http_protocol`
 
 
 class Exchange:
@@ -30,6 +31,7 @@ class Exchange:
         self._error_from_hub = error_from_hub
         self._extra = [(b"x-request-id", id.encode()), *extra]
         self._watcher: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
 
     async def send(self, message: Message) -> None:
         """What an endpoint sends; heads get what every answer has."""
@@ -75,12 +77,23 @@ class Exchange:
         """From here on a client that leaves cancels the task that serves it. The body must have been read."""
         task = asyncio.current_task()
         assert task is not None
-        self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end(task))
+        self._task = task
+        tell_me = self.scope.get(LEAVING)
+        if tell_me is not None:
+            tell_me(self._leave)
+        else:  # another server than ours
+            self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
 
     def unwatch(self) -> None:
+        self._task = None
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
+
+    def _leave(self) -> None:
+        if self._task is not None and not self.answered:
+            self.left = True
+            self._task.cancel()
 
     def come_back(self) -> None:
         """This request's task was cancelled, and goes on for as long as it takes to say so."""
@@ -88,12 +101,10 @@ class Exchange:
         assert task is not None
         task.uncancel()
 
-    async def _wait_for_end(self, task: asyncio.Task[None]) -> None:
+    async def _wait_for_end(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass  # something after the body, which means nothing
-        if not self.answered:
-            self.left = True
-            task.cancel()
+        self._leave()
 
 
 def shutdown() -> ApiError:

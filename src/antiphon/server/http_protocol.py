@@ -28,6 +28,7 @@ MAX_WAITING: Final = 8  # requests that may wait behind one that is being answer
 WRITE_HIGH: Final = 64 * 1024
 WRITE_LOW: Final = 16 * 1024
 
+LEAVING: Final = "antiphon.leaving"
 LOG: Final = logging.getLogger("antiphon.server.http")
 
 
@@ -65,8 +66,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         running = self._running
         if running is not None and not running.response_complete:  # uvicorn tells only the latest request, which may still wait
-            running.disconnected = True
-            running.message_event.set()
+            cast(_Cycle, running).client_left()
         self.pipeline.clear()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
@@ -218,8 +218,7 @@ class Protocol(HttpToolsProtocol):
             return
         if self.cycle.response_started:
             self._last_words = b""
-        self.cycle.disconnected = True
-        self.cycle.message_event.set()
+        cast(_Cycle, self.cycle).client_left()
         self._running = None
 
     def _part(self) -> None:
@@ -322,7 +321,25 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its answer."""
+    """One request and its answer. `scope["antiphon.leaving"]` takes one function that is called if the client leaves before the
+    end, which spares an application a task that waits for it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._on_leaving: Callable[[], None] | None = None
+        cast(dict[str, Any], self.scope)[LEAVING] = self._call_when_leaving
+
+    def client_left(self) -> None:
+        self.disconnected = True
+        self.message_event.set()
+        if self._on_leaving is not None:
+            self._on_leaving()
+
+    def _call_when_leaving(self, call: Callable[[], None]) -> None:
+        self._on_leaving = call
+        self.flow.resume_reading()  # who does not read does not see that the client left
+        if self.disconnected:
+            call()
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         try:
@@ -338,6 +355,8 @@ class _Cycle(RequestResponseCycle):
                 )
         finally:
             self.on_response = _nothing
+            self._on_leaving = None
+            cast(dict[str, Any], self.scope).pop(LEAVING)  # a circle that nobody has to collect
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
         if not self.response_started and self.more_body:
