@@ -94,7 +94,9 @@ def test_every_event_has_its_name_and_its_data_in_one_line(life: list[StreamEven
         lines = from_hub.feed(event).split(b"\n")
         assert len(lines) == 4
         assert lines[0] == b"event: " + type_of(event).encode()
-        assert json.loads(lines[1].removeprefix(b"data: "))["type"] == type_of(event)
+        data = json.loads(lines[1].removeprefix(b"data: "))
+        assert data["type"] == type_of(event)
+        assert data == json.loads(codec.encode(event))  # by whatever short cut it was written
         assert lines[2:] == [b"", b""]
 
 

@@ -30,6 +30,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
 
 Style = Literal["standard", "older"]
 Framing = Literal["sse", "websocket"]
@@ -63,6 +64,8 @@ class EventsFromHub:
         self._style = style
         self._framing = framing
         self._left_out = 0
+        self._response: Response | None = None  # the one that was told last, and its bytes
+        self._written = b""
         self._heads: dict[tuple[str, int, int | None], bytes] = {}
         frame = _frame_of(framing)
         self._text = frame(OutputTextDelta, b',"logprobs":[]')
@@ -96,10 +99,17 @@ class EventsFromHub:
         if self._left_out and isinstance(event, ResponseEvent):
             event = replace(event, sequence_number=event.sequence_number - self._left_out)
         told = _older(event) if self._style == "older" else event
-        data = codec.encode(told)
+        data = self._response_event(event) if isinstance(event, ResponseEvent) and event.extra is UNSET else codec.encode(told)
         if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
             data = msgspec.json.format(data, indent=-1)
         return data if self._framing == "websocket" else sse.encode(_type_of(told), data)
+
+    def _response_event(self, event: ResponseEvent) -> bytes:
+        """A stream begins by telling the same response twice, which is written once; it may be long, with all its tools."""
+        if event.response is not self._response:
+            self._response, self._written = event.response, codec.encode(event.response)
+        name = TYPE_OF_EVENT[type(event)].encode()
+        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (name, event.sequence_number, self._written)
 
     def _head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
