@@ -62,6 +62,7 @@ def said(**members: Any) -> bytes:
         completion(service_tier="flex"),
         completion(choice={"index": None, "logprobs": None}),
         said(refusal=None, annotations=[], tool_calls=None, audio=None),
+        said(content=" \nHello. "),
     ],
 )
 def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
@@ -85,7 +86,7 @@ def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
         completion(choice={"message": None}),
         said(content=None),
         said(content=""),
-        said(content=" \nHello."),
+        said(content=" \n"),
         said(content="<think>Hm.</think>Hello."),
         said(content=[{"type": "text", "text": "Hello."}]),
         said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),

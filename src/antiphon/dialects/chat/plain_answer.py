@@ -62,4 +62,4 @@ def _only_text(message: Delta | None, wire: ChatWire) -> str | None:
     if message.reasoning_content or message.reasoning or message.reasoning_details:
         return None
     text = message.content
-    return text if text and "<" not in text and not text[0].isspace() else None
+    return text if text and "<" not in text and not text.isspace() else None
