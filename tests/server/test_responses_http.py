@@ -19,6 +19,7 @@ from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
+from antiphon.upstream.http import HttpTransport
 
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
 ASKED = {"model": "mock-1", "input": "Say hello."}
@@ -216,8 +217,11 @@ def test_an_upstream_that_streams_though_it_should_not_and_the_other_way_round()
 
 def test_a_connection_to_the_upstream_is_used_again() -> None:
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        network = gateway.services.transport
+        assert isinstance(network, HttpTransport)
         for asked in (ASKED, STREAMED, ASKED, STREAMED):
             assert gateway.post(asked).status_code == 200
+            until(lambda: network.connections_in_use == 0)  # a stream lets go of it a moment after its answer is out
         assert upstream.open_connections == 1
 
 
@@ -282,6 +286,28 @@ def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
         assert secret not in written
 
 
+def test_debug_runs_the_grammar_over_our_own_output() -> None:
+    """`serve --debug`: what is wrong with a stream is a line in the log. A type nobody may give is carried as it came (ITEM-5)."""
+    item = b'{"type":"thing","id":"t_1","status":"completed"}'
+    said = b"".join(
+        b"data: " + data + b"\n\n"
+        for data in (
+            b'{"type":"response.output_item.added","output_index":0,"item":' + item + b"}",
+            b'{"type":"response.output_item.done","output_index":0,"item":' + item + b"}",
+            b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
+        )
+    )
+    reply = fakes.exactly(fakes.SSE_HEAD, said, fakes.end("fin"))
+    with ResponsesServer(lambda _: reply) as upstream:
+        with running(one_upstream(upstream.base_url, dialect="responses"), condoned={"ITEM-5"}) as gateway:
+            answer = gateway.post(STREAMED)
+            gateway.requests(1)
+            found = [line for line in gateway.log if line["event"] == "grammar_violation"]
+    assert b'"type":"thing"' in answer.content
+    assert {line["row"] for line in found} == {"ITEM-5"}
+    assert {line["request_id"] for line in found} == {answer.headers["x-request-id"]}
+
+
 # The client's side of bad days
 
 
@@ -344,15 +370,16 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
     """Client: at most 256 KiB wait in user space, so the upstream cannot have sent everything."""
     big = "x" * 65536
     said = turn(*[fakes.text(big)] * 300)
-    with ChatServer([said, HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with ChatServer([said, *[HELLO] * 5]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         body = msgspec.json.encode(STREAMED)
         head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         head += b"connection: close\r\ncontent-length: %d\r\n\r\n"
         with gateway.connect() as connection:
             connection.sendall(head % len(body) + body)
             upstream.wait_received(1)
-            assert gateway.post(ASKED).status_code == 200  # others are unharmed
-            assert upstream.in_flight == 1
+            for _ in range(5):
+                assert gateway.post(ASKED).status_code == 200  # others are unharmed
+            until(lambda: upstream.in_flight == 1)
             data = read_all(connection)
         assert data.count(big.encode()) >= 300
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Any
 
-from antiphon.server.stream import WAITING, EventStream
+from tests.gateway.scripted import ScriptedTransport
+
+from antiphon.config import Config
+from antiphon.server.logs import Logger
+from antiphon.server.services import Services
+from antiphon.server.stream import FIRST, SILENCE, WAITING, EventStream
 
 LONG = 1000.0
 
@@ -78,6 +84,12 @@ def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
     sent = asyncio.run(play())
     assert sent[:4] == ["head", WAITING, WAITING, WAITING]
     assert sent[-2:] == [b"end", "end"]
+
+
+def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
+    """HTTP-7: what `serve` uses."""
+    assert (FIRST, SILENCE) == (10.0, 15.0)
+    assert Services(Config(), {}, ScriptedTransport(), Logger(io.StringIO())).patience == FIRST
 
 
 def test_comments_come_only_when_nothing_else_does() -> None:

@@ -126,10 +126,12 @@ def test_no_more_than_so_many_connections_wait(run: Run, monkeypatch: pytest.Mon
     async def work() -> None:
         async with serving(script) as place, network() as transport:
             answers = [await post(transport, place.url) for _ in range(3)]
+            assert transport.connections_in_use == transport.open_connections == 3
             go_on.set()
             for answer in answers:
                 await whole(answer)
             await until(lambda: transport.open_connections == 1)
+            assert transport.connections_in_use == 0
 
     run(work())
 

@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+LEAVING: Final = "antiphon.leaving"  # where a scope of our own server takes a function to call when the client leaves
 JSON: Final = (b"content-type", b"application/json")
 ErrorFromHub = Callable[[ApiError], tuple[int, bytes]]
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from antiphon.errors import ApiError
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
-from antiphon.server.asgi import ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
+from antiphon.server.asgi import LEAVING, ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
 from antiphon.server.logs import RequestLine
 from antiphon.trace.writing import Trace
 
 MAX_LOSSES_HEADER = 512
-LEAVING = "antiphon.leaving"  # see `http_protocol`
 
 
 class Exchange:

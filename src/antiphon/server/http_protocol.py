@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from antiphon.dialects.responses import error_from_hub
 from antiphon.errors import ApiError, ClientFault
+from antiphon.server.asgi import LEAVING
 from antiphon.server.services import new_id
 
 HEAD_LIMIT: Final = 64 * 1024
@@ -28,7 +29,6 @@ MAX_WAITING: Final = 8  # requests that may wait behind one that is being answer
 WRITE_HIGH: Final = 64 * 1024
 WRITE_LOW: Final = 16 * 1024
 
-LEAVING: Final = "antiphon.leaving"
 LOG: Final = logging.getLogger("antiphon.server.http")
 
 

@@ -70,6 +70,11 @@ class HttpTransport:
         """Sockets in use or kept, for those who must show that none is left behind."""
         return sum(len(pool.connections) for pool in self._pools.values())
 
+    @property
+    def connections_in_use(self) -> int:
+        """Of these, the ones in the middle of an exchange."""
+        return sum(pool.in_use for pool in self._pools.values())
+
     def _pool(self, origin: _Origin) -> _Pool:
         pool = self._pools.get(origin)
         if pool is None:
@@ -104,6 +109,10 @@ class _Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Connection, float] = {}  # since when, oldest first
         self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def in_use(self) -> int:
+        return len(self.connections) - len(self._idle)
 
     def take(self) -> Connection | None:
         """A connection that waits, None if there is none."""
