@@ -20,6 +20,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.grammar import Violation
+from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Pad, Policy
 from antiphon.protocol.request import Request
@@ -59,7 +60,10 @@ class Turn:
     """A prepared turn, on its way."""
 
     def __init__(self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None) -> None:
-        self.prepared = replace(prepared, body=b"")  # the body is let go of once it is sent: a stream may last
+        # What is sent is let go of, the history too: the answer may last, and who reads it needs only to know what was offered.
+        self.prepared = replace(
+            prepared, body=b"", request=_without_history(prepared.request), sent=_without_history(prepared.sent)
+        )
         self._body = prepared.body
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
@@ -207,6 +211,12 @@ def is_page(answer: Answer) -> bool:
 def is_packed(answer: Answer) -> bool:
     """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
     return answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+
+
+def _without_history(request: Request) -> Request:
+    items = request.input
+    offers = [item for item in items if type(item) is AdditionalTools] if type(items) is list else []
+    return replace(request, input=offers or UNSET)
 
 
 def _settle(request: Request, wire: Wire, losses: Losses) -> Request:

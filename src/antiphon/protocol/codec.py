@@ -7,12 +7,13 @@ Writing puts raw bytes back where they were.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec import inspect as shapes
+from msgspec.structs import replace
 
 from antiphon.errors import JsonTooDeep
 from antiphon.protocol.base import EXTRA_NAME, MARK, Shape, Unknown
@@ -21,15 +22,25 @@ from antiphon.protocol.items import Item, ItemParam
 from antiphon.protocol.request import CompactRequest, Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.second_reading import Place, place_of
+from antiphon.protocol.tools import ToolList, ToolParam
 from antiphon.protocol.wording import UNREADABLE, fault_of
 
 _encode: Final = msgspec.json.Encoder().encode
 
+# Tools that are kept because they will come again: at most so many lists, each of at most so many bytes.
+MOST_KEPT: Final = 32
+LONGEST_KEPT: Final = 128 * 1024
+
 
 def decode_request(body: bytes) -> Request:
-    """The body of `POST /responses`."""
-    request: Request = _read(body, _REQUEST)
-    return request
+    """The body of `POST /responses`. Tools that came before, to the byte, are not read again."""
+    try:
+        read = _decode_around_tools(body)
+        tools = _tools_in(read.tools)
+    except UNREADABLE:
+        request: Request = _read(body, _REQUEST)  # which knows what can be kept, and where it went wrong
+        return request
+    return Request(**{name: value for name in _REQUEST_FIELDS if (value := getattr(read, name)) is not UNSET} | tools)
 
 
 def decode_compact_request(body: bytes) -> CompactRequest:
@@ -70,12 +81,22 @@ def decode_as(body: bytes | Raw, type: Any) -> Any:
 def encode(value: Any) -> bytes:
     """Any value made of shapes, as JSON; unknown fields and objects stand where they stood, to the byte: their white space may hold
     line endings, which whoever writes lines has to mind (`sse.encode` does)."""
+    if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
+        value = replace(value, tools=written(value.tools))
     try:
         # The mark can also be a piece of somebody's text: then putting back changes nothing.
         encoded = _encode(value)
         return encoded if MARK not in encoded else _encode(put_back(value))
     except RecursionError:
         raise JsonTooDeep("the JSON is nested too deeply to be written") from None
+
+
+def written(tools: ToolList[Any]) -> Raw:
+    """The JSON of tools, written once."""
+    known: Raw | None = tools.known.get(written)
+    if known is None:
+        known = tools.known[written] = Raw(encode(list(tools)))
+    return known
 
 
 def put_back(value: Any) -> Any:
@@ -104,6 +125,12 @@ def _members(shape: Shape) -> dict[str, Any]:
     return {**shape.extra, **members} if shape.extra else members
 
 
+class _AroundTools(Request, frozen=True, kw_only=True):
+    """A request whose tools are not read yet."""
+
+    tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
+
+
 class _Field(NamedTuple):
     name: str
     wire_name: str
@@ -127,6 +154,21 @@ def _is_plain(info: shapes.Type) -> bool:
             return not isinstance(info, shapes.StructType | shapes.AnyType)
 
 
+def _tools_in(raw: Raw | UnsetType) -> dict[str, Any]:
+    """The field of a request, if it is there."""
+    if raw is UNSET:
+        return {}
+    if len(raw) > LONGEST_KEPT:
+        return {"tools": _decode_tools(raw)}
+    return {"tools": _known_tools(bytes(raw))}
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _known_tools(raw: bytes) -> ToolList[ToolParam] | None:
+    tools = _decode_tools(raw)
+    return None if tools is None else ToolList(tools)
+
+
 def _read(raw: bytes | Raw, place: Place) -> Any:
     try:
         return place.read(raw if isinstance(raw, Raw) else Raw(raw), "")
@@ -140,6 +182,10 @@ def _place_for(type: Any) -> Place:
 
 
 _REQUEST: Final = place_of(Request)
+_REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
+_WITH_TOOLS: Final = (Request, Response)
+_decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
+_decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
 _COMPACT_REQUEST: Final = place_of(CompactRequest)
 _ITEM_PARAM: Final = place_of(ItemParam)
 _ITEM: Final = place_of(Item)

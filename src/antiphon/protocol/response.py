@@ -34,6 +34,7 @@ from antiphon.protocol.tools import (
     Tool,
     ToolChoice,
     ToolChoiceParam,
+    ToolList,
     ToolParam,
 )
 
@@ -135,7 +136,7 @@ def opening(request: Request, *, id: str, created_at: int, model: str | None = N
         instructions=_or(request.instructions, None),
         output=[],
         error=None,
-        tools=[_echo_tool(tool) for tool in request.tools or ()],
+        tools=_echo_tools(request.tools or []),
         tool_choice=_echo_tool_choice(request.tool_choice or "auto"),
         truncation=request.truncation or "disabled",
         parallel_tool_calls=_or(request.parallel_tool_calls, True),
@@ -160,6 +161,15 @@ def opening(request: Request, *, id: str, created_at: int, model: str | None = N
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET or value is None else value
+
+
+def _echo_tools(tools: list[ToolParam]) -> list[Tool]:
+    if type(tools) is not ToolList:
+        return [_echo_tool(tool) for tool in tools]
+    known: ToolList[Tool] | None = tools.known.get(_echo_tools)
+    if known is None:
+        known = tools.known[_echo_tools] = ToolList(map(_echo_tool, tools))
+    return known
 
 
 def _echo_tool(tool: ToolParam) -> Tool:

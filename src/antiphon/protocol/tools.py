@@ -6,7 +6,8 @@ beyond the specification; they are typed so that a translation can name them whe
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -17,6 +18,8 @@ ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9
 JsonSchema = dict[str, Any]
 
 ToolChoiceValue = Literal["none", "auto", "required"]
+
+T = TypeVar("T")
 
 
 class UnknownTool(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
@@ -147,6 +150,17 @@ HostedTool = (
 )
 ToolParam = FunctionToolParam | CustomTool | NamespaceTool | ToolSearchTool | HostedTool | UnknownTool
 Tool = FunctionTool | CustomTool | NamespaceTool | ToolSearchTool | HostedTool | UnknownTool
+
+
+class ToolList(list[T]):
+    """Tools that many requests have in common, as those of one client mostly do: what was worked out about them is kept with them,
+    by whoever did, under a key of its own. Nobody changes such a list."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, tools: Iterable[T]) -> None:
+        super().__init__(tools)
+        self.known: dict[Any, Any] = {}
 
 
 class UnknownToolChoice(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):

@@ -6,11 +6,11 @@ travel through the hub as `extra["chat:name"]` and reach servers of this dialect
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar, get_args
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects.chat.forced import ForcedTools
 from antiphon.dialects.chat.messages_from_hub import messages_from_hub
@@ -23,10 +23,9 @@ from antiphon.dialects.chat.wire import (
     RequestIn,
     RequestOut,
     ResponseFormatOut,
-    ToolOut,
     UnknownFormat,
 )
-from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.names import ToolNames, has_additional_tools
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
 from antiphon.protocol import codec
@@ -46,6 +45,7 @@ from antiphon.protocol.request import (
     TextParam,
     Verbosity,
 )
+from antiphon.protocol.tools import ToolList
 
 T = TypeVar("T")
 
@@ -59,7 +59,8 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     losses = Losses()
     names = ToolNames.of(request)
     forced = ForcedTools.of(request, names, wire, losses)
-    tools = {} if forced else _chosen_freely(request, names, wire, losses)
+    tools = NO_TOOLS if forced else _chosen_freely(request, names, wire)
+    losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
     response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
     messages = messages_from_hub(request, names, wire, losses, first)
@@ -73,9 +74,9 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     body = RequestOut(
         model=request.model or UNSET,
         messages=messages,
-        tools=list(tools.values()) or UNSET,
-        tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools, names, wire, losses),
-        parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools else UNSET,
+        tools=tools.written,
+        tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
+        parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
         max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
@@ -193,13 +194,33 @@ def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first
     return forced.format()
 
 
-def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut]:
-    """The tools among which the model may choose."""
+class _Offered(Struct, frozen=True):
+    """Tools as they are sent, the names they go under, and what was lost of them."""
+
+    names: Collection[str]
+    written: Raw | UnsetType
+    losses: Losses
+
+
+def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
+    """The tools among which the model may choose. For tools that come again and again this is worked out once."""
+    tools = request.tools
+    if type(tools) is not ToolList or has_additional_tools(request):
+        return _offer(request, names, wire)
+    known: tuple[ChatWire, _Offered] | None = tools.known.get((_offer, id(wire)))
+    if known is None or known[0] is not wire:
+        known = tools.known[(_offer, id(wire))] = wire, _offer(request, names, wire)
+    return known[1]
+
+
+def _offer(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
+    losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
-    if not tools or wire.free_tools:
-        return tools
-    lose_tools(request, losses, "the tools are not offered", "the model's template drops tools: it can only be forced to call one")
-    return {}
+    if tools and not wire.free_tools:
+        why = "the model's template drops tools: it can only be forced to call one"
+        lose_tools(request, losses, "the tools are not offered", why)
+        tools = {}
+    return _Offered(frozenset(tools), Raw(_encoded(list(tools.values()))) if tools else UNSET, losses)
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
@@ -254,11 +275,15 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
 
 
 def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    encoded = _encoded(body)
+    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        encoded = ENCODER.encode(body)
+        return ENCODER.encode(value)
     except RecursionError:
         raise JsonTooDeep("the JSON is nested too deeply to be written") from None
-    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
 
 
 def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
@@ -300,6 +325,7 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
 
 
 ENCODER: Final = msgspec.json.Encoder()
+NO_TOOLS: Final = _Offered((), UNSET, Losses())
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the reader of the answer relies on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 from antiphon.protocol.content import (
@@ -177,7 +177,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
 
     model: str | UnsetType = UNSET
     messages: list[MessageOut]
-    tools: list[ToolOut] | UnsetType = UNSET
+    tools: list[ToolOut] | Raw | UnsetType = UNSET
     tool_choice: ToolChoiceValue | ToolOut | UnsetType = UNSET
     parallel_tool_calls: bool | UnsetType = UNSET
     response_format: ResponseFormatOut | UnsetType = UNSET

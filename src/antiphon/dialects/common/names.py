@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolList, ToolParam
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
@@ -42,9 +42,19 @@ class ToolNames:
     @classmethod
     def of(cls, request: Request) -> ToolNames:
         """The map for every tool that the request offers, at its top or in `additional_tools` items."""
+        tools = request.tools
+        if type(tools) is not ToolList or has_additional_tools(request):
+            return cls._of(offered_tools(request))
+        known: ToolNames | None = tools.known.get(cls)
+        if known is None:
+            known = tools.known[cls] = cls._of(tools)
+        return known
+
+    @classmethod
+    def _of(cls, tools: list[ToolParam]) -> ToolNames:
         names = cls()
         to_be_mended: list[_Key] = []
-        for key in [key for tool in offered_tools(request) for key in _keys_of(tool)]:
+        for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
             if namespace is None and LEGAL.fullmatch(name) and names._keys.setdefault(name, key) == key:
                 names._sent[key] = name
@@ -68,6 +78,11 @@ class ToolNames:
         while self._keys.setdefault(name, key) != key:  # two tools, one flat name
             name, mark = _shortened(name, mark), mark + "'"
         self._sent[key] = name
+
+
+def has_additional_tools(request: Request) -> bool:
+    """Whether the history offers tools of its own."""
+    return type(request.input) is list and any(type(item) is AdditionalTools for item in request.input)
 
 
 def offered_tools(request: Request) -> list[ToolParam]:

@@ -1,0 +1,98 @@
+"""Tools that came before are not read, named, translated or written again; nobody can tell but by the time it takes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from msgspec import UNSET
+from msgspec.structs import replace
+from tests.generate.chat_bodies import wires
+from tests.generate.conversations import requests
+
+from antiphon.dialects import chat, responses
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.names import ToolNames, offered_tools
+from antiphon.errors import ApiError
+from antiphon.protocol import codec
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.tools import FunctionToolParam, ToolList
+
+
+def apart(request: Request) -> Request:
+    """The same request with tools that nothing is known of."""
+    return replace(request, tools=list(request.tools)) if request.tools else request
+
+
+def chat_body(request: Request, wire: ChatWire) -> object:
+    try:
+        body, losses = chat.request_from_hub(request, wire)
+        return body, list(losses)
+    except ApiError as error:
+        return error.code, error.message, error.param
+
+
+@given(requests(), wires())
+def test_shared_tools_are_told_like_any_others(request: Request, wire: ChatWire) -> None:
+    read = codec.decode_request(codec.encode(apart(request)))
+    for _ in range(2):  # what was worked out the first time is used the second
+        for other in (ChatWire(), wire, replace(wire)):
+            assert chat_body(read, other) == chat_body(apart(read), other)
+        assert responses.request_from_hub(read)[0] == responses.request_from_hub(apart(read))[0]
+        shared, plain = (opening(each, id="resp_1", created_at=1) for each in (read, apart(read)))
+        assert shared == plain
+        assert codec.encode(shared) == codec.encode(plain)
+        names, fresh = ToolNames.of(read), ToolNames.of(apart(read))
+        assert (names._sent, names._keys) == (fresh._sent, fresh._keys)
+
+
+@given(requests())
+def test_a_body_that_comes_again_is_read_the_same(request: Request) -> None:
+    body = codec.encode(apart(request))
+    first, second = codec.decode_request(body), codec.decode_request(body)
+    assert first == second
+    assert codec.encode(second) == codec.encode(first)
+    assert offered_tools(first) == offered_tools(second)
+
+
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+
+
+def test_equal_tools_are_read_once() -> None:
+    one, other = (codec.decode_request(msgspec.json.encode({"model": model, "tools": [TOOL]})) for model in "ab")
+    assert isinstance(one.tools, ToolList)
+    assert one.tools is other.tools
+    assert opening(one, id="a", created_at=1).tools is opening(other, id="b", created_at=2).tools
+
+
+def test_tools_too_long_to_be_kept_are_read_all_the_same() -> None:
+    long = [{**TOOL, "description": "x" * codec.LONGEST_KEPT}]
+    one, other = (codec.decode_request(msgspec.json.encode({"tools": long})) for _ in range(2))
+    assert one == other
+    assert one.tools is not other.tools
+
+
+@pytest.mark.parametrize(("said", "read"), [(b"null", None), (b"[]", [])])
+def test_no_tools_are_no_tools(said: bytes, read: object) -> None:
+    assert codec.decode_request(b'{"tools":' + said + b"}").tools == read
+    assert codec.decode_request(b"{}").tools is UNSET
+
+
+def test_tools_of_the_history_stand_beside_the_shared_ones() -> None:
+    extra = {"type": "additional_tools", "tools": [{**TOOL, "name": "more"}]}
+    hello = {"type": "message", "role": "user", "content": "hello"}
+    body = msgspec.json.encode({"input": [hello, extra], "tools": [TOOL]})
+    read = codec.decode_request(body)
+    assert [tool.name for tool in offered_tools(read) if isinstance(tool, FunctionToolParam)] == ["look", "more"]
+    assert ToolNames.of(read).original("more").name == "more"
+    sent = msgspec.json.decode(chat.request_from_hub(read)[0])
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["look", "more"]
+
+
+def test_a_fault_in_tools_is_told_with_its_place_every_time() -> None:
+    body = msgspec.json.encode({"tools": [TOOL, {**TOOL, "name": "no spaces"}]})
+    for _ in range(2):
+        with pytest.raises(ApiError, match="name") as refused:
+            codec.decode_request(body)
+        assert refused.value.param == "tools[1].name"
