@@ -39,6 +39,8 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes."""
+        if not self._begun and data[:6] == b"data: " and not self._line:
+            self._begun = self._between = True  # no BOM, as nearly always
         # The common case on a paced stream: exactly one frame, of one data line.
         end = len(data) - 2
         if self._between and data[:6] == b"data: " and data[-1] == LF and data.find(b"\n") == end and CR not in data:
@@ -46,7 +48,7 @@ class Decoder:
             return [Frame("", data[6:end])]
         # And of a fast one: several whole frames at once.
         if self._between and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
-            frames = _whole_frames(data[:-2].split(b"\n\n"))
+            frames = _plain_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
             if frames is not None:
                 return frames
         return self._feed(data)
@@ -119,6 +121,14 @@ class Decoder:
         self._data.pop()  # the LF after the last line
         frames.append(Frame(self._event, bytes(self._data)))
         self._data.clear()
+
+
+def _plain_frames(data: bytes) -> list[Frame] | None:
+    """Frames of one data line each and nothing else; None if there is anything else among them."""
+    parts = data[6:-2].split(b"\n\ndata: ")
+    if data[:6] != b"data: " or data.count(b"\n") != 2 * len(parts):
+        return None
+    return [Frame("", part) for part in parts]
 
 
 def _whole_frames(blocks: list[bytes]) -> list[Frame] | None:

@@ -14,7 +14,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe, Reader
 from antiphon.gateway.turn import Turn, prepare
 from antiphon.protocol.codec import decode_event, decode_request
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import Violation, judge
 from antiphon.protocol.stamps import Stamps
@@ -130,3 +130,53 @@ def test_an_event_beyond_all_measure_fails_the_response() -> None:
     assert judge(events) == []
     assert pipe.response is not None
     assert pipe.response.status == "failed"
+
+
+# Deltas in a row
+
+
+DELTAS = st.one_of(
+    st.text(max_size=8).map(lambda text: {"content": text}),
+    st.sampled_from(
+        [
+            {"content": "50% of {it} \u2028\n"},
+            {"refusal": "No."},
+            {"reasoning_content": "hm"},
+            {"content": "x", "role": "assistant"},
+            {"content": "a<think>b</think>c"},
+            {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+            {"tool_calls": [{"index": 1, "id": "d", "function": {"name": "g", "arguments": "{}"}}]},
+        ]
+    ),
+)
+ASKED_IN_WAYS = [
+    ASKED,
+    ASKED[:-1] + b', "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}}',
+    ASKED[:-1] + b', "include": ["message.output_text.logprobs"], "parallel_tool_calls": false}',
+]
+
+
+@given(deltas=st.lists(DELTAS, max_size=12), asked=st.sampled_from(ASKED_IN_WAYS), judged=st.booleans())
+def test_deltas_in_a_row_are_told_like_deltas_one_by_one(deltas: list[dict[str, object]], asked: bytes, judged: bool) -> None:
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    frames = [b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks]
+    found: list[Violation] = []
+    at_once, one_by_one = (make_pipe(asked, on_violation=found.append if judged else None) for _ in range(2))
+    reader, pipe = make_pipe(asked)._reader, make_pipe(asked)
+    told = b"".join(map(one_by_one.feed, frames)) + one_by_one.finish()
+    assert at_once.feed(b"".join(frames)) + at_once.finish() == told
+    assert pipe.tell(reader.feed(b"".join(frames))) + pipe.tell(reader.finish()) == told  # as single events
+    assert judge(read(told)) == []
+    assert not found
+
+
+def test_padded_deltas_are_padded_in_a_row_too() -> None:
+    """STR-13."""
+    asked = ASKED[:-1] + b', "stream_options": {"include_obfuscation": true}}'
+    numbers = iter(range(10_000))
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
+    turn = Turn(prepare(decode_request(asked), target()), stamps, lambda length: "p" * length)
+    pipe = turn.pipe(responses.EventsFromHub(turn.prepared.request))
+    texts = [event for event in read(pipe.feed(STREAM)) if isinstance(event, OutputTextDelta)]
+    assert [event.obfuscation for event in texts] == ["p" * len(event.delta) for event in texts]
+    assert len(texts) == 2

@@ -60,3 +60,10 @@ def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_al
     routes = Routes(config, {}, {"a": place, "b": place})
     assert [upstream.timeouts.idle for upstream in routes.upstreams] == [1.0, 2.0, 3.0]
     assert routes.upstreams[1].headers["authorization"] == "Bearer secret"
+
+
+def test_names_beyond_those_that_are_remembered_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.gateway.routes.MOST_KNOWN", 1)
+    routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["m-*"])]), {}, {})
+    for _ in range(2):
+        assert [routes.find(name).model for name in ("m-1", "m-2")] == ["m-1", "m-2"]

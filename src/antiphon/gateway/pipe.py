@@ -15,14 +15,15 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.speech import EventsToHub
-from antiphon.protocol.events import ErrorEvent, OutputTextDelta, StreamEvent, TerminalEvent, UnknownEvent
+from antiphon.gateway.speech import EventsToHub, TextRunToHub
+from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent, TextRun, UnknownEvent
 from antiphon.protocol.grammar import Grammar, Violation
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 
 LOSSES_EVENT: Final = "antiphon:losses"
+TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that can take many deltas of a text at once
 
 
 class EventsFromHub(Protocol):
@@ -42,6 +43,7 @@ class Reader:
     def __init__(self, to_hub: EventsToHub) -> None:
         self._frames = sse.Decoder()
         self._to_hub = to_hub
+        self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)
 
     @property
     def error(self) -> ApiError | None:
@@ -53,13 +55,28 @@ class Reader:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """The events that these bytes bring. An event beyond all measure fails the response."""
+        events: list[StreamEvent] = []
+        for told in self.feed_runs(data):
+            events += told.events() if isinstance(told, TextRun) else [told]
+        return events
+
+    def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
+        """The same, deltas in a row as one."""
         try:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
-            return self._to_hub.finish(error)
-        if len(frames) == 1:
-            return self._to_hub.feed(frames[0])
-        return [event for frame in frames for event in self._to_hub.feed(frame)]
+            return [*self._to_hub.finish(error)]
+        told: list[StreamEvent | TextRun] = []
+        at = 0
+        while at < len(frames):
+            if self._text_run is not None:
+                run, at = self._text_run(frames, at)
+                if run is not None:
+                    told.append(run)
+                    continue
+            told += self._to_hub.feed(frames[at])
+            at += 1
+        return told
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The bytes are over, properly or with an error."""
@@ -89,6 +106,7 @@ class Pipe:
         self._shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar() if on_violation else None
+        self._text_run: TextRunFromHub | None = getattr(from_hub, "text_run", None) if on_violation is None else None
 
     @property
     def ended(self) -> bool:
@@ -110,22 +128,28 @@ class Pipe:
 
     def feed(self, data: bytes) -> bytes:
         """What the client is sent for these bytes of the upstream."""
-        return self.tell(self._reader.feed(data))
+        return self.tell(self._reader.feed_runs(data))
 
     def finish(self, error: ApiError | None = None) -> bytes:
         """The upstream's bytes are over: whatever is missing of the client's stream, to its end."""
         return self.tell(self._reader.finish(error))
 
-    def tell(self, events: Iterable[StreamEvent]) -> bytes:
+    def tell(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
         """What the client is sent for events; they may also come from an upstream's answer that was no stream."""
         out: list[bytes] = []
         for event in events:
-            for told in self._policy.feed(event):
-                if type(told) is OutputTextDelta and self._grammar is None:  # nearly all of them
-                    out.append(self._from_hub.feed(told))
-                else:
-                    self._tell_one(told, out)
+            if not isinstance(event, TextRun):
+                self._tell_all((event,), out)
+            elif self._text_run is not None and self._policy.passes_text:  # nearly all of them
+                out.append(self._text_run(event))
+            else:
+                self._tell_all(event.events(), out)
         return out[0] if len(out) == 1 else b"".join(out)
+
+    def _tell_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
+        for event in events:
+            for told in self._policy.feed(event):
+                self._tell_one(told, out)
 
     def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
         is_end = isinstance(event, TerminalEvent)

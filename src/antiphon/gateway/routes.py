@@ -55,15 +55,23 @@ class Routes:
 
     def __init__(self, config: Config, environ: Mapping[str, str], places: Mapping[str, Place]) -> None:
         self.upstreams = [_upstream(config, each, environ, places) for each in config.upstreams]
+        self._known: dict[str, Target] = {}
 
     def find(self, model: object) -> Target:
         """The target for a model as a client names it."""
+        known = self._known.get(model) if type(model) is str else None
+        return known or self._look_for(model)
+
+    def _look_for(self, model: object) -> Target:
         if not isinstance(model, str) or not model:
             raise MissingField(f"model is missing: wanted the name of a model, such as {self._examples()}", param="model")
         for upstream in self.upstreams:
             name = upstream.config.upstream_model(model)
             if name is not None:
-                return Target(upstream=upstream, model=name)
+                target = Target(upstream=upstream, model=name)
+                if len(self._known) < MOST_KNOWN:  # behind a pattern there may be any number of names
+                    self._known[model] = target
+                return target
         raise ClientFault(
             f"no upstream serves the model {_shown(model)}; there is {self._examples()} (GET /v1/models lists them all)",
             type="not_found",
@@ -94,3 +102,6 @@ def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], 
 
 def _shown(model: str) -> str:
     return repr(model if len(model) <= 100 else model[:100] + "…")
+
+
+MOST_KNOWN: Final = 1024

@@ -11,7 +11,7 @@ from antiphon import sse
 from antiphon.dialects import chat, responses
 from antiphon.errors import ApiError
 from antiphon.profiles import Dialect
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -29,6 +29,10 @@ class EventsToHub(Protocol):
     def feed(self, frame: sse.Frame) -> list[StreamEvent]: ...
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]: ...
+
+
+# `text_run` of a reader that can take many pieces of a text at once.
+TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 
 
 class Speech(Struct, frozen=True):

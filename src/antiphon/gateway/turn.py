@@ -28,14 +28,15 @@ from antiphon.protocol.response import Response, opening
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writing import Trace
-from antiphon.upstream.transport import Answer, Transport
+from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_of_pieces
 
 MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
-    """A turn before anything was sent."""
+class Prepared(Struct, kw_only=True):
+    """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
+    and who reads it needs only to know what was offered."""
 
     target: Target
     request: Request  # as the client asked, settled by the gateway
@@ -49,22 +50,20 @@ def prepare(request: Request, target: Target) -> Prepared:
     losses = Losses()
     profile = target.upstream.profile
     settled = _settle(request, profile.wire, losses)
-    sent, found = profile.prepare(replace(settled, model=target.model))
+    sent = settled if settled.model == target.model else replace(settled, model=target.model)
+    sent, found = profile.prepare(sent)
     losses.extend(found)
     body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
     losses.extend(found)
-    return Prepared(target=target, request=settled, sent=sent, body=body, losses=losses)
+    kept = _without_history(settled)
+    return Prepared(target=target, request=kept, sent=kept if sent is settled else _without_history(sent), body=body, losses=losses)
 
 
 class Turn:
     """A prepared turn, on its way."""
 
     def __init__(self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None) -> None:
-        # What is sent is let go of, the history too: the answer may last, and who reads it needs only to know what was offered.
-        self.prepared = replace(
-            prepared, body=b"", request=_without_history(prepared.request), sent=_without_history(prepared.sent)
-        )
-        self._body = prepared.body
+        self.prepared = prepared
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
         self._stamps = stamps
@@ -77,8 +76,8 @@ class Turn:
         upstream = self.prepared.target.upstream
         url = upstream.base_url + upstream.speech.path
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, upstream.headers, self._body)
-        body, self._body = self._body, b""
+            self._trace.upstream_request("POST", url, upstream.headers, self.prepared.body)
+        body, self.prepared.body = self.prepared.body, b""
         try:
             answer = self._answer = await transport.send("POST", url, upstream.headers, body, upstream.timeouts)
         except UpstreamFault as fault:
@@ -137,6 +136,10 @@ class Turn:
     def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
         """The body of an answer, seen by the trace if there is one."""
         return answer.pieces() if self._trace is None else self._traced(answer, self._trace)
+
+    def flow(self, answer: Answer) -> Flow:
+        """The same for a sink, and at less cost if there is no trace."""
+        return flow_of(answer) if self._trace is None else flow_of_pieces(self._traced(answer, self._trace))
 
     async def _traced(self, answer: Answer, trace: Trace) -> AsyncIterator[bytes]:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 from antiphon.protocol.content import Annotation, Content, LogProb
@@ -84,6 +84,31 @@ class OutputTextDelta(_InPart, frozen=True, kw_only=True, tag="response.output_t
     delta: str
     logprobs: list[LogProb] | UnsetType = UNSET
     obfuscation: str | UnsetType = UNSET
+
+
+class TextRun(Struct, frozen=True, gc=False):
+    """Deltas of one output text in a row, numbered one after the other: what a fast upstream sends in one piece, read and written
+    as one. It stands for these events and is never seen outside."""
+
+    sequence_number: int  # of the first
+    item_id: str
+    output_index: int
+    content_index: int
+    deltas: list[str]
+
+    def events(self) -> list[OutputTextDelta]:
+        """What it stands for."""
+        return [
+            OutputTextDelta(
+                sequence_number=number,
+                item_id=self.item_id,
+                output_index=self.output_index,
+                content_index=self.content_index,
+                delta=delta,
+                logprobs=[],
+            )
+            for number, delta in enumerate(self.deltas, self.sequence_number)
+        ]
 
 
 class OutputTextDone(_InPart, frozen=True, kw_only=True, tag="response.output_text.done"):

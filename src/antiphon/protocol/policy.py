@@ -102,6 +102,11 @@ class Policy:
             policy.losses.add("stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here")
         return policy
 
+    @property
+    def passes_text(self) -> bool:
+        """Whether plain deltas go through as they are for now."""
+        return self._idle
+
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
         """What is delivered in place of `event`: mostly the event itself, nothing if it speaks of a withheld call."""
         # The hot path of every stream: no copy, and no look at anything else.
@@ -117,7 +122,9 @@ class Policy:
             return []
         if isinstance(event, UnknownEvent):
             return [self._renumber_raw(event) if self._gone else event]
-        changes = self._placing(event) | self._trimming(event)
+        changes = self._trimming(event)
+        if self._gone:
+            changes |= self._placing(event)
         if changes:
             event = replace(event, **changes)
         if self._refused and isinstance(event, ResponseCompleted) and not any(map(_says_something, event.response.output)):
@@ -184,8 +191,6 @@ class Policy:
 
     def _placing(self, event: StreamEvent) -> dict[str, Any]:
         """STR-5: where the event stands now that others before it are gone."""
-        if not self._gone:
-            return {}
         changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._gone}
         index: int | None = getattr(event, "output_index", None)
         if index is not None:
@@ -206,19 +211,15 @@ class Policy:
     # What comes only when it was asked for. Leaving it out is no loss.
 
     def _trimming(self, event: StreamEvent) -> dict[str, Any]:
-        if isinstance(event, DELTAS):
-            return self._trim_delta(event)
-        match event:
-            case OutputTextDone(logprobs=[_, *_]) if LOGPROBS not in self._include:
-                return {"logprobs": []}
-            case ContentPartAdded(part=part) | ContentPartDone(part=part):
-                return _change("part", part, self._trim_part(part))
-            case ItemAdded(item=item) | ItemDone(item=item) if item is not None:
-                return _change("item", item, self._trim_item(item))
-            case ResponseEvent(response=response):
-                return _change("response", response, self._trim_response(response))
-            case _:
-                return {}
+        if isinstance(event, ResponseEvent):
+            return _change("response", event.response, self._trim_response(event.response))
+        if isinstance(event, (ItemAdded, ItemDone)):
+            return _change("item", event.item, self._trim_item(event.item)) if event.item is not None else {}
+        if isinstance(event, (ContentPartAdded, ContentPartDone)):
+            return _change("part", event.part, self._trim_part(event.part))
+        if isinstance(event, OutputTextDone):
+            return {"logprobs": []} if event.logprobs and LOGPROBS not in self._include else {}
+        return self._trim_delta(event) if isinstance(event, DELTAS) else {}
 
     def _trim_delta(self, event: DeltaEvent) -> dict[str, Any]:
         """STR-13: padding if it was asked for, and none else. STR-12: logprobs likewise."""
@@ -232,6 +233,8 @@ class Policy:
         return changes
 
     def _trim_response(self, response: Response) -> Response:
+        if not response.output:
+            return response
         kept = [item for index, item in enumerate(response.output) if index not in self._withheld]
         output = [self._trim_item(item) for item in kept]
         same = len(output) == len(response.output) and all(map(_is, output, response.output))

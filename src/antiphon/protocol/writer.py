@@ -46,6 +46,7 @@ from antiphon.protocol.events import (
     SummaryPartDone,
     SummaryTextDelta,
     SummaryTextDone,
+    TextRun,
     UnknownEvent,
 )
 from antiphon.protocol.items import Item, Phase, UnknownItem
@@ -167,6 +168,18 @@ class ResponseWriter:
                 logprobs=logprobs or [],
             )
         )
+
+    def text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
+        """Output text of an open message arrived in several pieces at once. They are told in one, and not emitted; None if there is
+        no such text open, and then nothing was done."""
+        item = self._open.get(key)
+        part = item.current if item is not None else None
+        if item is None or part is None or part.kind is not OutputText:
+            return None
+        part.pieces += deltas
+        number = self._number
+        self._number = number + len(deltas)
+        return TextRun(number, item.id, item.index, part.index, deltas)
 
     def refusal(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
         """STR-11: the model declines, in these words."""

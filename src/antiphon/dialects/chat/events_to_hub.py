@@ -22,7 +22,7 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.upstream_errors import clean
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
@@ -72,6 +72,24 @@ class EventsToHub:
         else:
             self._chunk(chunk, frame)
         return self._take()
+
+    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        key = self._answer.plain_key
+        if key is None or self._over or self._misses >= MAX_MISSES:
+            return None, at
+        texts: list[str] = []
+        begin, end = at, len(frames)
+        while at < end:
+            try:
+                text = _decode_text(frames[at].data).choices[0].delta.content
+            except (ValueError, RecursionError):
+                break  # `feed` sees what it is
+            if text:
+                texts.append(text)
+            at += 1
+        run = self._writer.text_run(key, texts) if texts else None
+        return (run, at) if run is not None else (None, begin)
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The bytes are over. What had a finish reason is complete, whatever ended them."""

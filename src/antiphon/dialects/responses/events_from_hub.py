@@ -26,6 +26,7 @@ from antiphon.protocol.events import (
     ReasoningDone,
     ResponseEvent,
     StreamEvent,
+    TextRun,
     UnknownEvent,
 )
 from antiphon.protocol.losses import Losses
@@ -87,6 +88,12 @@ class EventsFromHub:
             return self._arguments % (event.sequence_number, self._heads.get(place) or self._head(place), _encode(event.delta))
         return self._any(event)
 
+    def text_run(self, run: TextRun) -> bytes:
+        """The bytes of a run of deltas: those of its events, one after the other."""
+        head = self._head((run.item_id, run.output_index, run.content_index))
+        template = self._text.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
+        return b"".join([template % (number, _encode(delta)) for number, delta in enumerate(run.deltas, run.sequence_number)])
+
     def finish(self) -> bytes:
         """HTTP-4: what a stream ends with."""
         return sse.END if self._style == "standard" and self._framing == "sse" else b""
@@ -102,14 +109,16 @@ class EventsFromHub:
         data = self._response_event(event) if isinstance(event, ResponseEvent) and event.extra is UNSET else codec.encode(told)
         if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
             data = msgspec.json.format(data, indent=-1)
-        return data if self._framing == "websocket" else sse.encode(_type_of(told), data)
+        if self._framing == "websocket":
+            return data
+        name = NAMES.get(type(told))
+        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(told), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
         """A stream begins by telling the same response twice, which is written once; it may be long, with all its tools."""
         if event.response is not self._response:
             self._response, self._written = event.response, codec.encode(event.response)
-        name = TYPE_OF_EVENT[type(event)].encode()
-        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (name, event.sequence_number, self._written)
+        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (NAMES[type(event)], event.sequence_number, self._written)
 
     def _head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
@@ -148,3 +157,6 @@ def _members(event: Event) -> dict[str, Any]:
 
 def _type_of(event: StreamEvent | OlderError) -> str:
     return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+
+
+NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}
