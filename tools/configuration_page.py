@@ -83,6 +83,7 @@ workers = 1
 allowed_hosts = ["gateway.example.com"]        # besides loopback names and the host above
 allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
 max_body_mib = 64
+websocket = true                               # on /v1/responses
 log = "auto"                                   # auto | json | pretty
 grace = 10.0                                   # seconds for answers under way when the server is stopped
 

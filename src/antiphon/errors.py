@@ -104,6 +104,13 @@ class UpstreamFault(ApiError):
     default_status = 502
 
 
+class StorageUnavailable(ApiError):
+    """What should be kept cannot be, or what is kept cannot be reached."""
+
+    default_code = "storage_unavailable"
+    default_status = 503
+
+
 class IllegalMove(AntiphonError):
     """Our own fault: somebody drove a lifecycle where it cannot go (B-1, ITEM-4)."""
 

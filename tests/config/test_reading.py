@@ -114,6 +114,18 @@ def test_paths_are_meant_from_the_files_own_folder(tmp_path: Path) -> None:
     assert elsewhere.trace.dir == "/var/traces"
 
 
+@pytest.mark.parametrize("url", ["sqlite:////var/a.db", "sqlite:///", "postgresql://anna:sesame@db/antiphon", "off"])
+def test_the_place_of_the_store_is_kept_as_it_is_written(url: str, tmp_path: Path) -> None:
+    assert parse(f'[store]\nurl = "{url}"\n', tmp_path / "antiphon.toml", {}).store.url == url
+
+
+def test_a_relative_file_of_the_store_is_meant_from_the_folder_of_the_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "100% mine"
+    config = parse('[store]\nurl = "sqlite:///kept/a%3F.db"\n', folder / "antiphon.toml", {})
+    assert config.store.url == f"sqlite:///{tmp_path}/100%25%20mine/kept/a%3F.db"
+    assert parse("", folder / "antiphon.toml", {}).store.url is None
+
+
 def test_without_a_file_the_embedded_model_is_served_and_nothing_else() -> None:
     (local,) = default({}).upstreams
     assert local.embedded

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TextIO
 
 from antiphon import __version__
-from antiphon.cli import ask, check, config, models, serve, trace
+from antiphon.cli import ask, check, config, models, serve, store, trace
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, printable
@@ -86,6 +86,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "models": models,
     "config": config,
     "trace": trace,
+    "store": store,
     "check": check,
 }
 EPILOG: Final = f"""examples:

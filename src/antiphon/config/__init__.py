@@ -7,7 +7,7 @@ Reading is done once, at the start; nothing here changes afterwards. `find_confi
 from antiphon.config.checks import check, is_loopback
 from antiphon.config.models import ModelRule
 from antiphon.config.reading import default, find_config, load, parse
-from antiphon.config.shapes import Config, KeyConfig, ServerConfig, Timeouts, TraceConfig, UpstreamConfig, key_hash
+from antiphon.config.shapes import Config, KeyConfig, ServerConfig, StoreConfig, Timeouts, TraceConfig, UpstreamConfig, key_hash
 from antiphon.config.summary import describe
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "KeyConfig",
     "ModelRule",
     "ServerConfig",
+    "StoreConfig",
     "Timeouts",
     "TraceConfig",
     "UpstreamConfig",

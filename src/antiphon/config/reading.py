@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from antiphon.profiles.toml_source import TomlSource
 
 FILE = "antiphon.toml"
 VARIABLE = "ANTIPHON_CONFIG"
+SQLITE = "sqlite:///"
 
 
 def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -51,7 +53,8 @@ def parse(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
         for upstream, table in zip(written.upstreams, source.toml.get("upstreams", []), strict=True)
     ]
     trace = replace(written.trace, dir=str(folder / written.trace.dir)) if written.trace.dir else written.trace
-    config = replace(written, upstreams=upstreams or _usual_upstreams(environ), trace=trace)
+    store = replace(written.store, url=_store_url(written.store.url, folder))
+    config = replace(written, upstreams=upstreams or _usual_upstreams(environ), trace=trace, store=store)
     for problem in problems(config, environ):
         raise source.fault(problem.steps, str(problem))
     return config
@@ -73,6 +76,12 @@ def _settled(upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_tim
     return replace(
         upstream, profile=profile, base_url=upstream.base_url.rstrip("/"), timeouts=replace(timeouts, **own) if own else None
     )
+
+
+def _store_url(url: str | None, folder: Path) -> str | None:
+    if url is None or not url.startswith(SQLITE) or url[len(SQLITE) :][:1] in ("", "/"):
+        return url
+    return f"{SQLITE}{quote(str(folder.absolute()))}/{url.removeprefix(SQLITE)}"
 
 
 def _usual_upstreams(environ: Mapping[str, str]) -> list[UpstreamConfig]:

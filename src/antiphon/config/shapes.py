@@ -44,6 +44,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         list[str], Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused.")
     ] = []
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The largest request body that is taken, in MiB.")] = 64
+    websocket: Annotated[
+        bool,
+        Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),
+    ] = True
     log: Annotated[
         Literal["auto", "json", "pretty"],
         Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
@@ -143,6 +147,26 @@ class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_days: Annotated[float, Meta(gt=0, le=36_500, description="Traces older than this many days are removed.")] = 7.0
 
 
+class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where responses are kept, and for how long."""
+
+    url: Annotated[
+        str | None,
+        Meta(
+            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which keeps nothing. Absent: SQLite, in the user's "
+            "data folder."
+        ),
+    ] = None
+    retention_days: Annotated[
+        float,
+        Meta(gt=0, le=36_500, description="Responses older than this many days are removed, once no newer one continues them."),
+    ] = 30.0
+    max_responses: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: no limit."),
+    ] = None
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set."""
 
@@ -151,6 +175,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keys: list[KeyConfig] = []
     timeouts: Timeouts = Timeouts()
     trace: TraceConfig = TraceConfig()
+    store: StoreConfig = StoreConfig()
 
     def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, str]:
         """Who may ask: the owner by the hash of the key."""

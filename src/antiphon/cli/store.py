@@ -1,0 +1,150 @@
+"""`antiphon store`: what is kept of responses. Counts it, removes what is old, and looks whether it is sound."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from antiphon.cli.exits import FAILED, OK, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import one_line
+from antiphon.config import StoreConfig, default, find_config, load
+from antiphon.store.interface import Stats, Store
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "store",
+        help="look after the responses that are kept",
+        description="Looks after the responses that the gateway keeps, whether it runs or not.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    stats = _action(actions, "stats", "say how much is kept")
+    stats.add_argument("--json", action="store_true", help="print it as JSON, on one line; moments in seconds since 1970")
+    prune = _action(actions, "prune", "remove what is old, but for what a newer response continues")
+    prune.add_argument(
+        "--days", metavar="N", type=_days, help="remove what is older (default: retention_days in the configuration)"
+    )
+    prune.add_argument(
+        "--keep", metavar="N", type=_count, help="keep no more than these (default: max_responses in the configuration)"
+    )
+    _action(actions, "verify", "look whether everything that is kept is sound")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+    now: Callable[[], float] = time.time,
+) -> int:
+    del err  # what goes wrong is raised
+    file = find_config(args.config, environ, cwd or Path.cwd())
+    config = (load(file, environ) if file else default(environ)).store
+
+    async def do(store: Store) -> int:
+        match args.action:
+            case "stats":
+                found = await store.stats()
+                out.writelines([f"{msgspec.json.encode(found).decode()}\n"] if args.json else _table(found))
+                return OK
+            case "prune":
+                count = await _prune(store, config, args.days, args.keep, now())
+                out.write(f"removed {_counted(count, 'response')}\n")
+                return OK
+            case _:
+                wrong = await store.verify()
+                out.writelines(f"{one_line(line)}\n" for line in wrong or ["everything that is kept is sound"])
+                return FAILED if wrong else OK
+
+    return asyncio.run(_with_store(config, environ, do))
+
+
+async def _with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
+    from antiphon.store.opening import open_store  # SQLite takes a moment to load, which other commands need not wait for
+
+    store = await open_store(config, environ)
+    if store is None:
+        raise Unusable("nothing is kept: [store] url is off in the configuration")
+    try:
+        code: int = await do(store)
+        return code
+    finally:
+        await store.close()
+
+
+async def _prune(store: Store, config: StoreConfig, days: float | None, keep: int | None, now: float) -> int:
+    before = math.floor(now - (config.retention_days if days is None else days) * 86_400)
+    total = 0
+    while count := await store.prune(before=before, keep=config.max_responses if keep is None else keep):
+        total += count
+    return total
+
+
+def _table(found: Stats) -> list[str]:
+    rows = {
+        "responses": f"{found.responses:,}",
+        "owners": f"{found.owners:,}",
+        "items": f"{found.items:,}",
+        "size": f"{found.bytes / 2**20:,.1f} MiB",
+        "oldest": _moment(found.oldest),
+        "newest": _moment(found.newest),
+    }
+    return [f"{name:9}  {value}\n" for name, value in rows.items()]
+
+
+def _moment(seconds: int | None) -> str:
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **FORMAT
+    )
+    action.add_argument("--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)")
+    return action
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days: wanted 0 to {MOST_DAYS}")
+    return days
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of responses: wanted 0 or more")
+    return int(text)
+
+
+MOST_DAYS: Final = 36_500
+EPILOG: Final = """examples:
+  antiphon store stats
+  antiphon store prune --days 7
+  antiphon store verify && echo sound
+
+exit codes:
+  0    it worked
+  1    the store cannot be reached, or what it keeps is not sound
+  2    nothing was tried: the command line or the configuration cannot be used"""

@@ -1,0 +1,88 @@
+"""What the gateway asks of a store, and what it gets.
+
+A store keeps bytes under ids and knows nothing of what they say. Everything that came from outside, ids included, is kept as the
+bytes of its UTF-8, so that no store is pickier than another. The owner is part of every question: a response of somebody else is
+one that does not exist. Whatever goes wrong with the storage itself is a `StorageUnavailable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """A response and what it was asked, as JSON. `previous` is the response that it continued."""
+
+    id: str
+    previous: str | None
+    created_at: int  # in seconds since 1970
+    status: str
+    head: bytes  # the response without its output
+    input: bytes  # an array: the items of its own request, without what it continued
+    output: bytes  # an array
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What a chain is made of: of each response its own input and output, and nothing of its head."""
+
+    id: str
+    input: bytes
+    output: bytes
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """How much there is, for people."""
+
+    responses: int
+    owners: int
+    items: int  # that can be referred to
+    bytes: int  # on disk, as far as the store can tell
+    oldest: int | None  # seconds since 1970
+    newest: int | None
+
+
+class Store(Protocol):
+    """Responses at rest. All of it is safe to call from any task of one event loop."""
+
+    async def save(self, owner: str, record: Record, item_ids: Sequence[str], call_ids: Sequence[str]) -> None:
+        """Keeps a response; once this returns it survives the death of the process and of the machine. A second record of the same
+        owner and id takes the place of the first. `item_ids` and `call_ids` are what its items can be found by."""
+        ...
+
+    async def get(self, owner: str, id: str) -> Record | None: ...
+
+    async def chain(self, owner: str, id: str) -> list[Turn] | None:
+        """A response and everything it continued, the oldest first, in one query. None if any of it is not there: a history with a
+        hole is no history."""
+        ...
+
+    async def delete(self, owner: str, id: str) -> bool:
+        """Whether there was anything to delete. Nothing of it is left, in the index of items neither."""
+        ...
+
+    async def with_item(self, owner: str, item_id: str) -> Turn | None:
+        """The newest response that has an item of this id, in its input or its output."""
+        ...
+
+    async def with_call(self, owner: str, call_id: str) -> list[Turn]:
+        """The responses whose output has a call of this id: two at most, since more than one is as good as any number."""
+        ...
+
+    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
+        """Deletes, of all owners, at most `step` of the oldest responses that were made before a moment (seconds since 1970), or
+        that are more than so many; of both only those that no other response continues, so that a chain grows old as a whole.
+        Returns how many; who wants all of it gone calls again until there are none."""
+        ...
+
+    async def stats(self) -> Stats: ...
+
+    async def verify(self) -> list[str]:
+        """What is wrong with what is kept, in words; nothing if all is well."""
+        ...
+
+    async def close(self) -> None:
+        """Whatever `save` was asked for is finished first."""
+        ...

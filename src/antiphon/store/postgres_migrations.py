@@ -1,0 +1,124 @@
+"""The tables in PostgreSQL, as numbered steps that are only ever added to: what was released is never changed.
+
+Plain names with a prefix, in the first schema of the user's search path: a user who may create no schema is served too, and who
+wants one for them alone sets the search path. Several gateways may start together; one of them migrates, the others wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from antiphon.errors import ConfigError
+
+#: Seconds. A step over a large table takes its time, and so does waiting for another gateway that takes it.
+MIGRATION_LIMIT: Final = 600.0
+
+
+async def migrate(connection: Any, *, steps: int | None = None) -> None:
+    """Brings the tables to the newest version, or to that of so many `steps`. Nothing is written where nothing is to be done, so a
+    user who may not create tables can use those that somebody else created."""
+    wanted = len(MIGRATIONS) if steps is None else steps
+    if await _version(connection) == wanted:
+        return
+    # Read committed: whoever waited for the lock must see what was done meanwhile.
+    async with connection.transaction(isolation="read_committed"):
+        await connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_LIMIT * 1000:.0f}")
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATION_LIMIT)
+        version = await _version(connection)
+        if version > wanted:
+            raise ConfigError(
+                f"[store] url: the tables of this database are of version {version}, which is newer than this Antiphon knows "
+                f"({wanted}); use the newer Antiphon, or another database"
+            )
+        for number, step in enumerate(MIGRATIONS[version:wanted], version + 1):
+            await connection.execute(step, timeout=MIGRATION_LIMIT)
+            await connection.execute("INSERT INTO antiphon_schema (version) VALUES ($1)", number)
+
+
+async def _version(connection: Any) -> int:
+    # Not `to_regclass`: it may remember that there was no table before the lock was waited for.
+    if not await connection.fetchval(HAS_TABLES):
+        return 0
+    version: int = await connection.fetchval("SELECT coalesce(max(version), 0) FROM antiphon_schema")
+    return version
+
+
+#: Any number that nobody else in the same database is likely to lock.
+LOCK: Final = int.from_bytes(b"antiphon")
+
+HAS_TABLES: Final = """
+SELECT EXISTS (SELECT FROM pg_tables WHERE tablename = 'antiphon_schema' AND schemaname = ANY (current_schemas(false)))
+"""
+
+# Everything from outside is bytea, which keeps every byte; text refuses NUL. `seq` is the order in which responses came. Contents
+# are kept as they are: compressing them, by the one method that every server knows, costs five times as much as writing them.
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE antiphon_schema (
+        version integer PRIMARY KEY,
+        applied_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE antiphon_responses (
+        seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        created_at bigint NOT NULL,
+        owner bytea NOT NULL,
+        id bytea NOT NULL,
+        previous bytea,
+        status bytea NOT NULL,
+        head bytea NOT NULL,
+        input bytea NOT NULL,
+        output bytea NOT NULL,
+        UNIQUE (owner, id)
+    );
+    ALTER TABLE antiphon_responses ALTER head SET STORAGE EXTERNAL, ALTER input SET STORAGE EXTERNAL,
+        ALTER output SET STORAGE EXTERNAL;
+    CREATE INDEX antiphon_responses_previous ON antiphon_responses (owner, previous) WHERE previous IS NOT NULL;
+    CREATE INDEX antiphon_responses_age ON antiphon_responses (created_at, seq);
+    CREATE TABLE antiphon_found_by (
+        seq bigint NOT NULL REFERENCES antiphon_responses ON DELETE CASCADE,
+        kind smallint NOT NULL,
+        owner bytea NOT NULL,
+        id bytea NOT NULL,
+        PRIMARY KEY (owner, kind, id, seq)
+    );
+    CREATE INDEX antiphon_found_by_seq ON antiphon_found_by (seq);
+
+    -- Both conditions mean the oldest so many, so the one that reaches further decides. After what was deleted comes what it
+    -- continued, if nothing else continues that. What another gateway deletes at the same time is passed over.
+    CREATE FUNCTION antiphon_prune(before bigint, keep bigint, step bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+    DECLARE
+        newest record;
+        next_seq bigint;
+        deleted record;
+        count bigint := 0;
+    BEGIN
+        SELECT created_at, seq INTO newest FROM (
+            SELECT before - 1 AS created_at, 9223372036854775807 AS seq WHERE before IS NOT NULL
+            UNION ALL
+            (SELECT created_at, seq FROM antiphon_responses WHERE keep IS NOT NULL
+                ORDER BY created_at DESC, seq DESC OFFSET keep LIMIT 1)
+        ) AS either ORDER BY created_at DESC, seq DESC LIMIT 1;
+        FOR next_seq IN
+            SELECT seq FROM antiphon_responses AS old
+            WHERE (created_at, seq) <= (newest.created_at, newest.seq) AND NOT EXISTS (
+                SELECT FROM antiphon_responses AS later
+                WHERE later.owner = old.owner AND later.previous = old.id AND later.seq <> old.seq
+            )
+            ORDER BY created_at, seq LIMIT step FOR UPDATE SKIP LOCKED
+        LOOP
+            WHILE next_seq IS NOT NULL AND count < step LOOP
+                DELETE FROM antiphon_responses AS old WHERE seq = next_seq AND NOT EXISTS (
+                    SELECT FROM antiphon_responses AS later
+                    WHERE later.owner = old.owner AND later.previous = old.id AND later.seq <> old.seq
+                ) RETURNING owner, previous INTO deleted;
+                EXIT WHEN NOT FOUND;
+                count := count + 1;
+                SELECT seq INTO next_seq FROM antiphon_responses
+                    WHERE owner = deleted.owner AND id = deleted.previous AND (created_at, seq) <= (newest.created_at, newest.seq)
+                    FOR UPDATE SKIP LOCKED;
+            END LOOP;
+        END LOOP;
+        RETURN count;
+    END $$;
+    """,
+)

@@ -1,0 +1,73 @@
+"""The tables of the SQLite store, as numbered steps that are only ever added to.
+
+A file knows how many steps it has been taken through (`user_version`) and that it is ours (`application_id`). A file of a newer
+version, or of another program, is refused and left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import apsw
+
+from antiphon.errors import ConfigError
+
+
+def migrate(db: apsw.Connection, place: str) -> None:
+    """Takes the file to the newest version, in one transaction: of two processes that start together, one does it."""
+    if _version(db, place) == len(MIGRATIONS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for step in MIGRATIONS[_version(db, place) :]:
+            db.execute(step)
+        db.pragma("application_id", APPLICATION)
+        db.pragma("user_version", len(MIGRATIONS))
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _version(db: apsw.Connection, place: str) -> int:
+    application, version = db.pragma("application_id"), db.pragma("user_version")
+    is_empty = not db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
+    if application != APPLICATION and not (application == version == 0 and is_empty):
+        raise ConfigError(f"{place}: is a database of another program; name another file in [store] url")
+    if version > len(MIGRATIONS):
+        raise ConfigError(
+            f"{place}: was written by a newer Antiphon (schema {version}, this one knows {len(MIGRATIONS)}); "
+            "upgrade Antiphon, or name another file in [store] url"
+        )
+    return int(version)
+
+
+APPLICATION: Final = 0x416E7469  # "Anti"
+
+# Never change a step that was released: add one. Heads come last in their rows, so that what reads a chain does not read them.
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE responses (
+        seq INTEGER PRIMARY KEY,
+        owner BLOB NOT NULL,
+        id BLOB NOT NULL,
+        previous BLOB,
+        created_at INTEGER NOT NULL,
+        status BLOB NOT NULL,
+        input BLOB NOT NULL,
+        output BLOB NOT NULL,
+        head BLOB NOT NULL,
+        UNIQUE (owner, id)
+    ) STRICT;
+    CREATE INDEX responses_previous ON responses (owner, previous) WHERE previous IS NOT NULL;
+    CREATE INDEX responses_created_at ON responses (created_at);
+    CREATE TABLE found_by (
+        owner BLOB NOT NULL,
+        kind INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        seq INTEGER NOT NULL REFERENCES responses (seq) ON DELETE CASCADE,
+        PRIMARY KEY (owner, kind, id, seq)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX found_by_seq ON found_by (seq);
+    """,
+)

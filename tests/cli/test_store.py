@@ -1,0 +1,138 @@
+"""`antiphon store`: what people and scripts see of what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+from tests.store import postgres_server
+from tests.store.places import record
+
+from antiphon.cli import store
+from antiphon.cli.entry import main, parser
+from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.config import StoreConfig
+from antiphon.errors import ConfigError
+from antiphon.store.interface import Store
+from antiphon.store.opening import open_store
+
+DAY = 86_400
+NOW = 1_700_000_000
+
+
+def run(cwd: Path, *argv: str) -> tuple[int, str]:
+    out = io.StringIO()
+    code = store.run(parser().parse_args(["store", *argv]), out, io.StringIO(), environ={}, cwd=cwd, now=lambda: NOW + 0.5)
+    return code, out.getvalue()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def cwd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with a configuration that names an empty store."""
+    url = "sqlite:///kept.db" if request.param == "sqlite" else postgres_server.fresh_url()
+    (tmp_path / "antiphon.toml").write_text(f'[store]\nurl = "{url}"\nretention_days = 2\nmax_responses = 4\n')
+    return tmp_path
+
+
+def fill(cwd: Path, work: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
+    async def go() -> None:
+        url = msgspec.toml.decode((cwd / "antiphon.toml").read_bytes())["store"]["url"]
+        opened = await open_store(StoreConfig(url=url.replace("sqlite:///", f"sqlite:///{cwd}/")), {})
+        assert opened
+        await work(opened)
+        await opened.close()
+
+    asyncio.run(go())
+
+
+async def a_few_days(opened: Store) -> None:
+    for days in range(6):
+        await opened.save("anna", record(f"resp_{days}", at=NOW - days * DAY), [f"msg_{days}"], [])
+
+
+def test_an_empty_store_has_nothing(cwd: Path) -> None:
+    code, out = run(cwd, "stats")
+    lines = [line.split() for line in out.splitlines()]
+    assert code == OK
+    assert lines[:3] == [["responses", "0"], ["owners", "0"], ["items", "0"]]
+    assert lines[4:] == [["oldest", "-"], ["newest", "-"]]
+
+
+def test_the_figures_are_told_to_people(cwd: Path) -> None:
+    fill(cwd, a_few_days)
+    _, out = run(cwd, "stats")
+    lines = dict(line.split(None, 1) for line in out.splitlines())
+    assert lines["responses"] == lines["items"] == "6"
+    assert lines["oldest"] == "2023-11-09 22:13:20Z"
+    assert lines["newest"] == "2023-11-14 22:13:20Z"
+    assert lines["size"].endswith(" MiB")
+
+
+def test_the_figures_are_told_to_programs(cwd: Path) -> None:
+    fill(cwd, a_few_days)
+    code, out = run(cwd, "stats", "--json")
+    found = msgspec.json.decode(out)
+    assert (code, out.count("\n")) == (OK, 1)
+    assert found.pop("bytes") > 0
+    assert found == {"responses": 6, "owners": 1, "items": 6, "oldest": NOW - 5 * DAY, "newest": NOW}
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "removed 3 responses\n"),
+        (["--days", "0.5"], "removed 5 responses\n"),
+        (["--days", "5"], "removed 2 responses\n"),  # max_responses holds all the same
+        (["--days", "5", "--keep", "5"], "removed 1 response\n"),
+        (["--days", "36500", "--keep", "0"], "removed 6 responses\n"),
+    ],
+)
+def test_what_is_old_is_removed(argv: list[str], words: str, cwd: Path) -> None:
+    fill(cwd, a_few_days)
+    assert run(cwd, "prune", *argv) == (OK, words)
+    assert run(cwd, "prune", *argv) == (OK, "removed 0 responses\n")
+
+
+def test_more_than_one_step_is_removed(cwd: Path) -> None:
+    async def many(opened: Store) -> None:
+        await asyncio.gather(*(opened.save("anna", record(f"resp_{n}", at=1), [], []) for n in range(250)))
+
+    fill(cwd, many)
+    assert run(cwd, "prune") == (OK, "removed 250 responses\n")
+
+
+def test_what_is_sound_is_told_to_be(cwd: Path) -> None:
+    fill(cwd, a_few_days)
+    assert run(cwd, "verify") == (OK, "everything that is kept is sound\n")
+
+
+def test_what_is_not_sound_ends_with_1(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[store]\nurl = "sqlite:///kept.db"\n')
+    run(tmp_path, "stats", "--config", "mine.toml")
+    with closing(apsw.Connection(str(tmp_path / "kept.db"))) as db:
+        db.execute("INSERT INTO found_by VALUES (x'00', 0, x'00', 7)")
+    assert run(tmp_path, "verify", "--config", "mine.toml") == (FAILED, "ids that lead to no response of their owner: 1\n")
+
+
+def test_where_nothing_is_kept_there_is_nothing_to_do(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
+    with pytest.raises(Unusable, match=r"nothing is kept: \[store\] url is off"):
+        run(tmp_path, "stats")
+
+
+def test_without_a_configuration_it_is_the_users_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither HOME nor XDG_DATA_HOME is set"):  # the environment of these tests is empty
+        run(tmp_path, "stats")
+
+
+@pytest.mark.parametrize("argv", [["--days", "-1"], ["--days", "nan"], ["--days", "soon"], ["--keep", "-1"], ["--keep", "1.5"]])
+def test_a_limit_is_a_number(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "prune", *argv]) == UNUSABLE
+    assert f"{argv[1]!r} is no number of " in capsys.readouterr().err

@@ -1,0 +1,51 @@
+"""Where tests keep responses: each kind of store, empty and open for a while."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.store import postgres_server
+
+from antiphon.store.interface import Record, Store
+from antiphon.store.postgres import PostgresStore
+from antiphon.store.sqlite import SqliteStore
+
+Place = Callable[[], AbstractAsyncContextManager[Store]]
+
+
+@asynccontextmanager
+async def in_sqlite() -> AsyncIterator[Store]:
+    with TemporaryDirectory() as folder:
+        store = await SqliteStore.open(Path(folder) / "antiphon.db")
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@asynccontextmanager
+async def in_postgres() -> AsyncIterator[Store]:
+    store = await PostgresStore.open(postgres_server.fresh_url())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def record(id: str, previous: str | None = None, *, at: int = 1_700_000_000, says: bytes = b"") -> Record:
+    """A response that says of itself who it is; `says` stands in its output."""
+    return Record(
+        id=id,
+        previous=previous,
+        created_at=at,
+        status="completed",
+        head=b'{"id":"%s"}' % id.encode(),
+        input=b'[{"type":"message","content":"to %s"}]' % id.encode(),
+        output=b'[{"type":"message","content":"%s"}]' % says,
+    )
+
+
+PLACES: dict[str, Place] = {"sqlite": in_sqlite, "postgres": in_postgres}

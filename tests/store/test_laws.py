@@ -1,0 +1,616 @@
+"""What holds of every store: each law on each of them, and all of them against a model and against each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Literal, Protocol
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
+from tests.store.places import PLACES, Place, record
+
+from antiphon.errors import StorageUnavailable
+from antiphon.store.interface import Record, Store, Turn
+
+ODD = ["", "\0", "a\0b", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
+KEPT = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
+
+
+class Run(Protocol):
+    def __call__(self, law: Callable[[Store], Awaitable[None]]) -> None: ...
+
+
+@pytest.fixture(params=PLACES)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a law on an empty store."""
+
+    def run(law: Callable[[Store], Awaitable[None]]) -> None:
+        async def inside() -> None:
+            async with PLACES[request.param]() as store:
+                await law(store)
+                assert await store.verify() == []
+
+        asyncio.run(inside())
+
+    return run
+
+
+def turn(kept: Record) -> Turn:
+    return Turn(id=kept.id, input=kept.input, output=kept.output)
+
+
+async def save(store: Store, *records: Record, owner: str = "anna") -> None:
+    for each in records:
+        await store.save(owner, each, [], [])
+
+
+# One response
+
+
+def test_what_was_saved_comes_back_to_the_byte(run: Run) -> None:
+    async def law(store: Store) -> None:
+        kept = Record(id="resp_1", previous="resp_0", created_at=1, status="incomplete", head=KEPT, input=b"[]", output=KEPT * 2)
+        await save(store, kept)
+        assert await store.get("anna", "resp_1") == kept
+
+    run(law)
+
+
+def test_a_megabyte_is_kept_whole(run: Run) -> None:
+    async def law(store: Store) -> None:
+        kept = replace(record("resp_1"), head=b"h" * 1_000_003, input=KEPT * 20_000, output=bytes(range(256)) * 5_000)
+        await save(store, kept, replace(kept, id="resp_2", previous="resp_1"))
+        assert await store.get("anna", "resp_1") == kept
+        assert await store.chain("anna", "resp_2") == [turn(kept), turn(replace(kept, id="resp_2"))]
+
+    run(law)
+
+
+@pytest.mark.parametrize("at", [0, -1, 2**31, 2**53 + 1, 2**63 - 1])
+def test_a_moment_is_kept_exactly(run: Run, at: int) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("resp_1", at=at))
+        found = await store.get("anna", "resp_1")
+        assert found
+        assert found.created_at == at
+        assert (await store.stats()).oldest == at
+
+    run(law)
+
+
+def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
+    async def law(store: Store) -> None:
+        for number, id in enumerate(ODD):
+            kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            await store.save(f"owner {id}", kept, [id, id], [id])
+            await store.save(f"owner {id}", replace(kept, id=f"{id}2", previous=id), [], [])
+        for number, id in enumerate(ODD):
+            kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            assert await store.get(f"owner {id}", id) == kept
+            assert await store.chain(f"owner {id}", f"{id}2") == [turn(kept), turn(replace(kept, id=f"{id}2"))]
+            assert await store.with_item(f"owner {id}", id) == turn(kept)
+            assert await store.with_call(f"owner {id}", id) == [turn(kept)]
+            assert await store.delete(f"owner {id}", id)
+            assert await store.get(f"owner {id}", id) is None
+
+    run(law)
+
+
+def test_an_id_that_never_was_is_nothing(run: Run) -> None:
+    async def law(store: Store) -> None:
+        assert await store.get("anna", "resp_1") is None
+        assert await store.chain("anna", "resp_1") is None
+        assert await store.with_item("anna", "msg_1") is None
+        assert await store.with_call("anna", "call_1") == []
+        assert await store.delete("anna", "resp_1") is False
+
+    run(law)
+
+
+def test_a_second_record_takes_the_place_of_the_first(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1", says=b"one"), ["msg_old", "msg_both"], ["call_old"])
+        await store.save("anna", record("resp_2", "resp_1"), ["msg_both"], [])
+        second = record("resp_1", at=7, says=b"two")
+        await store.save("anna", second, ["msg_both", "msg_new"], ["call_new"])
+        assert await store.get("anna", "resp_1") == second
+        assert await store.chain("anna", "resp_2") == [turn(second), turn(record("resp_2"))]
+        assert await store.with_item("anna", "msg_old") is None
+        assert await store.with_item("anna", "msg_new") == turn(second)
+        assert await store.with_item("anna", "msg_both") == turn(record("resp_2"))  # it is still the newer of the two
+        assert await store.with_call("anna", "call_old") == []
+        assert await store.with_call("anna", "call_new") == [turn(second)]
+        assert (await store.stats()).responses == 2
+
+    run(law)
+
+
+def test_many_saves_at_once_are_all_kept(run: Run) -> None:
+    async def law(store: Store) -> None:
+        async def one(number: int) -> None:
+            id = f"resp_{number % 150}"  # some of them twice
+            await store.save("anna", record(id), [f"msg_{number}"], [f"call_{number % 150}"])
+            assert await store.get("anna", id) == record(id)
+
+        await asyncio.gather(*map(one, range(200)))
+        assert (await store.stats()).responses == 150
+        assert all([await store.with_call("anna", f"call_{number}") == [turn(record(f"resp_{number}"))] for number in range(150)])
+
+    run(law)
+
+
+def test_a_response_may_be_found_by_many_ids(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"])
+        assert await store.with_item("anna", "msg_499") == turn(record("resp_1"))
+        assert await store.with_call("anna", "call_1") == [turn(record("resp_1"))]
+        assert (await store.stats()).items == 500
+
+    run(law)
+
+
+def test_what_nobody_waits_for_any_more_does_no_harm(run: Run) -> None:
+    async def law(store: Store) -> None:
+        waiting = [
+            asyncio.create_task(store.save("anna", record("resp_1"), [], [])),
+            asyncio.create_task(store.delete("anna", "resp_1")),
+            asyncio.create_task(store.chain("anna", "resp_1")),
+        ]
+        await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+        await save(store, record("resp_2"))
+        assert await store.get("anna", "resp_2") == record("resp_2")
+
+    run(law)
+
+
+# Chains
+
+
+def test_a_chain_is_read_oldest_first(run: Run) -> None:
+    async def law(store: Store) -> None:
+        chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, says=b"%d" % n) for n in range(50)]
+        await save(store, *reversed(chain))
+        assert await store.chain("anna", "resp_49") == list(map(turn, chain))
+        assert await store.chain("anna", "resp_0") == [turn(chain[0])]
+
+    run(law)
+
+
+def test_chains_may_branch(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("root"), record("left", "root"), record("right", "root"))
+        assert await store.chain("anna", "left") == [turn(record("root")), turn(record("left"))]
+        assert await store.chain("anna", "right") == [turn(record("root")), turn(record("right"))]
+
+    run(law)
+
+
+def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
+    """PREV-2: a history that is not whole is not continued."""
+
+    async def law(store: Store) -> None:
+        await save(store, record("a"), record("b", "a"), record("c", "b"))
+        assert await store.delete("anna", "a")
+        assert await store.chain("anna", "c") is None
+        assert await store.get("anna", "c") == record("c", "b")
+        await save(store, record("a"))
+        assert await store.chain("anna", "c") == [turn(record("a")), turn(record("b")), turn(record("c"))]
+
+    run(law)
+
+
+def test_a_circle_is_no_chain_and_no_endless_walk(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x"))
+        for id in ("self", "x", "y", "z", "tail"):
+            assert await store.chain("anna", id) is None
+
+    run(law)
+
+
+def test_a_chain_of_a_thousand_turns_is_read(run: Run) -> None:
+    async def law(store: Store) -> None:
+        chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None) for n in range(1000)]
+        await asyncio.gather(*(save(store, each) for each in chain))
+        assert await store.chain("anna", "resp_999") == list(map(turn, chain))
+
+    run(law)
+
+
+# Whose it is
+
+
+def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
+        await store.save("anna", record("resp_2", "resp_1"), [], [])
+        assert await store.get("bert", "resp_1") is None
+        assert await store.chain("bert", "resp_1") is None
+        assert await store.with_item("bert", "msg_1") is None
+        assert await store.with_call("bert", "call_1") == []
+        assert await store.delete("bert", "resp_1") is False
+        assert await store.get("anna", "resp_1") == record("resp_1")
+
+    run(law)
+
+
+def test_two_owners_may_have_the_same_ids(run: Run) -> None:
+    async def law(store: Store) -> None:
+        for owner in ("anna", "bert"):
+            await store.save(owner, record("resp_1", says=owner.encode()), ["msg_1"], ["call_1"])
+        assert await store.delete("anna", "resp_1")
+        for found in (
+            await store.chain("bert", "resp_1"),
+            [await store.with_item("bert", "msg_1")],
+            await store.with_call("bert", "call_1"),
+        ):
+            assert found == [turn(record("resp_1", says=b"bert"))]
+        assert await store.get("anna", "resp_1") is None
+
+    run(law)
+
+
+def test_a_chain_does_not_go_through_what_somebody_else_has(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("resp_1"), owner="bert")
+        await save(store, record("resp_2", "resp_1"))
+        assert await store.chain("anna", "resp_2") is None
+
+    run(law)
+
+
+# Found by their items
+
+
+def test_of_several_the_one_that_was_saved_last_has_the_item(run: Run) -> None:
+    async def law(store: Store) -> None:
+        for id, at in (("first", 30), ("second", 20), ("third", 10)):
+            await store.save("anna", record(id, at=at), ["msg_1"], [])
+        assert await store.with_item("anna", "msg_1") == turn(record("third"))
+        assert await store.delete("anna", "third")
+        assert await store.with_item("anna", "msg_1") == turn(record("second"))
+
+    run(law)
+
+
+def test_of_many_with_a_call_the_last_two_are_told(run: Run) -> None:
+    async def law(store: Store) -> None:
+        for id in ("a", "b", "c"):
+            await store.save("anna", record(id), [], ["call_1"])
+        assert await store.with_call("anna", "call_1") == [turn(record("c")), turn(record("b"))]
+
+    run(law)
+
+
+def test_items_and_calls_are_not_the_same(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1"), ["one"], ["two"])
+        assert await store.with_item("anna", "two") is None
+        assert await store.with_call("anna", "one") == []
+
+    run(law)
+
+
+def test_what_is_deleted_leaves_nothing_behind(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
+        assert await store.delete("anna", "resp_1")
+        assert await store.delete("anna", "resp_1") is False
+        assert await store.with_item("anna", "msg_1") is None
+        assert await store.with_call("anna", "call_1") == []
+        left = await store.stats()
+        assert (left.responses, left.owners, left.items, left.oldest, left.newest) == (0, 0, 0, None, None)
+
+    run(law)
+
+
+# Growing old
+
+
+async def ids_left(store: Store, ids: Sequence[str], owner: str = "anna") -> list[str]:
+    return [id for id in ids if await store.get(owner, id)]
+
+
+def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
+    async def law(store: Store) -> None:
+        ids = [f"resp_{n}" for n in range(10)]
+        for number, id in enumerate(ids):
+            await store.save("anna", record(id, at=100 - number), [f"msg_{id}"], [])
+        assert await store.prune(before=96, keep=None, step=2) == 2
+        assert await ids_left(store, ids) == ids[:8]
+        assert await store.prune(before=96, keep=None, step=2) == 2
+        assert await store.prune(before=96, keep=None, step=2) == 1  # those of the moment itself stay
+        assert await store.prune(before=96, keep=None, step=2) == 0
+        assert await ids_left(store, ids) == ids[:5]
+        assert await store.with_item("anna", "msg_resp_9") is None
+        assert (await store.stats()).items == 5
+
+    run(law)
+
+
+def test_beyond_a_number_the_oldest_of_all_owners_go(run: Run) -> None:
+    async def law(store: Store) -> None:
+        for number in range(10):
+            await store.save("anna" if number % 2 else "bert", record(f"resp_{number}", at=number), [], [])
+        assert await store.prune(before=None, keep=10) == 0
+        assert await store.prune(before=None, keep=7) == 3
+        assert await ids_left(store, ["resp_0", "resp_2", "resp_4"], "bert") == ["resp_4"]
+        assert await ids_left(store, ["resp_1", "resp_3"]) == ["resp_3"]
+        assert await store.prune(before=None, keep=0) == 7
+
+    run(law)
+
+
+def test_of_those_of_one_second_the_first_saved_goes_first(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("a"), record("b"), record("c"))
+        assert await store.prune(before=None, keep=1, step=1) == 1
+        assert await ids_left(store, ["a", "b", "c"]) == ["b", "c"]
+
+    run(law)
+
+
+def test_either_reason_is_enough(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, *(record(f"resp_{n}", at=n) for n in range(6)))
+        assert await store.prune(before=2, keep=3) == 3
+        assert await store.prune(before=5, keep=3) == 2
+        assert await store.prune(before=None, keep=None) == 0
+
+    run(law)
+
+
+def test_what_is_still_continued_stays(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("a", at=1), record("b", "a", at=2), record("c", "b", at=50), record("alone", at=3))
+        await save(store, record("b", "a", at=1), record("a", at=1), owner="bert")
+        await everything_of(store, before=10, keep=None)
+        assert await ids_left(store, ["a", "b", "c", "alone"]) == ["a", "b", "c"]
+        assert await ids_left(store, ["a", "b"], "bert") == []
+        await everything_of(store, before=None, keep=1)
+        assert await ids_left(store, ["a", "b", "c"]) == ["a", "b", "c"]
+        await everything_of(store, before=51, keep=None)
+        assert await ids_left(store, ["a", "b", "c"]) == []
+
+    run(law)
+
+
+def test_a_response_that_continues_itself_grows_old_too(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("self", "self", at=1))
+        assert await store.prune(before=2, keep=None) == 1
+
+    run(law)
+
+
+def test_what_was_continued_by_something_deleted_may_go(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await save(store, record("a", at=1), record("b", "a", at=50))
+        assert await store.prune(before=10, keep=None) == 0
+        assert await store.delete("anna", "b")
+        assert await store.prune(before=10, keep=None) == 1
+
+    run(law)
+
+
+async def everything_of(store: Store, *, before: int | None, keep: int | None, step: int = 3) -> int:
+    total = 0
+    while count := await store.prune(before=before, keep=keep, step=step):
+        assert count <= step
+        total += count
+    return total
+
+
+# As a whole
+
+
+def test_the_figures_are_those_of_what_is_there(run: Run) -> None:
+    async def law(store: Store) -> None:
+        await store.save("anna", record("resp_1", at=5), ["msg_1", "msg_2"], ["call_1"])
+        await store.save("anna", record("resp_2", at=3), ["msg_2"], [])
+        await store.save("bert", record("resp_1", at=9), ["msg_1"], [])
+        found = await store.stats()
+        assert (found.responses, found.owners, found.items, found.oldest, found.newest) == (3, 2, 3, 3, 9)
+        assert found.bytes > 0
+
+    run(law)
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_closing_finishes_what_was_asked_for_and_takes_nothing_more(place: Place) -> None:
+    async def law() -> None:
+        async with place() as store:
+            saves = [asyncio.create_task(save(store, record(f"resp_{n}"))) for n in range(50)]
+            await asyncio.sleep(0)
+            await store.close()
+            await asyncio.gather(*saves)
+            await store.close()
+            with pytest.raises(StorageUnavailable):
+                await save(store, record("late"))
+            with pytest.raises(StorageUnavailable):
+                await store.get("anna", "resp_1")
+
+    asyncio.run(law())
+
+
+# The same, whatever is asked in whatever order
+
+
+class Save(Struct, frozen=True):
+    owner: str
+    record: Record
+    items: list[str]
+    calls: list[str]
+
+
+class Ask(Struct, frozen=True):
+    what: Literal["get", "chain", "with_item", "with_call", "delete"]
+    owner: str
+    id: str
+
+
+class Prune(Struct, frozen=True):
+    before: int | None
+    keep: int | None
+    step: int
+
+
+class Model:
+    """A store as plain as can be."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Save] = {}  # in the order in which they came first
+
+    async def ask(self, step: Save | Ask | Prune) -> Any:
+        match step:
+            case Save():
+                self.kept[step.owner, step.record.id] = step
+                return None
+            case Ask(what="get"):
+                found = self.kept.get((step.owner, step.id))
+                return found and found.record
+            case Ask(what="chain"):
+                return self.chain(step.owner, step.id)
+            case Ask(what="with_item"):
+                having = [each for each in self.of(step.owner) if step.id in each.items]
+                return turn(having[-1].record) if having else None
+            case Ask(what="with_call"):
+                return [turn(each.record) for each in self.of(step.owner) if step.id in each.calls][:-3:-1]
+            case Ask():
+                return self.kept.pop((step.owner, step.id), None) is not None
+            case Prune():
+                return self.prune(step)
+
+    def of(self, owner: str) -> list[Save]:
+        return [each for each in self.kept.values() if each.owner == owner]
+
+    def chain(self, owner: str, id: str | None) -> list[Turn] | None:
+        turns: list[Turn] = []
+        while id is not None:
+            found = self.kept.get((owner, id))
+            if found is None or len(turns) == len(self.kept):
+                return None
+            turns.insert(0, turn(found.record))
+            id = found.record.previous
+        return turns
+
+    def prune(self, step: Prune) -> int:
+        before = len(self.kept)
+        by_age = sorted(self.kept.items(), key=lambda each: each[1].record.created_at)
+        superfluous = {key for key, _ in by_age[: max(0, before - step.keep)]} if step.keep is not None else set()
+        if step.before is not None:
+            superfluous |= {key for key, each in by_age if each.record.created_at < step.before}
+        while gone := [key for key in superfluous & self.kept.keys() if not self.is_continued(key)]:
+            for key in gone:
+                del self.kept[key]
+        return before - len(self.kept)
+
+    def is_continued(self, key: tuple[str, str]) -> bool:
+        return any(other != key and (each.owner, each.record.previous) == key for other, each in self.kept.items())
+
+    def figures(self) -> tuple[Any, ...]:
+        moments = [each.record.created_at for each in self.kept.values()]
+        items = {(each.owner, id) for each in self.kept.values() for id in each.items}
+        owners = {each.owner for each in self.kept.values()}
+        return len(self.kept), len(owners), len(items), min(moments, default=None), max(moments, default=None)
+
+
+async def ask(store: Store, step: Save | Ask | Prune) -> Any:
+    match step:
+        case Save():
+            return await store.save(step.owner, step.record, step.items, step.calls)
+        case Ask():
+            return await getattr(store, step.what)(step.owner, step.id)
+        case Prune():
+            return await everything_of(store, before=step.before, keep=step.keep, step=step.step)
+
+
+owners = st.sampled_from(["anna", "bert", "a\0"])
+ids = st.sampled_from(["resp_1", "resp_2", "resp_3", "resp_4", "\0", "", "\N{GRINNING FACE}"])
+json = st.recursive(
+    st.none() | st.integers(-(2**53) - 1, 2**53 + 1) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["z", "a", "\0", "é"]), inner, max_size=3),
+    max_leaves=5,
+).map(msgspec.json.encode)
+moments = st.integers(0, 9)
+records = st.builds(
+    Record,
+    id=ids,
+    previous=st.none() | ids,
+    created_at=moments,
+    status=st.sampled_from(["completed", "incomplete", "odd \0"]),
+    head=json,
+    input=json,
+    output=json,
+)
+saves = st.builds(Save, owners, records, st.lists(ids, max_size=3), st.lists(ids, max_size=3))
+asks = st.builds(Ask, st.sampled_from(["get", "chain", "with_item", "with_call", "delete"]), owners, ids)
+prunes = st.builds(Prune, st.none() | moments, st.none() | st.integers(0, 6), st.integers(1, 4))
+LARGE = Record(
+    id="resp_1",
+    previous=None,
+    created_at=1,
+    status="completed",
+    head=KEPT,
+    input=b'"' + "é\\u0000".encode() * 150_000 + b'"',
+    output=KEPT,
+)
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
+    """Every store, open for as long as the examples take."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+
+        async def enter() -> dict[str, Store]:
+            return {name: await stack.enter_async_context(place()) for name, place in PLACES.items()}
+
+        yield runner, runner.run(enter())
+        runner.run(stack.aclose())
+
+
+@example(
+    [Save("anna", LARGE, ["m"], ["c"]), Ask("get", "anna", "resp_1"), Ask("with_item", "anna", "m"), Ask("with_call", "anna", "c")]
+)
+@example(
+    [
+        *(Save("anna", replace(LARGE, id=f"{n}", previous=f"{n - 1}" if n else None), [], []) for n in range(4)),
+        Ask("chain", "anna", "3"),
+        Ask("delete", "anna", "1"),
+        Ask("chain", "anna", "3"),
+    ]
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(saves, saves, asks, prunes), max_size=25))
+def test_all_stores_answer_alike(both: tuple[asyncio.Runner, dict[str, Store]], steps: list[Save | Ask | Prune]) -> None:
+    runner, stores = both
+    model = Model()
+
+    async def go_through() -> None:
+        for step in steps:
+            expected = await model.ask(step)
+            assert {name: await ask(store, step) for name, store in stores.items()} == dict.fromkeys(stores, expected)
+        for store in stores.values():
+            found = await store.stats()
+            assert (found.responses, found.owners, found.items, found.oldest, found.newest) == model.figures()
+
+    async def clear() -> None:
+        for step in steps:
+            if isinstance(step, Save):
+                for store in stores.values():
+                    await store.delete(step.owner, step.record.id)
+
+    try:
+        runner.run(go_through())
+    finally:
+        runner.run(clear())

@@ -1,0 +1,105 @@
+"""Which store a configuration means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.store import postgres_server
+from tests.store.places import record
+
+from antiphon.config import StoreConfig
+from antiphon.errors import ConfigError
+from antiphon.store.opening import default_path, open_store
+
+
+def opened(url: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """What kind of store it is; a response was saved in it and read again."""
+
+    async def go() -> str:
+        store = await open_store(StoreConfig(url=url), environ or {})
+        if store is None:
+            return "none"
+        await store.save("anna", record("resp_1"), [], [])
+        assert await store.get("anna", "resp_1") == record("resp_1")
+        await store.close()
+        return type(store).__name__
+
+    return asyncio.run(go())
+
+
+def test_a_path_may_be_absolute(tmp_path: Path) -> None:
+    assert opened(f"sqlite:///{tmp_path}/some/a.db") == "SqliteStore"
+    assert (tmp_path / "some" / "a.db").is_file()
+
+
+def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert opened("sqlite:///some/a.db") == "SqliteStore"
+    assert (tmp_path / "some" / "a.db").is_file()
+
+
+def test_a_path_may_have_any_character_that_urls_have_to_write_otherwise(tmp_path: Path) -> None:
+    assert opened(f"sqlite:///{tmp_path}/why%3F 100%25.db") == "SqliteStore"
+    assert (tmp_path / "why? 100%.db").is_file()
+
+
+def test_without_a_url_it_is_in_the_users_data_folder(tmp_path: Path) -> None:
+    assert opened(None, {"HOME": str(tmp_path)}) == "SqliteStore"
+    assert (tmp_path / ".local" / "share" / "antiphon" / "antiphon.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "path"),
+    [
+        ({"HOME": "/home/anna"}, "linux", "/home/anna/.local/share/antiphon/antiphon.db"),
+        ({"HOME": "/home/anna", "XDG_DATA_HOME": "/data"}, "linux", "/data/antiphon/antiphon.db"),
+        ({"XDG_DATA_HOME": "/data"}, "linux", "/data/antiphon/antiphon.db"),
+        ({"HOME": "/home/anna", "XDG_DATA_HOME": "data"}, "linux", "/home/anna/.local/share/antiphon/antiphon.db"),
+        ({"HOME": "/home/anna", "XDG_DATA_HOME": ""}, "linux", "/home/anna/.local/share/antiphon/antiphon.db"),
+        ({"HOME": "/Users/anna"}, "darwin", "/Users/anna/Library/Application Support/antiphon/antiphon.db"),
+    ],
+)
+def test_the_data_folder_is_the_usual_one(environ: dict[str, str], platform: str, path: str) -> None:
+    assert default_path(environ, platform) == Path(path)
+
+
+def test_without_any_folder_it_says_what_to_do() -> None:
+    with pytest.raises(
+        ConfigError, match=r"neither HOME nor XDG_DATA_HOME is set; set one of them, or \[store\] url to sqlite:////"
+    ):
+        opened(None, {"HOME": ""})
+
+
+def test_nothing_may_be_kept_at_all() -> None:
+    assert opened("off") == "none"
+
+
+def test_postgresql_has_two_names() -> None:
+    url = postgres_server.fresh_url()
+    assert opened(url) == opened(url.replace("postgresql://", "postgres://")) == "PostgresStore"
+
+
+@pytest.mark.parametrize(
+    ("url", "came"),
+    [
+        ("mysql://anna:sesame@db/antiphon", "begins with mysql://;"),
+        ("anna:sesame@db/antiphon", "is no URL that is known here;"),
+        ("anna:sesame@db://antiphon", "is no URL that is known here;"),
+        ("postgresql:anna:sesame@db", "is no URL that is known here;"),
+        ("", "is no URL that is known here;"),
+        ("sqlite://", "begins with sqlite:// and does not go on with a path;"),
+        ("sqlite:///", "begins with sqlite:// and does not go on with a path;"),
+        ("sqlite://sesame.db", "begins with sqlite:// and does not go on with a path;"),
+        ("sqlite:///a%00b", "begins with sqlite:// and does not go on with a path;"),
+        ("sqlite:///a.db?key=sesame", "begins with sqlite:// and does not go on with a path;"),
+        ("sqlite:a.db", "is no URL that is known here;"),
+    ],
+)
+def test_anything_else_is_refused_without_telling_a_password(url: str, came: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        opened(url)
+    assert str(caught.value).startswith(f"[store] url {came} wanted sqlite:///relative.db, ")
+    assert "sesame" not in str(caught.value)

@@ -1,0 +1,701 @@
+"""What is SQLite's own: the file, its bad days, and that nothing waits which need not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import struct
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import apsw
+import pytest
+from msgspec.structs import replace
+from tests.store.places import record
+
+from antiphon.errors import ConfigError, StorageUnavailable
+from antiphon.store import sqlite, sqlite_file
+from antiphon.store.sqlite import SqliteStore
+from antiphon.store.sqlite_schema import APPLICATION, MIGRATIONS
+from antiphon.store.sqlite_writer import Save, Writer
+
+HEAD = """
+import asyncio, os, sys
+from pathlib import Path
+from antiphon.errors import AntiphonError
+from antiphon.store.sqlite import SqliteStore
+from tests.store.places import record
+path = Path(sys.argv[1])
+"""
+
+
+def child(code: str, *argv: object) -> subprocess.Popen[str]:
+    """Another process, with a store to open at `path`."""
+    repo = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, argv)]
+    environ = os.environ | {"PYTHONPATH": f"{repo / 'src'}{os.pathsep}{repo}"}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+def output_of(code: str, *argv: object) -> list[str]:
+    process = child(code, *argv)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out.splitlines()
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Another process writes to the file for as long."""
+    process = child(
+        "import apsw; db = apsw.Connection(str(path)); db.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()", path
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    try:
+        yield
+    finally:
+        process.communicate("\n", timeout=30)
+
+
+def commits_in_log(path: Path) -> int:
+    """How many transactions are in the log: the last page of each says how large the file is after it."""
+    log = Path(f"{path}-wal").read_bytes()
+    salt, step = log[16:24], 24 + 4096
+    heads = [log[start : start + 24] for start in range(32, len(log), step)]
+    return sum(1 for head in heads if head[8:16] == salt and struct.unpack(">I", head[4:8])[0])
+
+
+# The file
+
+
+def test_only_the_owner_of_the_files_can_read_them(tmp_path: Path) -> None:
+    async def go() -> None:
+        path = tmp_path / "new" / "folder" / "antiphon.db"
+        store = await SqliteStore.open(path)
+        await store.save("anna", record("resp_1"), [], [])
+        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+        assert modes == {"antiphon.db": 0o600, "antiphon.db-wal": 0o600, "antiphon.db-shm": 0o600}
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        await store.close()
+        assert [file.name for file in path.parent.iterdir()] == ["antiphon.db"]
+
+    before = os.umask(0)
+    try:
+        asyncio.run(go())
+    finally:
+        os.umask(before)
+
+
+def test_the_settings_are_those_that_lose_nothing(tmp_path: Path) -> None:
+    sqlite_file.prepare(tmp_path / "a.db", 1.0)
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
+        assert db.pragma("journal_mode") == "wal"
+        assert db.pragma("synchronous") == 2
+        assert db.pragma("secure_delete") == 1
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0, only_reads=True)) as db:
+        with pytest.raises(apsw.ReadOnlyError):
+            db.execute("DELETE FROM responses")
+
+
+def test_a_setting_that_sqlite_does_not_take_is_an_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sqlite_file.SETTINGS, "page_size", 3)
+    with pytest.raises(ConfigError, match="leaves page_size at 4096, 3 is needed"):
+        sqlite_file.prepare(tmp_path / "a.db", 1.0)
+
+
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2"])
+def test_an_sqlite_that_can_lose_commits_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"SQLite {version} can lose")):
+        sqlite_file.check_version(version)
+
+
+def test_an_sqlite_that_is_mended_is_taken() -> None:
+    for version in ("3.51.3", "3.54.1", "4.0.0"):
+        sqlite_file.check_version(version)
+
+
+@pytest.mark.parametrize("steps", range(len(MIGRATIONS)))
+def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with closing(apsw.Connection(str(path))) as db:
+        if steps:
+            db.pragma("application_id", APPLICATION)
+        for step in MIGRATIONS[:steps]:
+            db.execute(step)
+        db.pragma("user_version", steps)
+
+    async def go() -> None:
+        store = await SqliteStore.open(path)
+        await store.save("anna", record("resp_1"), ["msg_1"], [])
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    sqlite_file.prepare(path, 1.0)
+    with closing(apsw.Connection(str(path))) as db:
+        db.pragma("user_version", len(MIGRATIONS) + 1)
+    with pytest.raises(ConfigError, match=rf"newer Antiphon \(schema {len(MIGRATIONS) + 1}, this one knows {len(MIGRATIONS)}\)"):
+        asyncio.run(SqliteStore.open(path))
+    with closing(apsw.Connection(str(path))) as db:
+        assert db.pragma("user_version") == len(MIGRATIONS) + 1
+
+
+@pytest.mark.parametrize("make", ["CREATE TABLE recipes (id)", "PRAGMA application_id = 7", "PRAGMA user_version = 1"])
+def test_a_file_of_another_program_is_refused(make: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute(make)
+    with pytest.raises(ConfigError, match="database of another program"):
+        asyncio.run(SqliteStore.open(path))
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.store.sqlite_schema.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (id); CREATE TABLE more (id)"))
+    with pytest.raises(StorageUnavailable):
+        asyncio.run(SqliteStore.open(tmp_path / "a.db"))
+    with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
+
+
+def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
+    code = """
+        async def go():
+            input()
+            store = await SqliteStore.open(path)
+            await store.save("anna", record(f"resp_{os.getpid()}"), [], [])
+            print((await store.stats()).responses)
+            await store.close()
+        asyncio.run(go())
+    """
+    together = [child(code, tmp_path / "folder" / "a.db") for _ in range(4)]
+    for each in together:
+        assert each.stdin
+        each.stdin.write("\n")
+        each.stdin.flush()
+    counts = [int(each.communicate(timeout=60)[0]) for each in together]
+    assert max(counts) == 4
+    assert [each.returncode for each in together] == [0] * 4
+
+
+def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None:
+    async def go() -> None:
+        stores = [await SqliteStore.open(tmp_path / "a.db") for _ in range(2)]
+        await asyncio.gather(*(stores[n % 2].save("anna", record(f"resp_{n}"), [], []) for n in range(100)))
+        for store in stores:
+            assert (await store.stats()).responses == 100
+            assert await store.get("anna", "resp_0") == await store.get("anna", "resp_0") == record("resp_0")
+        for store in stores:
+            await store.close()
+
+    asyncio.run(go())
+
+
+# Queries
+
+
+@pytest.mark.parametrize("query", ["RECORD", "CHAIN", "FOUND_BY", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"])
+def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
+    sqlite_file.prepare(tmp_path / "a.db", 1.0)
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
+        statement = getattr(sqlite, query)
+        count = 2 if query == "CHAIN" else statement.count("?")
+        plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * count)]
+    scans = [
+        line
+        for line in plan
+        if line.startswith("SCAN") and line != "SCAN walk" and "USING COVERING INDEX responses_created_at" not in line
+    ]
+    assert plan
+    assert scans == []
+    assert not any("TEMP B-TREE" in line for line in plan)
+
+
+def test_a_chain_reads_no_heads_because_they_come_last(tmp_path: Path) -> None:
+    sqlite_file.prepare(tmp_path / "a.db", 1.0)
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
+        assert [row[1] for row in db.execute("PRAGMA table_info(responses)")][-1] == "head"
+    assert "head" not in sqlite.CHAIN
+
+
+# Writing
+
+
+def test_what_waits_is_written_in_one_transaction(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("first"), [], [])
+        before = commits_in_log(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            saves = [asyncio.create_task(store.save("anna", record(f"resp_{n}"), [f"msg_{n}"], [])) for n in range(200)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*saves)
+        assert commits_in_log(tmp_path / "a.db") - before <= 2  # the first may have set out alone
+        assert (await store.stats()).responses == 201
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_more_than_fits_one_transaction_is_written_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.store.sqlite_writer.AT_ONCE", 10)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await asyncio.gather(*(store.save("anna", record(f"resp_{n}"), [], []) for n in range(35)))
+        assert commits_in_log(tmp_path / "a.db") >= 4
+        assert (await store.stats()).responses == 35
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_bad_entry_does_not_take_others_along(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            records = [record(f"resp_{n}", at=2**63 if n == 5 else n) for n in range(10)]
+            saves = [asyncio.create_task(store.save("anna", each, [f"msg_{each.id}"], [])) for each in records]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*saves, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [OverflowError if n == 5 else type(None) for n in range(10)]
+        assert (await store.stats()).responses == (await store.stats()).items == 9
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_if_sqlite_takes_everything_back_everybody_is_told(tmp_path: Path) -> None:
+    path = path_of_new_store(tmp_path / "a.db")
+
+    def fill_the_disk(cursor: apsw.Cursor) -> None:
+        cursor.execute("ROLLBACK")  # as SQLite may do by itself when the disk is full
+        raise apsw.FullError
+
+    async def go() -> None:
+        writer = Writer(partial(sqlite_file.connect, path), asyncio.get_running_loop(), patience=10.0)
+        save = Save((b"anna", b"resp_1", None, 1, b"completed", b"[]", b"[]", b"{}"), ())
+        with held(path):
+            asked = [writer.ask(save), writer.ask(fill_the_disk), writer.ask(save)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the storage is full"] * 3
+        assert await writer.ask(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [(0,)]
+        await writer.stop()
+
+    asyncio.run(go())
+
+
+def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            asked = [
+                asyncio.create_task(each)
+                for each in (
+                    store.save("anna", record("a"), [], []),
+                    store.delete("anna", "a"),
+                    store.delete("anna", "a"),
+                    store.save("anna", record("b"), [], []),
+                    store.save("anna", record("b", says=b"again"), [], []),
+                )
+            ]
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*asked) == [None, True, False, None, None]
+        assert await store.get("anna", "a") is None
+        assert await store.get("anna", "b") == record("b", says=b"again")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_a_user_deletes_is_in_no_file_any_more(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        secret = b"the secret of the house " * 500
+        await store.save("anna", record("resp_1", says=secret), ["the secret item"], [])
+        assert secret[:20] in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert await store.delete("anna", "resp_1")
+        assert b"secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_somebody_who_reads_the_old_state_only_delays_the_cleaning(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("resp_1", says=b"secret" * 500), [], [])
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM responses").fetchall()
+            assert await store.delete("anna", "resp_1")
+            await store.save("anna", record("resp_2"), [], [])
+            assert b"secret" in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        await store.save("anna", record("resp_3"), [], [])
+        assert b"secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("a", at=1), [], [])
+        with held(tmp_path / "a.db"):
+            continued = asyncio.create_task(store.save("anna", record("b", "a", at=50), [], []))
+            await asyncio.sleep(0)
+            pruned = asyncio.create_task(store.prune(before=10, keep=None))
+            await asyncio.wait([pruned], timeout=0.2)  # it has looked for what may go, and found it
+        await continued
+        assert await pruned == 0
+        assert await store.chain("anna", "b")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_save_is_finished_though_the_loop_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+
+    async def go() -> None:
+        store = await SqliteStore.open(path)
+        await store.get("anna", "resp_1")
+        asyncio.create_task(store.save("anna", record("resp_1"), [], []))  # noqa: RUF006 (nobody waits for it)
+        await asyncio.sleep(0)
+
+    with held(path_of_new_store(path)):
+        asyncio.run(go())
+
+    async def look() -> None:
+        store = await SqliteStore.open(path)
+        async with asyncio.timeout(30):
+            while await store.get("anna", "resp_1") is None:
+                await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(look())
+
+
+def path_of_new_store(path: Path) -> Path:
+    sqlite_file.prepare(path, 1.0)
+    return path
+
+
+# Bad days
+
+
+def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
+    """Storage in faults.md: held for a while, it waits without blocking the loop; readers go on."""
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("resp_1"), [], [])
+        with held(tmp_path / "a.db"):
+            waiting = asyncio.create_task(store.save("anna", record("resp_2"), [], []))
+            for _ in range(20):
+                assert await store.get("anna", "resp_1") == record("resp_1")
+            assert not waiting.done()
+            another = await SqliteStore.open(tmp_path / "a.db")  # nothing to write, so it need not wait either
+            assert await another.get("anna", "resp_2") is None
+            await another.close()
+        await waiting
+        assert await store.get("anna", "resp_2") == record("resp_2")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
+    """Storage in faults.md: held for longer it is a 503, for each who asked after the same time, and it heals."""
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db", patience=1.0)
+        with held(tmp_path / "a.db"):
+            early = [asyncio.create_task(store.save("anna", record(f"early_{n}"), [], [])) for n in range(3)]
+            await asyncio.wait(early, timeout=0.5)
+            late = asyncio.create_task(store.save("anna", record("late"), [], []))
+            for outcome in await asyncio.gather(*early, return_exceptions=True):
+                assert isinstance(outcome, StorageUnavailable)
+                assert (outcome.status, outcome.code) == (503, "storage_unavailable")
+                assert outcome.message == "the storage is busy: something else holds it; try again"
+                assert isinstance(outcome.__cause__, apsw.BusyError)
+            assert not late.done()
+        await late
+        assert (await store.stats()).responses == 1
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_closing_waits_for_what_another_process_keeps_waiting(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            first = asyncio.create_task(store.save("anna", record("resp_1"), [], []))
+            await asyncio.wait([first], timeout=0.05)  # the writer has set out with it
+            second = asyncio.create_task(store.save("anna", record("resp_2"), [], []))
+            await asyncio.sleep(0)
+            closing_down = asyncio.create_task(store.close())
+            await asyncio.wait([closing_down], timeout=0.05)
+            assert not closing_down.done()
+        await asyncio.gather(first, second, closing_down)
+
+    asyncio.run(go())
+
+
+def test_a_file_that_another_process_holds_at_the_start_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.db").touch()
+    with held(tmp_path / "a.db"), pytest.raises(StorageUnavailable, match="busy"):
+        asyncio.run(SqliteStore.open(tmp_path / "a.db", patience=0.1))
+
+
+def test_a_full_storage_is_told_and_heals_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 100)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("large", says=b"x" * 300_000), [], [])
+        with pytest.raises(StorageUnavailable, match="the storage is full") as caught:
+            await store.save("anna", record("larger", says=b"x" * 200_000), [], [])
+        assert isinstance(caught.value.__cause__, apsw.FullError)
+        assert await store.get("anna", "larger") is None
+        assert await store.delete("anna", "large")
+        await store.save("anna", record("larger", says=b"x" * 200_000), [], [])
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
+FULL_DISK = """
+    import resource
+    def allow(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    async def go():
+        store = await SqliteStore.open(path)
+        if sys.argv[2] == "limit":
+            allow(300_000)
+        kept, told = [], []
+        async def save(id):
+            try:
+                await store.save("anna", record(id, says=b"x" * 50_000), [id], [])
+            except AntiphonError as error:
+                told.append(str(error))
+            else:
+                kept.append(id)
+        for batch in range(8):
+            await asyncio.gather(*(save(f"resp_{batch}_{n}") for n in range(4)))
+        print(told[-1])
+        assert len(told) >= 4, "nothing was refused"
+        if sys.argv[2] == "limit":
+            allow(resource.RLIM_INFINITY)
+        else:
+            (path.parent / "ballast").unlink()
+        refused = len(told)
+        await asyncio.gather(*(save(f"after_{n}") for n in range(4)))
+        assert len(told) == refused, told
+        assert [id for id in kept if not await store.get("anna", id)] == []
+        assert (await store.stats()).responses == len(kept)
+        assert await store.verify() == []
+        await store.close()
+    asyncio.run(go())
+"""
+
+
+def test_a_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
+    """Storage in faults.md: what was not saved is never acknowledged, and what was is there."""
+    assert output_of(FULL_DISK, tmp_path / "a.db", "limit") == ["the storage cannot be read or written"]
+
+
+def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False).returncode == 0
+    )
+    try:
+        (disk / "ballast").write_bytes(bytes(1_300_000))
+        told = output_of(FULL_DISK, disk / "a.db", "disk" if mounted else "limit")
+    finally:
+        if mounted:
+            subprocess.run(["umount", disk], check=True)
+    assert told == ["the storage is full" if mounted else "the storage cannot be read or written"]
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    """Storage in faults.md, a few rounds; the soak has many."""
+    code = """
+        async def go():
+            store = await SqliteStore.open(path)
+            async def save(lane):
+                for n in range(1_000_000):
+                    id = f"{sys.argv[2]}_{lane}_{n}"
+                    previous = f"{sys.argv[2]}_{lane}_{n - 1}" if n else None
+                    await store.save("anna", record(id, previous, says=b"x" * 2000), [f"msg_{id}"], [])
+                    print(id, flush=True)
+            await asyncio.gather(*map(save, range(8)))
+        asyncio.run(go())
+    """
+    path = tmp_path / "a.db"
+    acknowledged: list[str] = []
+    for round in range(3):
+        process = child(code, path, round)
+        assert process.stdout
+        for _ in range(60 + 7 * round):
+            acknowledged.append(process.stdout.readline().strip())
+        process.kill()
+        acknowledged += [line for line in process.communicate(timeout=30)[0].splitlines(keepends=True) if line.endswith("\n")]
+
+    async def look() -> None:
+        store = await SqliteStore.open(path)
+        assert await store.verify() == []
+        for id in map(str.strip, acknowledged):
+            chain = await store.chain("anna", id)
+            assert chain is not None
+            assert len(chain) == int(id.rpartition("_")[2]) + 1
+            assert await store.with_item("anna", f"msg_{id}") == chain[-1]
+        await store.close()
+
+    asyncio.run(look())
+
+
+def test_a_file_that_is_no_database_is_told_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"Dear diary, " * 1000)
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: is not a usable database")):
+        asyncio.run(SqliteStore.open(path))
+    assert path.read_bytes() == b"Dear diary, " * 1000
+
+
+def test_a_damaged_file_is_told_without_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+
+    async def fill() -> None:
+        store = await SqliteStore.open(path)
+        await asyncio.gather(*(store.save("anna", record(f"resp_{n}"), [f"msg_{n}"], []) for n in range(200)))
+        await store.close()
+
+    async def look() -> None:
+        store = await SqliteStore.open(path)
+        for question in (store.get("anna", "resp_150"), store.save("anna", record("resp_1"), [], [])):
+            with pytest.raises(StorageUnavailable) as caught:
+                await question
+            assert caught.value.message == "the storage is damaged"
+            assert isinstance(caught.value.__cause__, apsw.CorruptError)
+        assert await store.verify()
+        with pytest.raises(StorageUnavailable, match="damaged"):
+            await store.stats()
+        await store.close()
+
+    asyncio.run(fill())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # the first page has the schema
+    asyncio.run(look())
+
+
+def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("resp_1"), ["msg_1"], [])
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+            db.execute("INSERT INTO found_by VALUES (CAST('bert' AS BLOB), 0, CAST('msg_1' AS BLOB), 1)")
+        assert await store.verify() == ["ids that lead to no response of their owner: 1"]
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / 'file' / 'a.db'}: cannot be made: ")):
+        asyncio.run(SqliteStore.open(tmp_path / "file" / "a.db"))
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: cannot be opened for writing")):
+        asyncio.run(SqliteStore.open(tmp_path))
+
+
+READ_ONLY = """
+    from antiphon.store.sqlite_file import prepare
+    folder = path.parent
+    {before}
+    folder.chmod(0o555)
+    if os.geteuid() == 0:  # for whom nothing is read-only
+        os.seteuid(65534)
+    try:
+        prepare(path, 1.0)  # all of `open` that touches the file, without modules that another user may not be able to read
+    except AntiphonError as error:
+        print(type(error).__name__, error)
+    os.seteuid(os.getuid())
+    folder.chmod(0o700)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("pass", "cannot be made: Permission denied; name another file in [store] url"),
+        (
+            "path.touch(); path.chmod(0o444)",
+            "cannot be opened for writing; the file and its folder must belong to whoever runs Antiphon",
+        ),
+    ],
+)
+def test_what_is_read_only_is_told_with_its_name(before: str, words: str) -> None:
+    with TemporaryDirectory() as folder:  # that of pytest is closed to other users, which the child becomes
+        path = Path(folder) / "a.db"
+        assert output_of(READ_ONLY.replace("{before}", before), path) == [f"ConfigError {path}: {words}"]
+
+
+def test_a_file_that_goes_away_is_told_and_heals_when_it_is_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    sqlite_file.prepare(path, 1.0)
+
+    async def go() -> None:
+        store = SqliteStore(path, 1.0)
+        path.rename(tmp_path / "b.db")
+        for question in (store.get("anna", "resp_1"), store.save("anna", record("resp_1"), [], []), store.stats()):
+            with pytest.raises(StorageUnavailable, match="cannot be read or written"):
+                await question
+        assert not path.exists()
+        (tmp_path / "b.db").rename(path)
+        await store.save("anna", record("resp_1"), [], [])
+        assert await store.get("anna", "resp_1") == record("resp_1")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(path: Path, patience: float, *, only_reads: bool = False) -> apsw.Connection:
+        db = sqlite_file.connect(path, patience, only_reads=only_reads)
+        db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
+        return db
+
+    monkeypatch.setattr(sqlite, "connect", limited)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("a", says=b"x" * 60_000), [], [])
+        await store.save("anna", replace(record("b", "a", says=b"x" * 60_000)), [], [])
+        for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), store.chain("anna", "b")):
+            with pytest.raises(StorageUnavailable, match="this is too large for the storage"):
+                await question
+        assert await store.get("anna", "b")
+        await store.close()
+
+    asyncio.run(go())
