@@ -43,11 +43,12 @@ class Running:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Every line that was written."""
-        return [msgspec.json.decode(line) for line in self._log.getvalue().splitlines()]
+        return [msgspec.json.decode(line) for line in self.written.splitlines()]
 
     @property
     def written(self) -> str:
         """The same as text, which is cheaper to look through."""
+        self.services.logger.flush()
         return self._log.getvalue()
 
     def requests(self, count: int) -> list[dict[str, Any]]:
@@ -95,6 +96,8 @@ def running(
     environ = environ or {}
     log = io.StringIO()
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
+    if config.store.url is None:  # never the user's own
+        config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, url="off"))
     services = Services(config, environ, transport or HttpTransport({}), Logger(log, "json"), places=places, debug=True, **settings)
     started = threading.Event()
     with listening(config) as server_socket:

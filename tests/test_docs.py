@@ -55,7 +55,7 @@ def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
     assert _told(_table(dialects, package)) == _modules(f"dialects/{package}")
 
 
-@pytest.mark.parametrize("room", ["cli", "server", "gateway", "check", "fakes", "upstream", "trace", "config", "profiles"])
+@pytest.mark.parametrize("room", ["cli", "server", "gateway", "check", "fakes", "upstream", "store", "trace", "config", "profiles"])
 def test_every_file_of_a_room_is_in_the_plan(room: str) -> None:
     assert _told(_table(PLAN, room)) == _modules(room)
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from tests.gateway.scripted import ScriptedAnswer, ScriptedTransport
 
-from antiphon.config import Config, TraceConfig, UpstreamConfig
+from antiphon.config import Config, StoreConfig, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError
 from antiphon.server.app import App
 from antiphon.server.logs import Logger
@@ -28,6 +28,7 @@ def record(
     dialect: str = "chat",
     path: str = "/v1/responses",
     leaves_after: int | None = None,
+    store: str = "off",
 ) -> bytes:
     """Sends one request and returns what was answered; the trace of it is in `folder` afterwards."""
     upstream = UpstreamConfig(
@@ -37,7 +38,7 @@ def record(
         api_key_env="LAB_KEY",
         models=["mock-*"],
     )
-    config = Config(upstreams=[upstream], trace=TraceConfig(dir=str(folder)))
+    config = Config(upstreams=[upstream], trace=TraceConfig(dir=str(folder)), store=StoreConfig(url=store))
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     return asyncio.run(_ask(config, raw, answers, headers or {}, path, leaves_after))
 
@@ -52,6 +53,7 @@ async def _ask(
 ) -> bytes:
     environ = {"LAB_KEY": KEY}
     services = Services(config, environ, ScriptedTransport(*answers), Logger(io.StringIO(), "json"))
+    await services.open()
     client = _Client(body, leaves_after)
     sent = {"host": "127.0.0.1", "content-type": "application/json", "content-length": str(len(body)), **headers}
     scope = {

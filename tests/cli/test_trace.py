@@ -83,8 +83,8 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
     found = [re.sub(r"\d+", "N", each) for each in headings(out)]
     expected = [
         "the client asked: POST /vN/responses",
-        "the same as the hub has it",
         "for lab: mock-N, dialect chat, profile chat, as a stream",
+        "the same as the hub has it",
         "the upstream was asked: POST http://lab/vN/chat/completions",
         "the upstream answered: N",
         "the upstream sent N bytes in N pieces, the last at N.N s",

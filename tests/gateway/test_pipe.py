@@ -10,13 +10,16 @@ from tests.gateway.scripted import target
 
 from antiphon import sse
 from antiphon.dialects import responses
-from antiphon.errors import UpstreamFault
+from antiphon.dialects.responses.events_from_hub import MESSAGE_END
+from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe, Reader
 from antiphon.gateway.turn import Turn, prepare
 from antiphon.protocol.codec import decode_event, decode_request
+from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import Violation, judge
+from antiphon.protocol.items import Message
 from antiphon.protocol.stamps import Stamps
 
 CHUNKS = [
@@ -180,3 +183,75 @@ def test_padded_deltas_are_padded_in_a_row_too() -> None:
     texts = [event for event in read(pipe.feed(STREAM)) if isinstance(event, OutputTextDelta)]
     assert [event.obfuscation for event in texts] == ["p" * len(event.delta) for event in texts]
     assert len(texts) == 2
+
+
+# An end that waits until the response is kept
+
+
+def holding(asked: bytes = ASKED, **settings: object) -> Pipe:
+    pipe = make_pipe(asked, **settings)
+    pipe._holds_end = True
+    return pipe
+
+
+def test_an_end_that_is_held_comes_when_it_is_released() -> None:
+    pipe = holding()
+    before = pipe.feed(STREAM)
+    assert pipe.ended
+    assert pipe.holds
+    assert b"response.completed" not in before
+    assert before + pipe.release() == make_pipe().feed(STREAM)
+    assert not pipe.holds
+    assert pipe.release() == b""
+
+
+def test_a_response_that_cannot_be_kept_has_failed() -> None:
+    """STR-8: what was not saved is never said to be complete."""
+    pipe = holding()
+    out = pipe.feed(STREAM) + pipe.fail(StorageUnavailable("the disk is full"))
+    events = read(out)
+    assert judge(events) == []
+    assert pipe.response is not None
+    assert (pipe.response.status, pipe.response.error and pipe.response.error.code) == ("failed", "storage_unavailable")
+    assert fold(events) == pipe.response
+
+
+def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
+    pipe = holding()
+    out = pipe.feed(STREAM[: len(STREAM) // 3]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
+    assert not pipe.holds
+    assert judge(read(out)) == []
+    assert pipe.kept is not None
+    assert pipe.kept.status == "failed"
+
+
+def test_what_is_kept_has_what_the_client_did_not_ask_for() -> None:
+    """RSN-2, STR-12: trimmed for the client, whole for the next turn; what the client may not have is in neither (TOOL-3)."""
+    token = {"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []}
+    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}}]}
+    stream = b"data: " + msgspec.json.encode(chunk) + b"\n\n" + STREAM
+    asked = ASKED[:-1] + b', "tool_choice": "none"}'
+    pipe = holding(asked)
+    pipe.feed(stream)
+    assert pipe.response is not None
+    assert pipe.kept is not None
+    (shown,), (kept,) = pipe.response.output, pipe.kept.output
+    assert isinstance(shown, Message)
+    assert isinstance(kept, Message)
+    assert isinstance(shown.content[0], OutputText)
+    assert isinstance(kept.content[0], OutputText)
+    assert not shown.content[0].logprobs
+    assert kept.content[0].logprobs
+
+
+def test_messages_are_parted() -> None:
+    """WS-3: one JSON message an event, also of deltas in a row."""
+    numbers = iter(range(10_000))
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
+    turn = Turn(prepare(decode_request(ASKED), target()), stamps, None)
+    writer = responses.EventsFromHub(turn.prepared.request, framing="websocket")
+    pipe = turn.pipe(writer, between=MESSAGE_END)
+    messages = pipe.feed(STREAM).split(MESSAGE_END)
+    assert judge(events := [decode_event(message) for message in messages]) == []
+    assert fold(events) == pipe.response
+    assert len(events) == len(read(make_pipe().feed(STREAM)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.cli.recorded import KEY, record
@@ -206,3 +208,33 @@ def test_a_recorded_answer_can_be_let_go_of_and_is_still_there(tmp_path: Path) -
         return [piece async for piece in answer.pieces()]
 
     assert asyncio.run(read()) == [WHOLE]
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["a stream", "whole"])
+def test_a_turn_that_was_kept_and_one_that_continues_it_give_the_same_again(tmp_path: Path, streams: bool) -> None:
+    """What was looked up for it then stands in its trace: a replay needs no store."""
+    store = f"sqlite:///{tmp_path}/antiphon.db"
+    first = recorded(tmp_path, asking(stream=streams, store=True), stream(BEGUN, FINISHED), store=store)
+    made = replay(first)
+    assert said(made) == []
+    told = b"".join(piece.data.raw for piece in first.client_pieces)
+    found = re.search(rb"resp_[0-9a-f]{40}", told)
+    assert found is not None
+    going_on = asking(stream=streams, store=True, input="And?", previous_response_id=found[0].decode())
+    again = replay(recorded(tmp_path, going_on, stream(BEGUN, FINISHED), store=store))
+    assert said(again) == []
+    assert again.upstream_body is not None
+    roles = [message["role"] for message in msgspec.json.decode(again.upstream_body)["messages"]]
+    assert roles == ["user", "assistant", "user"]
+
+
+def test_a_turn_that_could_not_go_on_was_not_translated(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(previous_response_id="resp_1"))
+    with pytest.raises(NotReplayable, match="was not found"):
+        replay(trace)
+
+
+def test_a_turn_on_a_websocket_is_not_replayed(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    with pytest.raises(NotReplayable, match="WebSocket"):
+        replay(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))

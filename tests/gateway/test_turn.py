@@ -179,7 +179,6 @@ def test_a_forbidden_call_and_nothing_else_is_a_model_error() -> None:
     [
         ({"background": True}, "unsupported_parameter", "background"),
         ({"conversation": "conv_1"}, "unsupported_parameter", "conversation"),
-        ({"previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
     ],
 )
 def test_what_needs_a_memory_is_refused_where_there_is_none(fields: dict[str, Any], code: str, param: str) -> None:
@@ -196,11 +195,18 @@ def test_store_is_echoed_as_what_it_is() -> None:
     assert list(begin().losses) == []
 
 
-def test_an_upstream_with_a_memory_is_asked_to_use_it() -> None:
-    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "store": true}')
-    prepared = prepare(request, target("responses", profile="openai"))
-    assert msgspec.json.decode(prepared.body)["previous_response_id"] == "resp_1"
-    assert prepared.request.store is True
+@pytest.mark.parametrize("keeps", [True, False])
+def test_no_upstream_is_asked_to_keep_anything(keeps: bool) -> None:
+    """Whatever memory it has of its own: the ids that a client knows are ours."""
+    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1"}')
+    prepared = prepare(request, target("responses", profile="openai"), keeps=keeps)
+    sent = msgspec.json.decode(prepared.body)
+    assert sent["store"] is False
+    assert "previous_response_id" not in sent
+    assert sent["include"] == ["reasoning.encrypted_content"]  # RSN-2: else it would take no reasoning of its own back
+    assert prepared.request.store is keeps
+    assert prepared.request.previous_response_id == "resp_1"
+    assert not prepared.request.include
 
 
 def test_abort_lets_go_of_the_upstream_at_any_time() -> None:

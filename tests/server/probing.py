@@ -50,7 +50,7 @@ class Answer:
         assert self.status >= 400, (self.status, self.body[:200])
         assert self.headers["content-type"] == "application/json"
         assert int(self.headers["content-length"]) == len(self.body)
-        assert re.fullmatch("req_[0-9a-f]{32}", self.headers["x-request-id"])
+        assert re.fullmatch("req_[0-9a-f]{40}", self.headers["x-request-id"])
         assert "server" not in self.headers
         error: dict[str, Any] = self.json["error"]
         assert set(self.json) == {"error"}

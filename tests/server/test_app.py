@@ -195,7 +195,7 @@ def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed
     answers = every_kind_of_answer(place)
     ids = [answer.headers["x-request-id"] for answer in answers]
     assert len(set(ids)) == len(ids)
-    assert all(re.fullmatch("req_[0-9a-f]{32}", id) for id in ids)
+    assert all(re.fullmatch("req_[0-9a-f]{40}", id) for id in ids)
     place.gateway.requests(before + len(answers) - 2)  # the last two never were requests: the parser's own refusals are told by it
     logged = {line["request_id"]: line for line in place.gateway.log if "request_id" in line}
     for answer in answers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -314,3 +315,37 @@ def test_a_record_whose_arguments_do_not_fit_is_written_as_it_is() -> None:
     Logger(stream, "json").record(logging.LogRecord("lib", logging.DEBUG, "x.py", 1, "%d of them", ("three",), None))
     [line] = parsed(stream)
     assert (line["level"], line["event"]) == ("debug", "%d of them")
+
+
+class Counting(io.StringIO):
+    """Counts how often it is written to."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> None:
+    async def serve() -> None:
+        for number in range(3):
+            logger.request(a_line(request_id=f"req_{number}"))
+        assert stream.getvalue() == ""
+        while not stream.getvalue():
+            await asyncio.sleep(0.001)
+        logger.request(a_line(request_id="req_3"))
+        logger.event("stopping")  # what is no request does not wait, and comes after what does
+
+    stream = Counting()
+    logger = Logger(stream, "json")
+    asyncio.run(serve())
+    assert [line.get("request_id", line["event"]) for line in parsed(stream)] == ["req_0", "req_1", "req_2", "req_3", "stopping"]
+    assert stream.writes == 3
+    logger.flush()  # nothing waits any more
+    assert stream.writes == 3
+
+
+def test_an_id_of_somebody_elses_making_cannot_break_a_line() -> None:
+    line = json.loads(written(response_id='resp"\n{'))
+    assert line["response_id"] == 'resp"\n{'

@@ -286,6 +286,15 @@ def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
         assert secret not in written
 
 
+def test_a_stream_that_is_over_in_one_piece_has_a_first_event_too() -> None:
+    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    with ChatServer([fakes.exactly(fakes.SSE_HEAD + said, fakes.end("fin"))]) as upstream:
+        with running(one_upstream(upstream.base_url)) as gateway:
+            assert fold(events_of(gateway.post(STREAMED))).status == "completed"
+            [line] = gateway.requests(1)
+    assert 0 < line["first_event_ms"] <= line["duration_ms"]
+
+
 def test_debug_runs_the_grammar_over_our_own_output() -> None:
     """`serve --debug`: what is wrong with a stream is a line in the log. A type nobody may give is carried as it came (ITEM-5)."""
     item = b'{"type":"thing","id":"t_1","status":"completed"}'

@@ -32,6 +32,21 @@ class Client:
             self.sent.append("end")
         self.came.set()
 
+    def send_now(self, message: Any) -> bool:
+        """What our own server can do; not while this client does not read."""
+        if not self.reads.is_set():
+            return False
+        assert message["type"] == "http.response.start"
+        self.sent.append("head")
+        return True
+
+    def write_now(self, data: bytes) -> bool:
+        if not self.reads.is_set():
+            return False
+        self.sent.append(data)
+        self.came.set()
+        return True
+
     async def until(self, count: int) -> None:
         while len(self.sent) < count:
             self.came.clear()
@@ -40,6 +55,11 @@ class Client:
 
 def stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
     return EventStream(client.send, lambda: [], first=first, silence=silence)
+
+
+def direct_stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
+    """On a server of our own."""
+    return EventStream(client.send, lambda: [], first=first, silence=silence, send_now=client.send_now, write_now=client.write_now)
 
 
 def test_the_head_goes_out_with_the_first_bytes() -> None:
@@ -121,3 +141,70 @@ def test_a_client_that_does_not_read_gets_one_comment_and_then_what_was_written(
 
     sent = asyncio.run(play())
     assert sent == ["head", WAITING, b"a", b"b", "end"]
+
+
+def test_what_is_offered_is_sent_in_the_same_moment_after_the_head() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client)
+        assert stream.offer(b"a")
+        assert client.sent == ["head", b"a"]
+        assert stream.offer(b"b")
+        await stream.end(b"c")
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
+
+
+def test_on_another_server_nothing_can_be_offered() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client)
+        assert not stream.offer(b"a")
+        await stream.write(b"a")
+        assert not stream.offer(b"b")
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a"]
+
+
+def test_what_is_offered_to_a_client_that_does_not_read_is_still_to_be_written() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client)
+        client.reads.clear()
+        assert not stream.offer(b"a")
+        assert not stream.started
+        client.reads.set()
+        assert stream.offer(b"a")
+        client.reads.clear()
+        assert not stream.offer(b"b")
+        writing = asyncio.ensure_future(stream.write(b"b"))
+        client.reads.set()
+        await writing
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b"]
+
+
+def test_comments_in_silence_need_no_task_and_do_not_cut_into_a_write() -> None:
+    """HTTP-7, on a server of our own: while a comment waits for a client that does not read, nothing is offered past it."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client, first=0.001, silence=0.001)
+        await client.until(3)
+        assert client.sent[:3] == ["head", WAITING, WAITING]
+        client.reads.clear()
+        client.sent.clear()
+        while stream._comment is None:
+            await asyncio.sleep(0.001)
+        client.reads.set()
+        assert not stream.offer(b"a")
+        await stream.write(b"a")
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == [WAITING, b"a"]

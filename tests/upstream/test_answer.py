@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 import pytest
 from tests.upstream.conftest import Run
@@ -512,3 +512,162 @@ def test_news_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
         assert answer.held == 0
 
     asyncio.run(work())
+
+
+# The body for a sink
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Basin:
+    """A sink that keeps what it gets, and wants no more after so many pieces."""
+
+    def __init__(self, wants: int = 1_000_000) -> None:
+        self.pieces: list[bytes] = []
+        self.wants = wants
+
+    def __call__(self, piece: bytes) -> bool:
+        self.pieces.append(piece)
+        self.wants -= 1
+        return self.wants > 0
+
+
+async def flowing(answer: HttpAnswer, sink: Callable[[bytes], bool]) -> asyncio.Future[bool]:
+    """A flow that waits for what comes."""
+    flow = asyncio.ensure_future(answer.flow(sink))
+    await asyncio.sleep(0)
+    return flow
+
+
+def test_a_piece_is_with_the_sink_before_anything_else_happens() -> None:
+    """No step of the event loop, no task and no future lies between the socket and the sink; what is read at once is one piece."""
+
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(HEAD)
+        flow = await flowing(answer, basin := Basin())
+        wire.deliver(b"1\r\na\r\n1\r\nb\r\n")
+        assert basin.pieces == [b"ab"]
+        wire.deliver(b"1\r\nc\r\n")
+        assert basin.pieces == [b"ab", b"c"]
+        assert not flow.done()
+        wire.deliver(b"0\r\n\r\n")
+        assert await flow is True
+        assert wire.given_back == [wire.connection]
+
+    asyncio.run(work())
+
+
+def test_an_end_in_the_same_read_as_the_first_piece_is_a_flow_like_any_other() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(OK)
+        assert await answer.flow(basin := Basin()) is True
+        assert basin.pieces == [b"ok"]
+
+    asyncio.run(work())
+
+
+def test_an_end_in_the_same_read_as_the_last_piece_is_told_after_it() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(HEAD)
+        flow = await flowing(answer, basin := Basin())
+        wire.deliver(b"1\r\na\r\n0\r\n\r\n")
+        assert basin.pieces == []  # it is for the task, which waits for the end as well
+        assert await flow is True
+        assert basin.pieces == [b"a"]
+
+    asyncio.run(work())
+
+
+def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> None:
+    """Back-pressure: what comes meanwhile is held, and little of it."""
+
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
+        flow = await flowing(answer, basin := Basin(wants=1))
+        wire.deliver(b"a")
+        wire.deliver(b"b")
+        assert basin.pieces == [b"a"]
+        assert await flow is False
+        wire.deliver(bytes(40_000))
+        assert wire.paused
+        basin.wants = 1
+        assert await answer.flow(basin) is False
+        assert basin.pieces == [b"a", b"b" + bytes(40_000)]
+        assert not wire.paused
+        wire.deliver(b"c")
+        assert [piece async for piece in _first(answer)] == [b"c"]  # and whoever wants the rest may take it in another way
+
+    async def _first(answer: HttpAnswer) -> AsyncIterator[bytes]:
+        async for piece in answer.pieces():
+            yield piece
+            return
+
+    asyncio.run(work())
+
+
+def test_a_fault_in_the_middle_comes_after_what_came_before_it() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(HEAD)
+        flow = await flowing(answer, basin := Basin())
+        wire.deliver(b"1\r\na\r\n")
+        wire.connection.eof_received()
+        with pytest.raises(UpstreamFault, match="in the middle"):
+            await flow
+        assert basin.pieces == [b"a"]
+
+    asyncio.run(work())
+
+
+def test_what_a_sink_raises_is_raised_to_whoever_waits_and_not_into_the_event_loop() -> None:
+    async def work() -> None:
+        def broken(piece: bytes) -> bool:
+            raise ZeroDivisionError(piece)
+
+        answer = (wire := Wire()).answer()
+        wire.deliver(HEAD)
+        flow = await flowing(answer, broken)
+        wire.deliver(b"1\r\na\r\n")
+        with pytest.raises(ZeroDivisionError):
+            await flow
+        answer.abort()
+        assert wire.aborted
+
+    asyncio.run(work())
+
+
+def test_a_flow_that_was_cancelled_pours_nothing_more() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        wire.deliver(HEAD)
+        flow = await flowing(answer, basin := Basin())
+        flow.cancel()
+        wire.deliver(b"1\r\na\r\n")  # before the cancelled task had its step
+        with pytest.raises(asyncio.CancelledError):
+            await flow
+        wire.deliver(b"1\r\nb\r\n")
+        assert basin.pieces == []
+        assert answer.held == 2
+
+    asyncio.run(work())
+
+
+def test_silence_in_a_flow_has_its_limit() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer(Timeouts(idle=10))
+        wire.deliver(HEAD)
+        flow = await flowing(answer, basin := Basin())
+        await pass_time(8)
+        wire.deliver(b"1\r\na\r\n")
+        await pass_time(8)
+        assert not flow.done()
+        await pass_time(8)
+        with pytest.raises(UpstreamFault, match="fell silent"):
+            await flow
+        assert basin.pieces == [b"a"]
+
+    with_turned_clock(work)

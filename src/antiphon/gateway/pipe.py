@@ -16,11 +16,22 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.speech import EventsToHub, TextRunToHub
-from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent, TextRun, UnknownEvent
+from antiphon.protocol.errors import Error, payload_of
+from antiphon.protocol.events import (
+    ErrorEvent,
+    ResponseCompleted,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TerminalEvent,
+    TextRun,
+    UnknownEvent,
+)
 from antiphon.protocol.grammar import Grammar, Violation
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
 
 LOSSES_EVENT: Final = "antiphon:losses"
 TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that can take many deltas of a text at once
@@ -96,13 +107,19 @@ class Pipe:
         *,
         tells_losses: bool = False,
         on_violation: Callable[[Violation], None] | None = None,
+        holds_end: bool = False,
+        between: bytes = b"",
     ) -> None:
         self.response: Response | None = None  # as the terminal event had it
+        self.kept: Response | None = None  # the same with all that the client did not ask for
         self._reader = reader
         self._policy = policy
         self._from_hub = from_hub
         self._before = losses
         self._tells_losses = tells_losses
+        self._holds_end = holds_end
+        self._between = between  # what parts one event from the next, for a client that gets them one by one
+        self._held: TerminalEvent | None = None
         self._shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar() if on_violation else None
@@ -110,8 +127,40 @@ class Pipe:
 
     @property
     def ended(self) -> bool:
-        """Whether the terminal event is out."""
+        """Whether the terminal event has come; it is out too, unless it is held."""
         return self.response is not None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the end is held back, until somebody says that the response is safe (`release`) or that it is not (`fail`)."""
+        return self._held is not None
+
+    def release(self) -> bytes:
+        """The end that was held back."""
+        out: list[bytes] = []
+        held, self._held = self._held, None
+        if held is not None:
+            self._tell_end(held, out)
+        return self._joined(out)
+
+    def fail(self, error: ApiError) -> bytes:
+        """In place of the end that was held back: that the response failed after all (STR-8)."""
+        assert self._held is not None
+        number, response = self._held.sequence_number, self._held.response
+        failed = replace(
+            response,
+            status=ResponseStatus.FAILED,
+            completed_at=None,
+            incomplete_details=None,
+            error=Error(code=error.code, message=error.message),
+        )
+        out: list[bytes] = []
+        event = ErrorEvent(sequence_number=number, error=payload_of(error))
+        self._judge(event)
+        out.append(self._from_hub.feed(event))
+        self._held, self.response = None, failed
+        self._tell_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
+        return self._joined(out)
 
     @property
     def error(self) -> ApiError | None:
@@ -144,24 +193,39 @@ class Pipe:
                 out.append(self._text_run(event))
             else:
                 self._tell_all(event.events(), out)
-        return out[0] if len(out) == 1 else b"".join(out)
+        return self._joined(out)
 
     def _tell_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
         for event in events:
             for told in self._policy.feed(event):
                 self._tell_one(told, out)
+            if self.response is not None and isinstance(event, ENDS):
+                self.kept = replace(self.response, output=self._policy.unabridged(event.response).output)
 
     def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
-        is_end = isinstance(event, TerminalEvent)
-        if self._tells_losses and not self._shift and (is_end or isinstance(event, ErrorEvent)):
+        if self._tells_losses and not self._shift and isinstance(event, (ErrorEvent, *ENDS)):
             self._insert_losses(event.sequence_number, out)
         if self._shift:
             event = replace(event, sequence_number=event.sequence_number + self._shift)
+        if not isinstance(event, ENDS):
+            self._judge(event)
+            out.append(self._from_hub.feed(event))
+            return
+        self.response = event.response
+        if self._holds_end and not isinstance(event, ResponseFailed):
+            self._held = event
+        else:
+            self._tell_end(event, out)
+
+    def _tell_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._judge(event)
         out.append(self._from_hub.feed(event))
-        if isinstance(event, TerminalEvent):
-            self.response = event.response
-            out.append(self._from_hub.finish())
+        out.append(self._from_hub.finish())
+
+    def _joined(self, out: list[bytes]) -> bytes:
+        if len(out) == 1:
+            return out[0]
+        return self._between.join(filter(None, out)) if self._between else b"".join(out)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: before the end, for a client that wants to know. It is an event like any other, and counted (STR-5)."""
@@ -177,3 +241,7 @@ class Pipe:
         if self._grammar is not None and self._on_violation is not None:
             for violation in self._grammar.feed(event):
                 self._on_violation(violation)
+
+
+# A tuple, because asking a union costs five times as much.
+ENDS: Final = (ResponseCompleted, ResponseFailed, ResponseIncomplete)

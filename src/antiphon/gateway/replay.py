@@ -19,11 +19,13 @@ from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
 from antiphon.dialects.responses.events_from_hub import Style
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
+from antiphon.gateway.history import stands_alone
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.speech import SPEECHES
 from antiphon.gateway.turn import Turn, is_json, prepare
 from antiphon.profiles import load_profile
+from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
@@ -97,7 +99,7 @@ async def _replay(record: TraceRecord) -> Replay:
     try:
         request, found = responses.request_to_hub(client.body.raw)
         losses.extend(found)
-        body, turn = _turn(request, record)
+        body, turn = _turn(_grounded(request, record), record)
         status, answer = 200, await _answer(turn, record, client, losses)
     except ApiError as error:
         status, answer = responses.error_from_hub(error)
@@ -125,11 +127,23 @@ def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
     client, head = record.client_request, record.client_head
     if client is None:
         raise NotReplayable(f"{record.id}: no request was recorded")
+    if client.method == "WEBSOCKET":
+        raise NotReplayable(f"{record.id}: a turn on a WebSocket; only those over HTTP can be replayed")
     if head is None:
         raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
     if record.missing:
         raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.missing))}")
     return client, head
+
+
+def _grounded(request: Request, record: TraceRecord) -> Request:
+    """What the request stood on was looked up then, and is in the trace with it."""
+    if stands_alone(request):
+        return request
+    hub = record.hub_request
+    if hub is None:
+        raise NotReplayable(f"{record.id}: what the request wanted to go on with was not found, so nothing was translated")
+    return codec.decode_request(hub.body.raw)
 
 
 def _turn(request: Request, record: TraceRecord) -> tuple[bytes, Turn]:
@@ -139,7 +153,7 @@ def _turn(request: Request, record: TraceRecord) -> tuple[bytes, Turn]:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    prepared = prepare(request, _target(route))
+    prepared = prepare(request, _target(route), keeps=bool(record.notes.get("kept")))
     return prepared.body, Turn(prepared, stamps, _padding)
 
 
@@ -246,6 +260,6 @@ def _without_chance(data: bytes) -> bytes:
 BEFORE: Final = 60
 EXCERPT: Final = 300
 LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete"}  # `[DONE]` has no name
-OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32}\b")
+OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32,40}\b")
 TIME: Final = re.compile(rb'("(?:created|completed)_at":)\d+')
 PADDING: Final = re.compile(rb',?"obfuscation":"[^"]*"')

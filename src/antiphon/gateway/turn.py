@@ -12,10 +12,10 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.errors import ApiError, UnsupportedParameter, UpstreamFault
+from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.pipe import EventsFromHub, Pipe, Reader
 from antiphon.gateway.routes import Target
-from antiphon.profiles import Wire
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
@@ -45,13 +45,15 @@ class Prepared(Struct, kw_only=True):
     losses: Losses
 
 
-def prepare(request: Request, target: Target) -> Prepared:
-    """What is sent to the upstream, and what could not be."""
+def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepared:
+    """What is sent to the upstream, and what could not be. State is ours to keep: an upstream is told the whole conversation, and
+    to keep none of it."""
     losses = Losses()
     profile = target.upstream.profile
-    settled = _settle(request, profile.wire, losses)
-    sent = settled if settled.model == target.model else replace(settled, model=target.model)
-    sent, found = profile.prepare(sent)
+    settled = _settle(request, keeps=keeps, losses=losses)
+    sent, found = profile.prepare(
+        replace(settled, model=target.model, store=False, previous_response_id=UNSET, background=UNSET, generate=UNSET)
+    )
     losses.extend(found)
     body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
     losses.extend(found)
@@ -62,7 +64,10 @@ def prepare(request: Request, target: Target) -> Prepared:
 class Turn:
     """A prepared turn, on its way."""
 
-    def __init__(self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None) -> None:
+    def __init__(
+        self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None, keeper: Keeper | None = None
+    ) -> None:
+        self.keeper = keeper  # None: the response is not kept
         self.prepared = prepared
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
@@ -103,19 +108,35 @@ class Turn:
         return Reader(self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire))
 
     def pipe(
-        self, from_hub: EventsFromHub, *, tells_losses: bool = False, on_violation: Callable[[Violation], None] | None = None
+        self,
+        from_hub: EventsFromHub,
+        *,
+        tells_losses: bool = False,
+        on_violation: Callable[[Violation], None] | None = None,
+        between: bytes = b"",
     ) -> Pipe:
-        """For a client that wants a stream."""
-        return Pipe(self.reader(), self._policy, from_hub, self.losses, tells_losses=tells_losses, on_violation=on_violation)
+        """For a client that wants a stream. If the response is kept, its end waits until it is."""
+        return Pipe(
+            self.reader(),
+            self._policy,
+            from_hub,
+            self.losses,
+            tells_losses=tells_losses,
+            on_violation=on_violation,
+            holds_end=self.keeper is not None,
+            between=between,
+        )
 
     async def whole(self, answer: Answer) -> Response:
-        """For a client that wants none: the response, or the error it failed with."""
+        """For a client that wants none: the response, kept if it is to be, or the error it failed with."""
         response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.body_of(answer))
         told = self._policy.whole(response)
         self.losses.extend(self._policy.losses)
         if told.status == ResponseStatus.FAILED and told.error is not None:
             # TOOL-3: of all that can fail a response, only the policy comes this late.
             raise ApiError(told.error.message, type="model_error", code=told.error.code)
+        if self.keeper is not None:
+            await self.keeper.keep(replace(told, output=self._policy.unabridged(response).output))
         return told
 
     async def whole_as_events(self, answer: Answer) -> list[StreamEvent]:
@@ -124,14 +145,18 @@ class Turn:
 
     async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
         pieces: list[bytes] = []
-        held = 0
-        async for piece in self.pieces(answer):
+        room = limit
+
+        def keep(piece: bytes) -> bool:
+            nonlocal room
             pieces.append(piece)
-            held += len(piece)
-            if held > limit:
-                answer.abort()
-                raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
-        return b"".join(pieces)
+            room -= len(piece)
+            return room >= 0
+
+        if not await self.flow(answer)(keep):
+            answer.abort()
+            raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
         """The body of an answer, seen by the trace if there is one."""
@@ -222,20 +247,12 @@ def _without_history(request: Request) -> Request:
     return replace(request, input=offers or UNSET)
 
 
-def _settle(request: Request, wire: Wire, losses: Losses) -> Request:
-    """What a turn may ask of a gateway that keeps nothing: only an upstream with a memory of its own can be asked to use it."""
-    if getattr(wire, "stateful", False):
-        return request
+def _settle(request: Request, *, keeps: bool, losses: Losses) -> Request:
+    """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
     if request.background:
         raise UnsupportedParameter("background: got true, but this gateway runs no work in the background", param="background")
     if request.conversation:
         raise UnsupportedParameter("conversation: this gateway keeps no conversations", param="conversation")
-    if request.previous_response_id:
-        raise ClientFault(
-            f"no response with the id {request.previous_response_id[:100]!r} is kept here",
-            code="previous_response_not_found",
-            param="previous_response_id",
-        )
-    if request.store:
+    if not keeps and request.store:
         losses.add("store", "the response is not stored", "this gateway keeps no responses")
-    return replace(request, store=False, background=UNSET)
+    return request if request.store is keeps else replace(request, store=keeps)

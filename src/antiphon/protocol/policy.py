@@ -137,6 +137,12 @@ class Policy:
             return fold(told for event in replay(response) for told in self.feed(event))
         return self._trim_response(response)  # nothing to judge: the same, without the way round
 
+    def unabridged(self, response: Response) -> Response:
+        """A response that was fed, without what the client may not have, but with what it merely did not ask for."""
+        if not self._withheld:
+            return response
+        return replace(response, output=[item for index, item in enumerate(response.output) if index not in self._withheld])
+
     # Calls
 
     def _judge(self, event: ItemAdded) -> None:

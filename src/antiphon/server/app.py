@@ -15,14 +15,17 @@ from msgspec import Struct
 
 from antiphon import __version__
 from antiphon.dialects import responses
-from antiphon.errors import ApiError, ClientFault
+from antiphon.errors import AntiphonError, ApiError, ClientFault
 from antiphon.server import openapi
 from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
 from antiphon.server.body import ClientLeft
 from antiphon.server.create_response import create_response
 from antiphon.server.edge import Edge
 from antiphon.server.exchange import Exchange, shutdown
+from antiphon.server.responses_socket import responses_socket
+from antiphon.server.retrieve import delete_response, get_response, list_input_items
 from antiphon.server.services import Services, new_id
+from antiphon.server.websocket import WebSockets
 
 Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
@@ -40,13 +43,18 @@ class App:
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
         self._edge = Edge.of(services.config, environ)
+        endpoints = {"/v1/responses": responses_socket(services)}
+        self.websockets = WebSockets(self._edge, endpoints, services.max_body) if services.config.server.websocket else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
-                await self._live(receive, send)
+                try:
+                    await self._live(receive, send)
+                except asyncio.CancelledError:  # told to stop at once, as everybody else is: they still have their last words
+                    await self._services.close()
             case _:  # no other scope is served; the protocol refuses upgrades before they get here
                 await send({"type": "websocket.close", "code": 1008})
 
@@ -54,6 +62,11 @@ class App:
         while True:
             match (await receive())["type"]:
                 case "lifespan.startup":
+                    try:
+                        await self._services.open()
+                    except AntiphonError as error:  # since `serve` looked, for then it said so itself
+                        await send({"type": "lifespan.startup.failed", "message": str(error)})
+                        return
                     await send({"type": "lifespan.startup.complete"})
                 case "lifespan.shutdown":
                     await self._services.close()
@@ -66,6 +79,7 @@ class App:
         exchange = Exchange(id, scope, receive, send, responses.error_from_hub, self._edge.headers_for(scope))
         if services.traces is not None:
             exchange.trace = services.traces.begin(id)
+        services.under_way += 1
         try:
             await self._serve(exchange)
         except ClientLeft:
@@ -80,6 +94,7 @@ class App:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
             await exchange.refuse(ApiError("something went wrong inside the gateway; its log has more under this request's id"))
         finally:
+            services.under_way -= 1
             exchange.line.client_left = exchange.left
             services.logger.request(exchange.line)
             if exchange.trace is not None:
@@ -90,21 +105,30 @@ class App:
         """Edges, then the route."""
         scope = exchange.scope
         self._edge.admit(scope)
-        route = ROUTES.get(scope["path"])
+        route = ROUTES.get(scope["path"]) or _route_of_one(exchange)
         if scope["method"] == "OPTIONS" and first_of(scope, b"access-control-request-method"):
             await exchange.answer(204, PREFLIGHT, b"")  # the origin was admitted
             return
         if route is None or not route.public:
             exchange.line.owner = self._edge.owner_of(scope)
         if route is None:
-            raise ClientFault(
-                f"there is nothing at this path; there is {', '.join(sorted(ROUTES))}", type="not_found", code="not_found"
-            )
+            paths = ", ".join(sorted([*ROUTES, *OF_ONE]))
+            raise ClientFault(f"there is nothing at this path; there is {paths}", type="not_found", code="not_found")
         endpoint = route.methods.get(scope["method"]) or (route.methods.get("GET") if scope["method"] == "HEAD" else None)
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
         await endpoint(self._services, exchange)
+
+
+def _route_of_one(exchange: Exchange) -> Route | None:
+    """The route of a path that names one of many."""
+    start, _, rest = exchange.scope["path"].partition("/v1/responses/")
+    id, slash, tail = rest.partition("/")
+    if start or not id:
+        return None
+    exchange.parameter = id
+    return OF_ONE.get(f"/v1/responses/{{id}}{slash}{tail}")
 
 
 async def list_models(services: Services, exchange: Exchange) -> None:
@@ -128,6 +152,10 @@ ROUTES: Final[dict[str, Route]] = {
     "/v1/models": Route(methods={"GET": list_models}),
     "/health": Route(methods={"GET": health}, public=True),
     "/openapi.json": Route(methods={"GET": openapi_document}, public=True),
+}
+OF_ONE: Final[dict[str, Route]] = {
+    "/v1/responses/{id}": Route(methods={"GET": get_response, "DELETE": delete_response}),
+    "/v1/responses/{id}/input_items": Route(methods={"GET": list_input_items}),
 }
 PREFLIGHT: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),

@@ -6,8 +6,8 @@ Every answer that is not 2xx is a JSON error (faults.md, invariant 3), every ans
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import Any, Final, Protocol
 
 from antiphon.errors import ApiError
 
@@ -17,22 +17,50 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-LEAVING: Final = "antiphon.leaving"  # where a scope of our own server takes a function to call when the client leaves
+DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `Direct`
+BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
 JSON: Final = (b"content-type", b"application/json")
 ErrorFromHub = Callable[[ApiError], tuple[int, bytes]]
 
 
-def values_of(scope: Scope, name: bytes) -> list[bytes]:
+class Direct(Protocol):
+    """What our own server offers beyond ASGI, to spare tasks and coroutines."""
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the client does not read what waits for it: now is no time to send."""
+        ...
+
+    def send_now(self, message: Message) -> None:
+        """Sends at once. The first bytes of a body must follow their head in the same step."""
+        ...
+
+    def write_now(self, data: bytes) -> bool:
+        """The next piece of a body whose head is sent. False if the client does not read: nothing was sent."""
+        ...
+
+    def call_when_leaving(self, call: Callable[[], None]) -> None:
+        """`call` is called once, if the client leaves before the end of the answer."""
+        ...
+
+
+def values_of(scope: Scope, name: bytes) -> Sequence[bytes]:
     """Every value of a header, in the order of arrival."""
-    return [value for key, value in scope["headers"] if key == name]
+    named: dict[bytes, list[bytes]] | None = scope.get(BY_NAME)
+    if named is None:
+        named = scope[BY_NAME] = {}
+        for key, value in scope["headers"]:
+            if key in named:
+                named[key].append(value)
+            else:
+                named[key] = [value]
+    return named.get(name, ())
 
 
 def first_of(scope: Scope, name: bytes) -> bytes:
     """A header's first value, empty if there is none."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return b""
+    values = values_of(scope, name)
+    return values[0] if values else b""
 
 
 async def send_whole(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:

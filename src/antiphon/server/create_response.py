@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from antiphon.dialects import responses
-from antiphon.errors import ApiError, ClientFault
+from antiphon.errors import ApiError
+from antiphon.gateway.history import Archive
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.turn import Turn, is_json, prepare
-from antiphon.profiles.known_clients import Style, style_of
-from antiphon.protocol import codec
+from antiphon.gateway.turn import Turn, is_json
 from antiphon.protocol.grammar import Violation
-from antiphon.protocol.request import Request
-from antiphon.server.asgi import JSON, Headers, Scope, first_of
-from antiphon.server.body import check_head, read_body
+from antiphon.server.asgi import JSON
+from antiphon.server.body import ClientLeft, check_head, read_body
+from antiphon.server.client_style import style_for, wants_losses
 from antiphon.server.exchange import Exchange, losses_header, shutdown
 from antiphon.server.services import Services
-from antiphon.server.stream import EventStream
+from antiphon.server.stream import SSE, EventStream
+from antiphon.server.turns import begin, end, keep_abandoned
+from antiphon.upstream.transport import Flow
 
-SSE: Final[Headers] = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),  # proxies that would hold events back
-]
 LINGER: Final = 0.5  # seconds that an upstream has to end its body once it has said everything
 
 
@@ -36,8 +32,13 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     body = await read_body(exchange.receive, limit)
     if exchange.trace is not None:
         exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
-    turn = _begin(services, exchange, body)
+    request, losses = responses.request_to_hub(body)
     del body  # large, and a stream may last
+    owner = exchange.line.owner
+    assert owner is not None  # the route is not public
+    begun = await begin(services, request, losses, Archive(owner=owner, store=services.store), exchange.line, exchange.trace)
+    del request
+    turn = begun.turn
     exchange.watch()
     try:
         if turn.prepared.request.stream:
@@ -49,35 +50,15 @@ async def create_response(services: Services, exchange: Exchange) -> None:
         turn.abort()
 
 
-def _begin(services: Services, exchange: Exchange, body: bytes) -> Turn:
-    """Everything that can be wrong with a request comes out here, before the upstream sees any of it."""
-    request, losses = responses.request_to_hub(body)
-    line, trace = exchange.line, exchange.trace
-    line.model = request.model or None
-    if trace is not None:
-        trace.hub_request(codec.encode(request))
-    target = services.routes.find(request.model)
-    line.upstream = target.upstream.name
-    if trace is not None:
-        config = target.upstream.config
-        trace.route(target.upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
-    prepared = prepare(_checked(request), target)
-    prepared.losses.extend(losses)
-    exchange.note_losses(prepared.losses)
-    turn = Turn(prepared, services.stamps, services.pad, trace)
-    line.response_id = turn.opening.id
-    return turn
-
-
-def _checked(request: Request) -> Request:
-    if not request.stream and request.stream_options:
-        raise ClientFault("stream_options: only a request with `stream: true` may have them", param="stream_options")
-    return request
-
-
 async def _whole(services: Services, exchange: Exchange, turn: Turn) -> None:
-    answer = await turn.ask(services.transport)
-    response = await turn.whole(answer)
+    try:
+        response = await turn.whole(await turn.ask(services.transport))
+    except asyncio.CancelledError:
+        exchange.come_back()
+        if exchange.left:
+            await keep_abandoned(services, turn, None)
+            raise ClientLeft from None
+        raise shutdown() from None
     exchange.note_response(response)
     body, losses = responses.response_from_hub(response, turn.prepared.request)
     turn.losses.extend(losses)
@@ -86,16 +67,21 @@ async def _whole(services: Services, exchange: Exchange, turn: Turn) -> None:
 
 
 async def _stream(services: Services, exchange: Exchange, turn: Turn) -> None:
-    style = _style(exchange.scope)
+    style = style_for(exchange.scope)
     if exchange.trace is not None:
         exchange.trace.note("style", style)
     pipe = turn.pipe(
         responses.EventsFromHub(turn.prepared.request, style=style),
-        tells_losses=_wants_losses(exchange.scope),
+        tells_losses=wants_losses(exchange.scope),
         on_violation=_reporter(services, exchange) if services.debug else None,
     )
     stream = EventStream(
-        exchange.send, lambda: [*SSE, *losses_header(pipe.losses)], first=services.patience, silence=services.silence
+        exchange.send,
+        lambda: [*SSE, *losses_header(pipe.losses)],
+        first=services.patience,
+        silence=services.silence,
+        send_now=exchange.send_now,
+        write_now=exchange.write_now,
     )
     try:
         await _pump(services, exchange, turn, pipe, stream)
@@ -108,34 +94,29 @@ async def _stream(services: Services, exchange: Exchange, turn: Turn) -> None:
 
 async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, stream: EventStream) -> None:
     """Upstream pieces to client bytes. What fails before the 200 is raised, what fails after it is told in the stream (STR-8)."""
-    pieces: AsyncIterator[bytes] | None = None
+    flow: Flow | None = None
     try:
         answer = await turn.ask(services.transport)
         if is_json(answer):
             out = pipe.tell(await turn.whole_as_events(answer))
         else:
-            out = b""
-            pieces = turn.pieces(answer)
-            async for piece in pieces:
-                out = pipe.feed(piece)
-                if pipe.ended:
-                    break
-                if out:
-                    if not stream.started:
-                        exchange.line.note_first_event()
-                    await stream.write(out)
-                    out = b""
-            if not pipe.ended:
-                out += pipe.finish()
+            flow = turn.flow(answer)
+            tap = _Tap(exchange, pipe, stream)
+            while not await flow(tap) and not pipe.ended:
+                await stream.write(tap.out)
+            out = tap.out if pipe.ended else pipe.finish()
     except ApiError as error:
         if not stream.started:
             raise
         out = pipe.finish(error)
     except asyncio.CancelledError:
-        if exchange.left or not stream.started:
-            raise
-        exchange.come_back()  # the server stops, and this client can still be told
-        out = pipe.finish(shutdown())
+        exchange.come_back()
+        if exchange.left:
+            await keep_abandoned(services, turn, pipe)
+            raise ClientLeft from None
+        if not stream.started:
+            raise shutdown() from None
+        out = pipe.finish(shutdown())  # the server stops, and this client can still be told
     except Exception as error:
         if not stream.started:
             raise
@@ -143,39 +124,47 @@ async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, 
         out = pipe.finish(ApiError("something went wrong inside the gateway"))
     if pipe.error is not None and not stream.started:
         raise pipe.error
-    await stream.end(out)
-    if pieces is not None:
-        await _drain(exchange, turn, pieces)
+    exchange.line.note_first_event()
+    await stream.end(out + (await end(services, turn, pipe))[0])
+    if flow is not None:
+        await _drain(exchange, turn, flow)
 
 
-async def _drain(exchange: Exchange, turn: Turn, pieces: AsyncIterator[bytes]) -> None:
+class _Tap:
+    """Between an upstream's flow and a client's stream. Pieces pass through in the moment they come. Where one cannot, the flow
+    stops with `out` to be written by the task, which can wait. So it does for the end: the task may have to keep the response."""
+
+    def __init__(self, exchange: Exchange, pipe: Pipe, stream: EventStream) -> None:
+        self.out = b""
+        self._line = exchange.line
+        self._pipe = pipe
+        self._stream = stream
+
+    def __call__(self, piece: bytes) -> bool:
+        out = self._pipe.feed(piece)
+        if self._pipe.response is None:
+            if not out:
+                return True
+            if self._line.first_event_ms is None:
+                self._line.note_first_event()
+            if self._stream.offer(out):
+                return True
+        self.out = out
+        return False
+
+
+async def _drain(exchange: Exchange, turn: Turn, flow: Flow) -> None:
     """Lets the upstream's body come to its end, so that its connection can be used again."""
     exchange.unwatch()
     timer = asyncio.get_running_loop().call_later(LINGER, turn.abort)
     with suppress(ApiError):
-        async for _ in pieces:
-            pass
+        await flow(_anything)
     timer.cancel()
 
 
-def _style(scope: Scope) -> Style:
-    """API-6: what the client says it reads, else what clients like it are known to read."""
-    match first_of(scope, b"antiphon-style"):
-        case b"":
-            return style_of(first_of(scope, b"user-agent")[:512].decode("latin-1"))
-        case b"standard":
-            return "standard"
-        case b"older":
-            return "older"
-        case other:
-            came = other[:50].decode("latin-1")
-            raise ClientFault(f"the header Antiphon-Style: got {came!r}, wanted 'standard' or 'older'", param="antiphon-style")
-
-
-def _wants_losses(scope: Scope) -> bool:
-    """Whether the client asked for the extension event that tells what was lost."""
-    asked = first_of(scope, b"antiphon-extensions").decode("latin-1").lower()
-    return "losses" in (word.strip() for word in asked.split(","))
+def _anything(piece: bytes) -> bool:
+    del piece
+    return True
 
 
 def _reporter(services: Services, exchange: Exchange) -> Callable[[Violation], None]:

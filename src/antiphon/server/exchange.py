@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from antiphon.errors import ApiError
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
-from antiphon.server.asgi import LEAVING, ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
+from antiphon.server.asgi import DIRECT, Direct, ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
 from antiphon.server.logs import RequestLine
 from antiphon.trace.writing import Trace
 
 MAX_LOSSES_HEADER = 512
+PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 
 
 class Exchange:
@@ -24,9 +25,11 @@ class Exchange:
         self.receive = receive
         self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
         self.trace: Trace | None = None
+        self.parameter = ""  # what the path names, where it names one of many
         self.left = False  # the client went away
         self.answered = False  # the last byte of the answer is handed over
         self._send = send
+        self._direct: Direct | None = scope.get(DIRECT)
         self._error_from_hub = error_from_hub
         self._extra = [(b"x-request-id", id.encode()), *extra]
         self._watcher: asyncio.Task[None] | None = None
@@ -34,17 +37,22 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """What an endpoint sends; heads get what every answer has."""
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *self._extra]
-            self.line.status = message["status"]
-            if self.trace is not None:
-                self.trace.client_head(message["status"], message["headers"])
-        else:
-            if self.trace is not None and message["body"]:
-                self.trace.client_piece(message["body"])
-            if not message.get("more_body"):
-                self.answered = True
-        await self._send(message)
+        if not self.send_now(message):
+            self._note(message)
+            await self._send(message)
+
+    def send_now(self, message: Message) -> bool:
+        """The same in this very moment, if that is possible; else nothing was sent. A head and its first bytes go together."""
+        if self._direct is None or self._direct.is_choked:
+            return False
+        self._note(message)
+        self._direct.send_now(message)
+        return True
+
+    @property
+    def write_now(self) -> Callable[[bytes], bool] | None:
+        """The shortest way for pieces of a stream whose head is out; None if each has to be a message that somebody waits for."""
+        return None if self._direct is None or self.trace is not None else self._direct.write_now
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
         await send_whole(self.send, status, headers, body)
@@ -77,9 +85,8 @@ class Exchange:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        tell_me = self.scope.get(LEAVING)
-        if tell_me is not None:
-            tell_me(self._leave)
+        if self._direct is not None:
+            self._direct.call_when_leaving(self._leave)
         else:  # another server than ours
             self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
 
@@ -100,6 +107,18 @@ class Exchange:
         assert task is not None
         task.uncancel()
 
+    def _note(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self._extra]
+            self.line.status = message["status"]
+            if self.trace is not None:
+                self.trace.client_head(message["status"], message["headers"])
+            return
+        if self.trace is not None and message["body"]:
+            self.trace.client_piece(message["body"])
+        if not message.get("more_body"):
+            self.answered = True
+
     async def _wait_for_end(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass  # something after the body, which means nothing
@@ -116,6 +135,5 @@ def losses_header(losses: Losses) -> Headers:
     if not len(losses):
         return []
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
-    told = f"{len(losses)}; {paths}".encode("ascii", "replace")
-    told = bytes(byte if 32 <= byte < 127 else 63 for byte in told)
+    told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
     return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import urllib.parse
-from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import httptools
-from uvicorn._types import ASGI3Application, ASGISendEvent
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from msgspec import Struct
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.dialects.responses import error_from_hub
 from antiphon.errors import ApiError, ClientFault
-from antiphon.server.asgi import LEAVING
+from antiphon.server.asgi import Headers, Scope
+from antiphon.server.cycle import Cycle, head_of, headers_of
 from antiphon.server.services import new_id
+from antiphon.server.websocket import Socket, WebSockets
+from antiphon.server.websocket_handshake import BadHandshake
 
 HEAD_LIMIT: Final = 64 * 1024
 MAX_HEADERS: Final = 100
@@ -46,15 +48,20 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._running: RequestResponseCycle | None = None  # the request that is being answered; others wait in `pipeline`
+        self._latest: Cycle | None = None  # the request whose head came last
+        self._running: Cycle | None = None  # the request that is being answered
+        self._waiting: list[Cycle] = []  # requests that came before it was
         self._in_head = True  # between the end of one request and the end of the next one's head
         self._head_size = 0
         self._taken = 0  # bytes that the parser took and has given nothing for
         self._parting = False  # nothing more is read from this client
         self._last_words = b""
+        self._idle_since: float | None = None  # None while there is something to do
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
+        self._socket: Socket | None = None  # what the connection has become
 
     # The connection
 
@@ -64,13 +71,15 @@ class Protocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        running = self._running
-        if running is not None and not running.response_complete:  # uvicorn tells only the latest request, which may still wait
-            cast(_Cycle, running).client_left()
-        self.pipeline.clear()
+        running, self._running, self._latest = self._running, None, None
+        if running is not None:
+            running.client_left()
+        self._waiting.clear()
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()
-        for timer in (self._head_timer, self._stall_timer, self._linger_timer):
+        self._stop_timers()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._head_timer, self._idle_timer, self._stall_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -80,7 +89,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._parting:
             return
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         for start in range(0, len(data), HEAD_LIMIT):  # a read may be larger than any head, and is measured in between
             rest = data[start : start + HEAD_LIMIT]
             while rest and not self._parting:
@@ -89,11 +98,18 @@ class Protocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> bytes:
         """Gives bytes to the parser; returns those that have to be given again."""
+        if self._socket is not None:  # what came right behind the upgrade
+            self._socket.data_received(data)
+            return b""
         self._taken += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as pause:
-            return self._head_without_upgrade() + data[pause.args[0] :]
+            rest = data[pause.args[0] :]
+            if self._socket is None:
+                return self._head_without_upgrade() + rest
+            self._hand_over_to(self._socket)
+            return rest
         except httptools.HttpParserError as error:
             self._refuse(_fault_of(error))
         else:
@@ -109,15 +125,51 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return b"\r\n".join([*lines, b"", b""])
 
+    def _admit_websocket(self, method: str, version: str) -> Socket:
+        """The application says, through its `websockets`, whether there is one for this client."""
+        websockets: WebSockets | None = getattr(self.app, "websockets", None)
+        if websockets is None:
+            raise ClientFault("there is no WebSocket here: send the request with POST", code="upgrade_required", status=426)
+        if self._running is not None:
+            raise BadHandshake("it has to wait until every earlier request of its connection is answered")
+        self.scope["method"] = method
+        self.scope["http_version"] = version
+        self._set_target()
+        return websockets.admit(cast(Scope, self.scope))
+
+    def _hand_over_to(self, socket: Socket) -> None:
+        """From here on the connection is a WebSocket, and nothing of ours may act on it."""
+        self._stop_timers()
+        self.connections.discard(self)
+        self.parser = None  # type: ignore[assignment]
+        socket.open(self.transport, self.connections, self.server_state.default_headers)
+        if self.flow.write_paused:  # by an earlier answer
+            socket.pause_writing()
+
     # What the parser says
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self.scope = cast(
+            Any,
+            {
+                "type": "http",
+                "asgi": ASGI,
+                "server": self.server,
+                "client": self.client,
+                "scheme": self.scheme,
+                "root_path": self.root_path,
+                "headers": self.headers,
+                "state": self.app_state.copy(),
+            },
+        )
         self._head_size = 0
 
     def on_url(self, url: bytes) -> None:
         self._head_size += len(url)
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
@@ -125,7 +177,10 @@ class Protocol(HttpToolsProtocol):
         self._head_size += len(name) + len(value) + 4
         if self._head_size > HEAD_LIMIT or len(self.headers) == MAX_HEADERS:
             raise _too_large()
-        super().on_header(name, value.rstrip(b" \t"))
+        name, value = name.lower(), value.rstrip(b" \t")
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._taken = 0
@@ -136,71 +191,90 @@ class Protocol(HttpToolsProtocol):
             if method == "CONNECT":
                 raise ClientFault("CONNECT: this is no proxy")
             if _asks_for_websocket(self.headers):
-                raise ClientFault("there is no WebSocket here: send the request with POST", code="upgrade_required", status=426)
-            return  # the parser stops here; `_feed` goes on without the upgrade
+                self._socket = self._admit_websocket(method, version)
+            return  # the parser stops here; `_feed` goes on, with a WebSocket or without the upgrade
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
         self._in_head = False
-        cycle = self.cycle = _Cycle(
-            scope=self.scope,
-            transport=cast(asyncio.Transport, _Outlet(self.transport, self._close, self.loop)),
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version == "1.1" and self.parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
+        keep_alive = version == "1.1" and self.parser.should_keep_alive()
+        scope = cast(Scope, self.scope)
+        cycle = self._latest = Cycle(self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue)
         if self._running is None:
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
             return
-        self.pipeline.appendleft((cycle, self.app))
-        if len(self.pipeline) >= MAX_WAITING:  # not earlier: who does not read does not see that the client left
+        self._waiting.append(cycle)
+        if len(self._waiting) >= MAX_WAITING:  # not earlier: who does not read does not see that the client left
             self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
         self._taken = 0
-        super().on_body(body)
+        if self._latest is not None and not self._latest.is_complete:
+            self._latest.add_body(body)
 
     def on_message_complete(self) -> None:
         self._taken = 0
         if not self._in_head:
             self._in_head = True
-            super().on_message_complete()
+            if self._latest is not None:
+                self._latest.end_body()
 
     def _set_target(self) -> None:
-        try:
-            url = httptools.parse_url(self.url)
-            path = (url.path or b"").decode("ascii")
-        except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-            raise ClientFault("the request line: its target is no path") from None
-        if url.schema:  # RFC 9112, 3.2.2: a target that names its host does so in place of the header
-            named = url.host if not url.port else b"%b:%d" % (url.host, url.port)
-            self.headers[:] = [(b"host", named), *(header for header in self.headers if header[0] != b"host")]
-        self.scope["path"] = self.root_path + (urllib.parse.unquote(path) if "%" in path else path)
-        self.scope["raw_path"] = self.root_path.encode("ascii") + path.encode("ascii")
-        self.scope["query_string"] = url.query or b""
+        target = _known_target(self.url) if len(self.url) <= SHORT else _target(self.url)
+        if target.host:  # RFC 9112, 3.2.2: a target that names its host does so in place of the header
+            self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
+        self.scope["path"] = self.root_path + target.path
+        self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
+        self.scope["query_string"] = target.query
 
     # One answer after the other
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    @property
+    def default_headers(self) -> Headers:
+        return self.server_state.default_headers
+
+    def answered(self) -> None:
+        self._running = None
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self._waiting:
+                self._start(self._waiting.pop(0))
+                return
+            if self._parting and self._linger_timer is None:
+                self._part()
+            self._wait_for_more()
+        self._watch_reader()
+
+    def shutdown(self) -> None:
+        """The server stops: this connection may finish what it was asked."""
+        if self._latest is None or self._latest.is_complete:
+            self.transport.close()
+        else:
+            self._latest.keep_alive = False
+
+    def _start(self, cycle: Cycle) -> None:
         self._running = cycle
         if not self.flow.write_paused:  # what waits may grow from here on
             self._forget_reader()
-        super()._start_asgi_task(cycle, app)
+        task = self.loop.create_task(cycle.run(cast(Any, self.app)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
-    def on_response_complete(self) -> None:
-        self._running = None
-        super().on_response_complete()
-        if self._running is not None:
+    def _wait_for_more(self) -> None:
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:  # one for many requests: it looks at the clock when it is due
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+
+    def _look_whether_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None:
             return
-        if self._parting and not self.transport.is_closing() and self._linger_timer is None:
-            self._part()
-        self._watch_reader()
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._idle_timer = self.loop.call_later(left, self._look_whether_idle)
+        else:
+            self.transport.close()
 
     def _refuse(self, fault: ApiError) -> None:
         """Nothing more is read from this client. It is told why, after everything that it asked for before."""
@@ -213,27 +287,29 @@ class Protocol(HttpToolsProtocol):
 
     def _give_up_body(self) -> None:
         """The request whose body broke is served no further."""
-        if self.cycle is not self._running:
-            self.pipeline.popleft()
+        if self._waiting:
+            self._waiting.pop()
             return
-        if self.cycle.response_started:
+        running, self._running = self._running, None
+        assert running is not None  # who is answered before the end of its body is parted with
+        if running.is_begun:
             self._last_words = b""
-        cast(_Cycle, self.cycle).client_left()
-        self._running = None
+        running.client_left()
 
     def _part(self) -> None:
         self.transport.write(self._last_words)
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Closes, once everything is written. A client in the middle of sending gets a moment to read what it was told: closing on
         bytes that nobody read resets the connection, and takes the answer along."""
-        self._unset_keepalive_if_required()
-        self.pipeline.clear()
+        self._idle_since = None
+        self._waiting.clear()
         if self._in_head and not self._parting:
             self.transport.close()
         else:
             self._parting = True
+            self._watch_head()
             self.transport.write_eof()
             self.flow.resume_reading()
             self._linger_timer = self.loop.call_later(self.linger, self.transport.close)
@@ -250,11 +326,10 @@ class Protocol(HttpToolsProtocol):
         )
         headers = [
             *self.server_state.default_headers,
-            *_headers_of(id, body),
-            # RFC 9110, 15.5.22: who asks for an upgrade names it.
-            *([(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")] if status == 426 else [(b"connection", b"close")]),
+            *headers_of(id, body),
+            *(fault.headers if isinstance(fault, BadHandshake) else PARTING.get(status, [(b"connection", b"close")])),
         ]
-        return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + body
+        return head_of(status, headers) + b"\r\n" + body
 
     # Clients that are slow
 
@@ -298,15 +373,15 @@ class Protocol(HttpToolsProtocol):
     def _watch_reader(self) -> None:
         """From here on nothing is written, until `_forget_reader`."""
         self._forget_reader()
-        waiting = self.transport.get_write_buffer_size() or math.inf  # what was written just now is not counted yet
-        self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_reader, waiting)
+        if waiting := self.transport.get_write_buffer_size():
+            self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_reader, waiting)
 
     def _forget_reader(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
 
-    def _check_reader(self, before: float) -> None:
+    def _check_reader(self, before: int) -> None:
         """What waits can only have become less."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
@@ -320,95 +395,30 @@ class Protocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-class _Cycle(RequestResponseCycle):
-    """One request and its answer. `scope["antiphon.leaving"]` takes one function that is called if the client leaves before the
-    end, which spares an application a task that waits for it."""
+class _Target(Struct, frozen=True):
+    """What stands in a request line between the method and the version."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._on_leaving: Callable[[], None] | None = None
-        cast(dict[str, Any], self.scope)[LEAVING] = self._call_when_leaving
-
-    def client_left(self) -> None:
-        self.disconnected = True
-        self.message_event.set()
-        if self._on_leaving is not None:
-            self._on_leaving()
-
-    def _call_when_leaving(self, call: Callable[[], None]) -> None:
-        self._on_leaving = call
-        self.flow.resume_reading()  # who does not read does not see that the client left
-        if self.disconnected:
-            call()
-
-    async def run_asgi(self, app: ASGI3Application) -> None:
-        try:
-            await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:  # by the server, when its patience at the end is over
-            await self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
-        except Exception as error:  # the last edge: whatever it is, a client sees no trace of it
-            await self._fail(ApiError("something went wrong on our side"), error)
-        else:
-            if not self.response_complete and not self.disconnected:
-                await self._fail(
-                    ApiError("something went wrong on our side"), RuntimeError("the application left an answer unfinished")
-                )
-        finally:
-            self.on_response = _nothing
-            self._on_leaving = None
-            cast(dict[str, Any], self.scope).pop(LEAVING)  # a circle that nobody has to collect
-
-    def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
-        if not self.response_started and self.more_body:
-            # An answer before the end of the question: what else comes of it must not be read as the next request.
-            self.keep_alive = False
-        if message["type"] == "http.response.start" and self.scope["method"] != "HEAD":
-            cast(_Outlet, self.transport).holds = True
-        return super().send(message)
-
-    async def _fail(self, fault: ApiError, error: Exception | None) -> None:
-        id = new_id("req")
-        fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
-        LOG.log(logging.ERROR if error else logging.WARNING, "an answer failed", exc_info=error, extra={"fields": fields})
-        if self.disconnected:
-            return
-        if self.response_started:
-            self.transport.close()
-            return
-        status, body = error_from_hub(fault)
-        headers = [*_headers_of(id, body), (b"connection", b"close")]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+    path: str
+    raw_path: bytes
+    query: bytes
+    host: bytes
 
 
-class _Outlet:
-    """The transport as an answer sees it. The head of an answer waits for its first bytes, which are mostly right behind it: one
-    write for both. Closing is the protocol's business."""
+def _target(url: bytes) -> _Target:
+    try:
+        parsed = httptools.parse_url(url)
+        raw_path = parsed.path or b""
+        path = raw_path.decode("ascii")
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        raise ClientFault("the request line: its target is no path") from None
+    host = b""
+    if parsed.schema:
+        host = parsed.host if not parsed.port else b"%b:%d" % (parsed.host, parsed.port)
+    return _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-        self.is_closing = transport.is_closing
-        self.holds = False
-        self._write = transport.write
-        self._close = close
-        self._loop = loop
-        self._head = b""
 
-    def write(self, data: bytes) -> None:
-        if self.holds:
-            self._head, self.holds = data, False
-            self._loop.call_soon(self._flush)
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        self._write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._close()
-
-    def _flush(self) -> None:
-        if self._head:
-            self.write(b"")
+# The same few targets come again and again.
+_known_target: Final = lru_cache(maxsize=256)(_target)
 
 
 def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
@@ -439,9 +449,7 @@ def _too_large() -> ClientFault:
     return ClientFault(said, code="headers_too_large", status=431)
 
 
-def _headers_of(id: str, body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), (b"x-request-id", id.encode())]
-
-
-def _nothing() -> None:
-    """Where a finished answer reports to."""
+ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+# RFC 9110, 15.5.22: who asks for an upgrade names it.
+PARTING: Final[dict[int, Headers]] = {426: [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")]}
+SHORT: Final = 200

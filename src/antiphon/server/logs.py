@@ -2,10 +2,12 @@
 
 `RequestLine` has places for what may be known of a request and none for what was said in it. Every text is cleaned on the way out:
 keys masked, control characters escaped, length bounded. Writing never fails: a log that nobody reads must not end an answer.
+Where an event loop runs, lines of requests are written together, a moment later; everything else at once, and after them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -75,15 +77,27 @@ class Logger:
         self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
         self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()  # a signal may come, and have something to say, in the middle of a line
+        self._waiting: list[str] = []
 
     def request(self, line: RequestLine) -> None:
         """One request is over."""
         line.note_end()
         level = _level_of(line)
-        if self._is_pretty:
-            self._write(self._pretty(line.time, level, _told(line)))
-        else:
-            self._write(_line_of(line, level))
+        with self._lock:
+            self._waiting.append(self._pretty(line.time, level, _told(line)) if self._is_pretty else _line_of(line, level))
+            if len(self._waiting) > 1:
+                return  # somebody will be here in a moment
+        try:
+            asyncio.get_running_loop().call_later(MOMENT, self.flush)
+        except RuntimeError:  # no event loop to come back in
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what waits."""
+        with self._lock:
+            if self._waiting:
+                lines, self._waiting = self._waiting, []
+                self._write("\n".join(lines))
 
     def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
         """Something other than a request: a start, a stop, a warning."""
@@ -111,6 +125,7 @@ class Logger:
     def _say(self, moment: float, level: Level, said: str, fields: dict[str, object], trace: str | None) -> None:
         if trace is not None and len(trace) > MAX_TEXT:
             trace = "…" + trace[-MAX_TEXT + 1 :]  # its end says what happened
+        self.flush()
         if not self._is_pretty:
             self._write(_json(moment, level, said, {**fields, "exception": trace}))
             return
@@ -184,18 +199,32 @@ def _told(line: RequestLine) -> str:
 
 
 def _line_of(line: RequestLine, level: Level) -> str:
-    """The line that is written for every request, and so at little cost: ids are our own making, names repeat."""
-    written: dict[str, Field] = {"time": _time(line.time), "level": level, "event": "request"}
-    for name in WRITTEN:
-        value = getattr(line, name)
-        if value is None or value is False:
-            continue
-        if type(value) is str:
-            value = value if name in OF_OUR_MAKING else _clean_name(value) if len(value) < MAX_NAME else _clean(value, escape=False)
-        elif type(value) is float:
-            value = round(value, 3)
-        written[name] = value
-    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(written).decode())
+    """The line that is written for every request, and so by hand: ids are our own making, names repeat."""
+    said = f'{{"time":"{_time(line.time)}","level":"{level}","event":"request","request_id":"{line.request_id}"'
+    said += f',"method":"{line.method}","path":{_name(line.path)}'
+    if line.status is not None:
+        said += f',"status":{line.status}'
+    if line.duration_ms is not None:
+        said += f',"duration_ms":{line.duration_ms:.3f}'
+    if line.first_event_ms is not None:
+        said += f',"first_event_ms":{line.first_event_ms:.3f}'
+    if line.owner is not None:
+        said += f',"owner":{_name(line.owner)}'
+    if line.model is not None:
+        said += f',"model":{_name(line.model)}'
+    if line.upstream is not None:
+        said += f',"upstream":{_name(line.upstream)}'
+    if line.response_id is not None:
+        id = line.response_id
+        said += f',"response_id":"{id}"' if id.isidentifier() else f',"response_id":{_quoted(id)}'
+    if line.input_tokens is not None:
+        said += f',"input_tokens":{line.input_tokens}'
+    if line.output_tokens is not None:
+        said += f',"output_tokens":{line.output_tokens}'
+    said += f',"losses":{line.losses}'
+    if line.error is not None:
+        said += f',"error":{_name(line.error)}'
+    return said + (',"client_left":true}' if line.client_left else "}")
 
 
 def _json(moment: float, level: Level, event: str, fields: dict[str, object]) -> str:
@@ -240,10 +269,16 @@ def _clean(text: str, *, escape: bool = True) -> str:
     return UNPRINTABLE.sub(_escaped, text) if escape else text
 
 
-@lru_cache(maxsize=512)
-def _clean_name(text: str) -> str:
-    """The same for a short text that comes again and again: a path, the name of a model or an owner."""
-    return _clean(text, escape=False)
+def _name(text: str) -> str:
+    """A text that comes again and again, in quotation marks: a path, the name of a model or an owner."""
+    return _quoted_once(text) if len(text) < MAX_NAME else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, escape=False)).decode())
+
+
+_quoted_once: Final = lru_cache(maxsize=512)(_quoted)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -257,8 +292,7 @@ def _message(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-WRITTEN: Final = tuple(name for name in RequestLine.__struct_fields__ if name not in ("time", "begun"))
-OF_OUR_MAKING: Final = frozenset({"request_id", "response_id", "method"})
+MOMENT: Final = 0.02  # seconds that the line of a request may wait for others
 MAX_TEXT: Final = 8_000
 MAX_NAME: Final = 200
 QUIET: Final = ("debug", "info")

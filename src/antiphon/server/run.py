@@ -6,33 +6,39 @@ model) is a `ConfigError` before the first request.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
+import gc
 import math
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from antiphon.config import Config
-from antiphon.errors import ConfigError
+from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.gateway.routes import Place
 from antiphon.server import openapi
 from antiphon.server.app import App
 from antiphon.server.http_protocol import Protocol
 from antiphon.server.logs import Logger
 from antiphon.server.services import Services
+from antiphon.store.opening import open_store
 from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
 from antiphon.upstream.http import HttpTransport
 
 Announce = Callable[[str], None]
 BACKLOG: Final = 2048
 DOORS: Final = 16
+HASTE: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections give them up earlier
 
 
@@ -40,7 +46,25 @@ def serve(
     config: Config, *, debug: bool = False, announce: Announce | None = None, environ: Mapping[str, str] = os.environ
 ) -> None:
     """Serves until a signal ends it; `announce` gets the address once it answers."""
-    with listening(config) as server_socket, embedded_models(config, environ) as places:
+    with listening(config) as server_socket:
+        asyncio.run(_check_store(config, environ))
+        _serve(config, debug, announce, environ, server_socket)
+
+
+async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
+    """A store that cannot be used is said at once, and made ready before anybody shares it."""
+    try:
+        store = await open_store(config.store, environ)
+    except StorageUnavailable as error:
+        raise ConfigError(f"[store]: {error.message}") from error
+    if store is not None:
+        await store.close()
+
+
+def _serve(
+    config: Config, debug: bool, announce: Announce | None, environ: Mapping[str, str], server_socket: socket.socket
+) -> None:
+    with embedded_models(config, environ) as places:
         factory = functools.partial(make_app, config, dict(environ), places, debug)
         settings = uvicorn_config(factory, config)
         if config.server.workers == 1:
@@ -49,11 +73,12 @@ def serve(
             if announce:
                 announce(url_of(server_socket))
             settings.workers = config.server.workers
-            Multiprocess(settings, _doors(server_socket)).run()
+            Workers(settings, _doors(server_socket)).run()
 
 
 def make_app(config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool) -> App:
     """The application of one process."""
+    _calm_collector()
     logger = Logger(sys.stderr, config.server.log)
     logger.take_over_logging()
     openapi.document()  # made once, and not while somebody waits
@@ -81,8 +106,14 @@ def uvicorn_config(app: Callable[..., Any], config: Config) -> uvicorn.Config:
     )
 
 
+def _calm_collector() -> None:
+    """Requests leave next to nothing for the collector to find, and what was made at the start stays: it may look rarely."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 class Server(uvicorn.Server):
-    """uvicorn, that says when it listens."""
+    """uvicorn, that says when it listens, and ends at once when it is told so twice."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None = None) -> None:
         super().__init__(config)
@@ -92,6 +123,28 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._on_start is not None:
             self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        super().handle_exit(sig, frame)
+
+
+class Workers(Multiprocess):
+    """uvicorn's several processes. They are servers of its own kind, which a service manager may tell to stop as well as we do; so
+    it is here that a second signal means haste."""
+
+    def terminate_all(self) -> None:
+        for door in self.sockets:
+            door.close()  # or else whoever calls from now on waits for somebody to answer
+        super().terminate_all()
+
+    def join_all(self) -> None:
+        for worker in self.processes:
+            while worker.process.is_alive():
+                worker.process.join(0.1)
+                if HASTE.intersection(self.signal_queue):
+                    worker.kill()
 
 
 def _doors(server_socket: socket.socket) -> list[socket.socket]:

@@ -6,23 +6,28 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from antiphon.config import Config
+from antiphon.config import Config, StoreConfig
 from antiphon.gateway.models import Models
 from antiphon.gateway.routes import Place, Routes
 from antiphon.protocol.stamps import Stamps
 from antiphon.server.logs import Logger
 from antiphon.server.stream import FIRST, SILENCE
+from antiphon.server.sweeping import sweep
+from antiphon.store.interface import Store
+from antiphon.store.opening import open_store
 from antiphon.trace.writing import Traces
 from antiphon.upstream.transport import Transport
 
+OpenStore = Callable[[StoreConfig, Mapping[str, str]], Awaitable[Store | None]]
 MIB: Final = 1024 * 1024
 
 
 class Services:
-    """One for each process that serves. `patience` and `silence` are seconds, and differ only where nobody can wait for them."""
+    """One for each process that serves. `patience` and `silence` are seconds; they, and `open_store`, differ only where nobody can
+    wait for them."""
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Services:
         debug: bool = False,
         patience: float = FIRST,
         silence: float = SILENCE,
+        open_store: OpenStore = open_store,
     ) -> None:
         self.config = config
         self.transport = transport
@@ -43,6 +49,11 @@ class Services:
         self.patience = patience
         self.silence = silence
         self.max_body = config.server.max_body_mib * MIB
+        self.store: Store | None = None  # until `open`; where nothing is kept, for ever
+        self.under_way = 0  # requests and turns that are not answered to their end
+        self._open_store = open_store
+        self._sweeper: asyncio.Task[None] | None = None
+        self._environ = environ
         self.routes = Routes(config, environ, places or {})
         self.models = Models(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
@@ -50,15 +61,31 @@ class Services:
         keys = [place.key for place in (places or {}).values() if place.key]
         self.traces = Traces(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
 
+    async def open(self) -> None:
+        """What can only be had on a running event loop."""
+        self.store = await self._open_store(self.config.store, self._environ)
+        if self.store is not None:
+            self._sweeper = asyncio.get_running_loop().create_task(sweep(self.store, self.config.store, self.logger))
+
     async def close(self) -> None:
+        """Everything that is still under way was told to end; what it keeps and says last has a moment."""
+        end = time.monotonic() + LAST_WORDS
+        while self.under_way and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self.store is not None:
+            await self.store.close()
         await self.transport.close()
+        self.logger.flush()
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
 
 
 def new_id(prefix: str) -> str:
-    """An id that nobody can guess: 128 random bits."""
-    return f"{prefix}_{_random_bits.take()}"
+    """An id that nobody can guess: 128 random bits. The time stands before them, so that what is kept together lies together: with
+    ids in no order at all, keeping a response costs two and a half times as much."""
+    return f"{prefix}_{int(time.time()):08x}{_random_bits.take()}"
 
 
 class _RandomBits:
@@ -75,6 +102,7 @@ class _RandomBits:
         return self._left.pop()
 
 
+LAST_WORDS: Final = 5.0  # seconds
 POOLED: Final = 128
 _random_bits: Final = _RandomBits()
 

@@ -2,7 +2,7 @@
 
 The 200 goes out with the first bytes there are to send. If there are none for `FIRST` seconds it goes out all the same, with a
 comment line, and so does a comment whenever nothing else was sent for `SILENCE` seconds. One timer does all of this; it never
-touches a stream that is in the middle of a write.
+touches a stream that is in the middle of a write. `offer` is `write` for whoever cannot wait.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from antiphon import sse
-from antiphon.server.asgi import Headers, Send
+from antiphon.server.asgi import Headers, Message, Send
 
+SSE: Final[Headers] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),  # proxies that would hold events back
+]
 FIRST: Final = 10.0
 SILENCE: Final = 15.0
 WAITING: Final = sse.comment("waiting for the model")
@@ -22,8 +27,18 @@ WAITING: Final = sse.comment("waiting for the model")
 class EventStream:
     """The client's side of a stream."""
 
-    def __init__(self, send: Send, headers: Callable[[], Headers], first: float = FIRST, silence: float = SILENCE) -> None:
+    def __init__(
+        self,
+        send: Send,
+        headers: Callable[[], Headers],
+        first: float = FIRST,
+        silence: float = SILENCE,
+        send_now: Callable[[Message], bool] = lambda _: False,
+        write_now: Callable[[bytes], bool] | None = None,
+    ) -> None:
         self._send = send
+        self._send_now = send_now  # the same at once, false if that cannot be
+        self._write_now = write_now  # the same for a piece of the body, if there is such a way
         self._headers = headers
         self._silence = silence
         self._loop = asyncio.get_running_loop()
@@ -41,6 +56,17 @@ class EventStream:
             await self._start()
         self._last = self._loop.time()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def offer(self, data: bytes) -> bool:
+        """Sends what there is in this very moment; false if that is not possible, and then it is still to be written."""
+        if self._write_now is None or self._comment is not None:
+            return False
+        if not self.started:
+            if not self._send_now({"type": "http.response.start", "status": 200, "headers": self._headers()}):
+                return False
+            self.started = True
+        self._last = self._loop.time()
+        return self._write_now(data)
 
     async def end(self, data: bytes) -> None:
         """The last bytes, and the end."""
@@ -68,7 +94,7 @@ class EventStream:
             self._timer = self._loop.call_later(self._silence - silent, self._on_time)
             return
         self._timer = self._loop.call_later(self._silence, self._on_time)
-        if self._comment is None:  # else the last one is not out yet: the client does not read
+        if self._comment is None and not self.offer(WAITING):  # a comment that is not out yet: the client does not read
             self._comment = self._loop.create_task(self._say_waiting())
 
     async def _say_waiting(self) -> None:

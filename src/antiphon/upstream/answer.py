@@ -15,6 +15,7 @@ import httptools
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.connection import Connection
+from antiphon.upstream.transport import Sink
 
 # The socket stops when this much waits. One more read may have come by then, and a TLS record that was cut in two; and the reader
 # may still have in its hands what it took last. Together that stays far below 256 KiB.
@@ -43,6 +44,7 @@ class HttpAnswer:
         self._held_size = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
+        self._sink: Sink | None = None  # for what comes while somebody waits in `flow`
         self._fault: UpstreamFault | None = None
         self._complaint = ""  # what is wrong with a head that the parser itself has nothing against
         self._complete = False
@@ -73,6 +75,19 @@ class HttpAnswer:
         finally:
             self.abort()
 
+    async def flow(self, sink: Sink) -> bool:
+        """The body to `sink`, each piece in the step of the event loop that brings it. What the sink raises is raised here."""
+        while True:
+            if self._held:
+                if not sink(self._take()):
+                    return False
+            elif self._fault is not None:
+                raise self._fault
+            elif self._complete:
+                return True
+            elif not await self._flow_to(sink):
+                return False
+
     def abort(self) -> None:
         """Hangs up, if there is anything to hang up on; another task that waits for pieces is told."""
         if self._held or not self._complete:
@@ -89,10 +104,7 @@ class HttpAnswer:
 
     def received(self, data: memoryview) -> None:
         self._heard = self._loop.time()
-        if self._is_silent:
-            self._is_silent = False
-            self._timer.cancel()  # from here on it is another limit, which may be shorter
-            self._timer = self._loop.call_later(self._time_left(self._heard), self._look_at_the_clock)
+        was_silent, self._is_silent = self._is_silent, False
         held = self._held_size
         try:
             self._parser.feed_data(data)
@@ -103,14 +115,20 @@ class HttpAnswer:
                 return
         if self._complete:
             self._let_go()
-        elif self._held_size == held:
-            self._count_without_body(len(data))
+            self._wake()
             return
+        if was_silent:
+            self._timer.cancel()  # from here on it is another limit, which may be shorter
+            self._timer = self._loop.call_later(self._time_left(self._heard), self._look_at_the_clock)
+        if self._held_size == held:
+            self._count_without_body(len(data))
         else:
             self._without_body = 0
+            if self._sink is not None and self._pour(self._sink):
+                return
             if self._held_size >= MAX_HELD and not self._paused:
                 self._pause()
-        self._wake()
+            self._wake()
 
     def hung_up(self, properly: bool) -> None:
         self._connection = None
@@ -184,6 +202,32 @@ class HttpAnswer:
         self._without_body += count
         if self._without_body > MAX_HEAD:
             self._break(f"the upstream sent more than {MAX_HEAD} bytes of headers", "upstream_invalid_response")
+
+    async def _flow_to(self, sink: Sink) -> bool:
+        """Until there is something to do for who waits here; false if the sink wanted no more."""
+        self._sink = sink
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+            return self._sink is not None
+        finally:
+            self._sink = None
+
+    def _pour(self, sink: Sink) -> bool:
+        """What has just come, to the sink; false if the sink is not to have more, and then whoever waits is to be woken."""
+        assert self._waiter is not None  # it waits in `_flow_to`
+        if self._waiter.done():  # it was cancelled, and will take note in a moment
+            return False
+        try:
+            piece = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+            self._held.clear()
+            self._held_size = 0
+            if sink(piece):
+                return True
+        except Exception as error:  # not a fault of the socket, which is what called
+            self._waiter.set_exception(error)
+        self._sink = None
+        return False
 
     def _take(self) -> bytes:
         piece = self._held[0] if len(self._held) == 1 else b"".join(self._held)

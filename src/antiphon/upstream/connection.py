@@ -99,11 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = self._room[:nbytes]
-        if self._tls is None:
-            self._tell(data)
+        if self._tls is not None:
+            self._decrypt(self._tls, self._room[:nbytes])
+        elif self._listener is not None:
+            self._listener.received(self._room[:nbytes])
         else:
-            self._decrypt(self._tls, data)
+            self.drop()
 
     def eof_received(self) -> None:
         # Inside TLS the end is announced; an end without that can come from anybody on the way.
@@ -115,17 +116,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # Inside
 
-    def _tell(self, data: memoryview) -> None:
-        if self._listener is not None:
-            self._listener.received(data)
-        else:
-            self.drop()
-
     def _decrypt(self, tls: TlsSession, data: memoryview) -> None:
         plain, condition = tls.decrypt(data)
         self.write_raw(tls.to_send())
-        if plain:  # or it was TLS talking about itself, which it may do at any time
-            self._tell(memoryview(plain))
+        if plain and self._listener is not None:
+            self._listener.received(memoryview(plain))
+        elif plain:  # else it was TLS talking about itself, which it may do at any time
+            self.drop()
         if condition != "open":
             self.drop(properly=condition == "done")
 

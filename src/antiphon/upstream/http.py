@@ -41,7 +41,9 @@ class HttpTransport:
         """Sends a request and waits for the head of the answer. Cancelling it hangs up."""
         begun = asyncio.get_running_loop().time()
         origin, path = _split(url)
-        request = _head(method, path, origin, headers, len(body)) + body
+        head = _head(method, path, origin, tuple(headers.items()))
+        length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
+        request = b"%b%b\r\n%b" % (head, length, body)
         pool = self._pool(origin)
         kept = pool.take()
         if kept is not None:
@@ -215,9 +217,11 @@ def _split(url: str) -> tuple[_Origin, str]:
     return _Origin(tls, host, port or (443 if tls else 80)), f"{path}?{parts.query}" if parts.query else path
 
 
-def _head(method: str, path: str, origin: _Origin, headers: Mapping[str, str], length: int) -> bytes:
+@lru_cache(maxsize=256)
+def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """All lines but that of the length: an upstream is sent the same ones again and again."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
-    for name, value in headers.items():
+    for name, value in headers:
         # A line break would begin a header, or a request, of somebody else's making. The value may be a key: it is not shown.
         if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
             raise UpstreamFault(
@@ -226,9 +230,7 @@ def _head(method: str, path: str, origin: _Origin, headers: Mapping[str, str], l
                 code="upstream_unavailable",
             )
         lines.append(f"{name}: {value}")
-    if length or method != "GET":
-        lines.append(f"content-length: {length}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
 CLOSING_STEPS: Final = 4  # of the event loop: a socket that was told to close takes one or two

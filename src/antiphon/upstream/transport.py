@@ -1,15 +1,20 @@
 """The seam to the network: what the gateway needs of it, and no more. Tests pass a fake in.
 
 `send` returns with the head of the answer; the body comes as pieces, in the order and the sizes in which it arrived. Every way an
-exchange can go wrong is an `UpstreamFault`, raised by `send` or out of `pieces`.
+exchange can go wrong is an `UpstreamFault`, raised by `send`, out of `pieces` or by `flow`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 from antiphon.config import Timeouts
+
+# Takes a piece of a body, and says whether it wants the next one as well.
+Sink = Callable[[bytes], bool]
+# Gives a body to a sink: true at the end of it, false if the sink wants no more for now. It may be called again, and goes on there.
+Flow = Callable[[Sink], Awaitable[bool]]
 
 
 class Answer(Protocol):
@@ -30,6 +35,30 @@ class Answer(Protocol):
     def abort(self) -> None:
         """Ends the exchange at once if it is still going on. Harmless at any time, and any number of times."""
         ...
+
+
+class Flowing(Answer, Protocol):
+    """An answer whose body can go to a sink in the very moment in which it comes, with no task in between."""
+
+    async def flow(self, sink: Sink) -> bool: ...
+
+
+def flow_of(answer: Answer) -> Flow:
+    """The flow of any answer."""
+    flow: Flow | None = getattr(answer, "flow", None)
+    return flow or flow_of_pieces(answer.pieces())
+
+
+def flow_of_pieces(pieces: AsyncIterator[bytes]) -> Flow:
+    """The same for pieces that a task has to wait for."""
+
+    async def flow(sink: Sink) -> bool:
+        async for piece in pieces:
+            if not sink(piece):
+                return False
+        return True
+
+    return flow
 
 
 class Transport(Protocol):

@@ -36,6 +36,8 @@ from antiphon.protocol.response import Response
 Style = Literal["standard", "older"]
 Framing = Literal["sse", "websocket"]
 
+MESSAGE_END: Final = b"\n"  # which is in no message
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -89,10 +91,11 @@ class EventsFromHub:
         return self._any(event)
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other."""
+        """The bytes of a run of deltas: those of its events, one after the other; messages are parted by `MESSAGE_END`."""
         head = self._head((run.item_id, run.output_index, run.content_index))
         template = self._text.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
-        return b"".join([template % (number, _encode(delta)) for number, delta in enumerate(run.deltas, run.sequence_number)])
+        written = [template % (number, _encode(delta)) for number, delta in enumerate(run.deltas, run.sequence_number)]
+        return (MESSAGE_END if self._framing == "websocket" else b"").join(written)
 
     def finish(self) -> bytes:
         """HTTP-4: what a stream ends with."""

@@ -48,6 +48,8 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
         request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
         request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
+    if wire.sealed_reasoning and SEALED not in (request.include or ()):  # RSN-2: whoever did not ask for it is not shown it
+        request = replace(request, include=[*(request.include or ()), SEALED])
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
         request = _Input(wire, losses, flat).rewrite(request, request.input)
@@ -192,5 +194,6 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
     return request
 
 
+SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:",)
 ANSWERED_BY_US: Final = frozenset({"chat:stream_options"})  # it speaks of the stream to the client

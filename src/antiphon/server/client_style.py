@@ -1,0 +1,28 @@
+"""What a client reads, as it says itself or as clients like it are known to: the style of events, and whether it wants losses
+told among them."""
+
+from __future__ import annotations
+
+from antiphon.errors import ClientFault
+from antiphon.profiles.known_clients import Style, style_of
+from antiphon.server.asgi import Scope, first_of
+
+
+def style_for(scope: Scope) -> Style:
+    """API-6: what the client says it reads, else what clients like it are known to read."""
+    match first_of(scope, b"antiphon-style"):
+        case b"":
+            return style_of(first_of(scope, b"user-agent")[:512].decode("latin-1"))
+        case b"standard":
+            return "standard"
+        case b"older":
+            return "older"
+        case other:
+            came = other[:50].decode("latin-1")
+            raise ClientFault(f"the header Antiphon-Style: got {came!r}, wanted 'standard' or 'older'", param="antiphon-style")
+
+
+def wants_losses(scope: Scope) -> bool:
+    """Whether the client asked for the extension event that tells what was lost."""
+    asked = first_of(scope, b"antiphon-extensions").decode("latin-1").lower()
+    return "losses" in (word.strip() for word in asked.split(","))

@@ -1,0 +1,167 @@
+"""WebSocket frames (RFC 6455): bytes in, whole messages out, and the frames that a server sends. Pure; wsproto reads the frames.
+
+No extensions. A message is as large as it may be and no larger: what its head announces beyond that is refused before it is held.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from msgspec import Struct
+from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, Opcode, ParseFailed
+
+
+class Text(Struct, frozen=True):
+    """A whole text message, however many frames it came in."""
+
+    text: str
+
+
+class Binary(Struct, frozen=True):
+    """A whole binary message. Nobody here reads any, so its bytes are not kept."""
+
+
+class Part(Struct, frozen=True):
+    """Some of a message."""
+
+
+class Ping(Struct, frozen=True):
+    payload: bytes
+
+
+class Pong(Struct, frozen=True):
+    """Its payload says nothing: any sign of life is one."""
+
+
+class Close(Struct, frozen=True):
+    """The other side says goodbye; None: without a code."""
+
+    code: int | None
+
+
+Received = Text | Binary | Part | Ping | Pong | Close
+
+
+class Broken(Exception):
+    """What came cannot be read, nor anything behind it; `code` and `reason` are for the close frame."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Reader:
+    """What a client sends."""
+
+    __slots__ = ("_decoder", "_held", "_max", "_opcode", "size")
+
+    def __init__(self, max_message: int) -> None:
+        self._decoder = FrameDecoder(client=False)
+        self._held = bytearray()
+        self._max = max_message
+        self._opcode: Opcode | None = None  # of the message that is under way
+        self.size = 0  # bytes of that message so far
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were fed and not read."""
+        return len(self._decoder.buffer)
+
+    @property
+    def in_message(self) -> bool:
+        return self._opcode is not None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything has begun and is not whole: a message, a frame, or the head of one."""
+        return self.in_message or self._decoder.header is not None or self.waiting > 0
+
+    def feed(self, data: bytes) -> None:
+        self._decoder.receive_bytes(data)
+
+    def next(self) -> Received | None:
+        """One frame, or as much of it as is there; None if there is nothing. Raises `Broken`."""
+        try:
+            frame = self._decoder.process_buffer()
+        except ParseFailed as error:
+            raise Broken(error.code, str(error)) from None
+        if frame is not None and frame.opcode.iscontrol():
+            return _control(frame.opcode, cast(bytes, frame.payload))
+        self._check_size(frame)
+        return None if frame is None else self._join(frame)
+
+    def _check_size(self, frame: Frame | None) -> None:
+        if frame is not None:
+            self.size += len(cast(bytes, frame.payload))
+        header = self._decoder.header
+        announced = 0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
+        if self.size + announced > self._max:
+            raise Broken(CloseReason.MESSAGE_TOO_BIG, f"a message has at most {self._max} bytes here")
+
+    def _join(self, frame: Frame) -> Received:
+        if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
+            raise Broken(CloseReason.PROTOCOL_ERROR, "a new message begins where an earlier one has not ended, or none goes on")
+        opcode = self._opcode = self._opcode or frame.opcode
+        if opcode is Opcode.TEXT:
+            # Bytes, not pieces of text: a client that sends a message letter by letter would make us hold an object for each.
+            self._held += cast(bytes, frame.payload)
+        if not (frame.frame_finished and frame.message_finished):
+            return Part()
+        held, self._held, self._opcode, self.size = self._held, bytearray(), None, 0
+        if opcode is Opcode.BINARY:
+            return Binary()
+        try:
+            return Text(held.decode())
+        except UnicodeDecodeError:
+            raise Broken(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
+
+
+def text_frame(text: bytes) -> bytes:
+    """One text message in one frame."""
+    size = len(text)
+    if size < 126:
+        return b"\x81%c%b" % (size, text)
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2) + text
+    return b"\x81\x7f" + size.to_bytes(8) + text
+
+
+def pong_frame(payload: bytes) -> bytes:
+    return b"\x8a%c%b" % (len(payload), payload)
+
+
+def close_frame(code: int | None, reason: str = "") -> bytes:
+    """A goodbye. RFC 6455, 5.5: at most 125 bytes; a reason is cut between characters."""
+    if code is None:
+        return b"\x88\x00"
+    told = reason.encode()[: 125 - 2].decode(errors="ignore").encode()
+    return b"\x88%c%b%b" % (len(told) + 2, code.to_bytes(2), told)
+
+
+def _control(opcode: Opcode, payload: bytes) -> Received:
+    match opcode:
+        case Opcode.PING:
+            return Ping(payload)
+        case Opcode.PONG:
+            return Pong()
+        case _:
+            return _close(payload)
+
+
+def _close(payload: bytes) -> Close:
+    """RFC 6455, 7.4: which codes may be sent."""
+    if not payload:
+        return Close(None)
+    code = int.from_bytes(payload[:2])
+    if len(payload) == 1 or not (code in CODES or 3000 <= code < 5000):
+        raise Broken(CloseReason.PROTOCOL_ERROR, "a close frame without a code that may be sent")
+    try:
+        payload[2:].decode()
+    except UnicodeDecodeError:
+        raise Broken(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a close frame whose reason is no UTF-8") from None
+    return Close(code)
+
+
+PING: Final = b"\x89\x00"
+CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})

@@ -1,0 +1,249 @@
+"""`gateway/history` and `gateway/keeping`: what a turn stands on, as it was kept, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.store.places import PLACES
+
+from antiphon.errors import ApiError
+from antiphon.gateway.history import Archive, Ground, ground, items_of, stands_alone
+from antiphon.gateway.keeping import Keeper, response_of
+from antiphon.protocol import codec
+from antiphon.protocol.items import Item
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.store.interface import Store, Turn
+
+MESSAGE: dict[str, Any] = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant"}
+CALL: dict[str, Any] = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "call_1",
+    "name": "f",
+    "arguments": "{}",
+    "status": "completed",
+}
+OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
+
+
+def says(text: str, id: str = "msg_1") -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {**MESSAGE, "id": id, "content": [part]}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": text}
+
+
+def asked(*items: dict[str, Any], **fields: Any) -> Request:
+    return codec.decode_request(msgspec.json.encode({"model": "m", "input": list(items), **fields}))
+
+
+class Bench:
+    """A store with a few turns in it."""
+
+    def __init__(self, store: Store | None) -> None:
+        self.store = store
+        numbers = iter(range(10_000))
+        self._stamps = Stamps(lambda prefix: f"{prefix}_new{next(numbers)}", lambda: 1_760_000_000)
+
+    async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> Turn:
+        """A turn as the gateway would keep it, and its chain before it."""
+        found = await self.ground(request, owner)
+        items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
+        response = msgspec.structs.replace(
+            opening(request, id=id, created_at=1_760_000_000), output=items, status="completed", completed_at=1_760_000_001
+        )
+        return await Keeper(self.store, owner, found.own, self._stamps).keep(response)
+
+    async def ground(self, request: Request, owner: str = "alice", **settings: Any) -> Ground:
+        return await ground(request, Archive(owner=owner, store=self.store), **settings)
+
+
+def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
+    @pytest.mark.parametrize("place", list(PLACES))
+    def run(place: str) -> None:
+        async def within() -> None:
+            async with PLACES[place]() as store:
+                await test(Bench(store))
+
+        asyncio.run(within())
+
+    run.__doc__ = test.__doc__
+    return run
+
+
+def told(items: list[Any]) -> list[dict[str, Any]]:
+    """Items as JSON, without the ids that were given to them."""
+    read = msgspec.json.decode(codec.encode(items))
+    return [{name: value for name, value in item.items() if name != "id"} for item in read]
+
+
+def bare(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in item.items() if name != "id"} for item in items]
+
+
+async def refused(bench: Bench, request: Request, owner: str = "alice") -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await bench.ground(request, owner)
+    return caught.value
+
+
+@on_every_store
+async def test_a_chain_is_told_whole_and_in_order(bench: Bench) -> None:
+    """PREV-1, PREV-2: input and output of each turn, the oldest first; instructions are the new request's alone."""
+    await bench.keep("resp_1", asked(user("one"), instructions="Be brief."), [says("1")])
+    await bench.keep("resp_2", asked(user("two"), previous_response_id="resp_1"), [says("2", "msg_2")])
+    found = await bench.ground(asked(user("three"), previous_response_id="resp_2"))
+    assert told(codec.decode_as(codec.encode(found.request.input), list[Any])) == bare(
+        user("one"), says("1"), user("two"), says("2"), user("three")
+    )
+    assert not found.request.instructions
+    assert told(found.own) == [user("three")]
+    assert [turn.id for turn in found.turns] == ["resp_1", "resp_2"]
+
+
+@on_every_store
+async def test_a_long_chain_is_still_whole(bench: Bench) -> None:
+    """PREV-1: however long."""
+    previous: dict[str, Any] = {}
+    for number in range(60):
+        await bench.keep(f"resp_{number}", asked(user(f"ask {number}"), **previous), [says(f"say {number}", f"msg_{number}")])
+        previous = {"previous_response_id": f"resp_{number}"}
+    found = await bench.ground(asked(user("last"), **previous))
+    assert isinstance(found.request.input, list)
+    assert len(found.request.input) == 121
+
+
+@on_every_store
+async def test_an_id_that_cannot_be_continued_is_refused_in_one_way(bench: Bench) -> None:
+    """PREV-3: one that never was, one that was deleted, and somebody else's."""
+    assert bench.store is not None
+    await bench.keep("resp_1", asked(user("one")), [says("1")])
+    await bench.keep("resp_2", asked(user("two")), [says("2")])
+    assert await bench.store.delete("alice", "resp_2")
+    never = await refused(bench, asked(previous_response_id="resp_9"))
+    deleted = await refused(bench, asked(previous_response_id="resp_2"))
+    others = await refused(bench, asked(previous_response_id="resp_1"), owner="bob")
+    for error, id in ((never, "resp_9"), (deleted, "resp_2"), (others, "resp_1")):
+        assert (error.status, error.code, error.param) == (400, "previous_response_not_found", "previous_response_id")
+        assert error.message == never.message.replace("resp_9", id)
+
+
+def test_without_a_store_nothing_can_be_continued() -> None:
+    """PREV-3."""
+
+    async def within() -> None:
+        assert (await refused(Bench(None), asked(previous_response_id="resp_1"))).code == "previous_response_not_found"
+        assert (await refused(Bench(None), asked({"type": "item_reference", "id": "msg_1"}))).param == "input[0].id"
+        assert (await refused(Bench(None), asked(OUTPUT))).code == "orphan_tool_output"
+
+    asyncio.run(within())
+
+
+@on_every_store
+async def test_references_become_the_items_they_name(bench: Bench) -> None:
+    """ITEM-6: of the chain, and of anything else that the owner has."""
+    await bench.keep("resp_1", asked(user("one")), [says("1")])
+    await bench.keep("resp_2", asked({**user("two"), "id": "mine"}), [says("2", "msg_2")])
+    references = [{"type": "item_reference", "id": id} for id in ("msg_1", "msg_2", "mine")]
+    found = await bench.ground(asked(*references, user("and?"), previous_response_id="resp_1"))
+    assert told(found.own) == bare(says("1"), says("2"), user("two"), user("and?"))
+    error = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_7"}))
+    assert (error.status, error.code, error.param) == (400, "invalid_value", "input[1].id")
+    others = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_1"}), owner="bob")
+    assert others.message == error.message.replace("msg_7", "msg_1")
+
+
+@on_every_store
+async def test_a_lone_output_gets_its_call_back(bench: Bench) -> None:
+    """D-3: from the chain as a matter of course, and from the owner's store where no chain is named."""
+    await bench.keep("resp_1", asked(user("one")), [CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}])
+    other = {**OUTPUT, "call_id": "call_2"}
+    chained = await bench.ground(asked(OUTPUT, previous_response_id="resp_1"))
+    assert told(chained.own) == [OUTPUT]
+    found = await bench.ground(asked(user("so"), OUTPUT, other, user("go on")))
+    assert told(found.own) == bare(user("so"), CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other, user("go on"))
+    again = await bench.ground(asked(CALL, OUTPUT, other))
+    assert told(again.own) == bare(CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other)
+    assert (await refused(bench, asked(OUTPUT), owner="bob")).code == "orphan_tool_output"
+
+
+@on_every_store
+async def test_a_call_id_that_was_used_twice_names_no_call(bench: Bench) -> None:
+    """D-3: some servers count their calls from 0 in every answer, and a guess would be worse than a question."""
+    for number in (1, 2):
+        await bench.keep(f"resp_{number}", asked(user("one")), [{**CALL, "id": f"fc_{number}"}])
+    error = await refused(bench, asked(user("so"), OUTPUT))
+    assert (error.status, error.code, error.param) == (400, "orphan_tool_output", "input[1].call_id")
+
+
+@on_every_store
+async def test_in_a_chain_only_its_own_calls_count(bench: Bench) -> None:
+    """WS-13, D-3: an output that answers nothing in the chain is an orphan, whatever else the owner has."""
+    await bench.keep("resp_1", asked(user("one")), [CALL])
+    await bench.keep("resp_2", asked(user("two")), [says("2")])
+    error = await refused(bench, asked(OUTPUT, previous_response_id="resp_2"))
+    assert (error.code, error.param) == ("orphan_tool_output", "input[0].call_id")
+    allowed = await bench.ground(asked(OUTPUT, previous_response_id="resp_2"), allow_orphans=True)
+    assert told(allowed.own) == [OUTPUT]
+
+
+@on_every_store
+async def test_calls_inside_messages_are_calls(bench: Bench) -> None:
+    used = {"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]}
+    assert told((await bench.ground(asked(used, OUTPUT))).own)[1] == OUTPUT
+
+
+@on_every_store
+async def test_a_call_that_was_cut_off_is_not_told_again(bench: Bench) -> None:
+    """What is left out of a conversation is a loss."""
+    cut = {**CALL, "arguments": '{"a', "status": "incomplete"}
+    await bench.keep("resp_1", asked(user("one")), [says("1"), cut])
+    found = await bench.ground(asked(user("go on"), previous_response_id="resp_1"))
+    assert told(found.request.input or []) == bare(user("one"), says("1"), user("go on"))  # type: ignore[arg-type]
+    assert [loss.path for loss in found.losses] == ["previous_response_id"]
+
+
+@on_every_store
+async def test_what_was_kept_comes_back_to_the_byte(bench: Bench) -> None:
+    """ITEM-5: unknown items and fields too, and every character there is."""
+    assert bench.store is not None
+    odd = {"type": "acme:thing", "id": "x_1", "deep": {"big": 2**53 + 1, "nul": "\u0000", "emoji": "🎶"}}
+    bare_odd = {"type": "acme:other", "n": 1}
+    request = asked(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]}, metadata={"a": "\u0000"})
+    turn = await bench.keep("resp_1", request, [odd, says("\u0000")])
+    record = await bench.store.get("alice", "resp_1")
+    assert record is not None
+    response = response_of(record)
+    assert msgspec.json.decode(codec.encode(response.output)) == [odd, says("\u0000")]
+    assert response.metadata == {"a": "\u0000"}
+    assert (record.input, record.output) == (turn.input, turn.output)
+    kept = msgspec.json.decode(record.input)
+    assert all(item["id"] for item in kept)
+    assert told(items_of([turn]))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
+
+
+def test_most_requests_stand_alone() -> None:
+    assert stands_alone(codec.decode_request(b'{"input": "Hi"}'))
+    assert stands_alone(codec.decode_request(b"{}"))
+    assert stands_alone(asked(user("a"), says("b"), CALL))
+    assert stands_alone(asked(CALL, OUTPUT))
+    assert not stands_alone(asked(OUTPUT))
+    assert not stands_alone(asked(OUTPUT, CALL))  # which is for others to judge
+    assert not stands_alone(asked({"type": "item_reference", "id": "msg_1"}))
+    assert not stands_alone(asked(user("a"), previous_response_id="resp_1"))
+
+
+def test_what_a_connection_remembers_comes_first() -> None:
+    """WS-5: without any store."""
+    turn = Turn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
+    archive = Archive(owner="alice", store=None, remembered={"resp_1": [turn]}.get)
+    found = asyncio.run(ground(asked(user("two"), previous_response_id="resp_1"), archive))
+    assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]

@@ -1,0 +1,48 @@
+"""`upstream/transport`: every answer has a flow, also one that only knows pieces."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.scripted import ScriptedAnswer
+from tests.upstream.scripted import OK, Wire
+
+from antiphon.errors import UpstreamFault
+from antiphon.upstream.transport import flow_of
+
+
+def test_pieces_flow_to_a_sink_that_may_stop_and_go_on() -> None:
+    async def work() -> None:
+        came: list[bytes] = []
+
+        def sink(piece: bytes) -> bool:
+            came.append(piece)
+            return piece != b"b"
+
+        flow = flow_of(ScriptedAnswer([b"a", b"b", b"c"], {}))
+        assert await flow(sink) is False
+        assert came == [b"a", b"b"]
+        assert await flow(sink) is True
+        assert came == [b"a", b"b", b"c"]
+
+    asyncio.run(work())
+
+
+def test_a_fault_among_pieces_is_raised_by_their_flow() -> None:
+    async def work() -> None:
+        flow = flow_of(ScriptedAnswer([b"a", UpstreamFault("gone", code="upstream_disconnected")], {}))
+        with pytest.raises(UpstreamFault, match="gone"):
+            await flow(lambda _: True)
+
+    asyncio.run(work())
+
+
+def test_an_answer_from_a_socket_has_a_flow_of_its_own() -> None:
+    async def work() -> None:
+        answer = (wire := Wire()).answer()
+        assert flow_of(answer) == answer.flow
+        wire.deliver(OK)
+        assert await flow_of(answer)(lambda _: True)
+
+    asyncio.run(work())
