@@ -7,7 +7,7 @@ response the client was told of, what was lost, and what it failed with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
@@ -187,8 +187,8 @@ class Pipe:
         """What the client is sent for events; they may also come from an upstream's answer that was no stream."""
         out: list[bytes] = []
         for event in events:
-            if not isinstance(event, TextRun):
-                self._tell_all((event,), out)
+            if type(event) is not TextRun:
+                self._tell_all((cast(StreamEvent, event),), out)
             elif self._text_run is not None and self._policy.passes_text:  # nearly all of them
                 out.append(self._text_run(event))
             else:
@@ -199,15 +199,15 @@ class Pipe:
         for event in events:
             for told in self._policy.feed(event):
                 self._tell_one(told, out)
-            if self.response is not None and isinstance(event, ENDS):
+            if self.response is not None and _is_end(event):
                 self.kept = replace(self.response, output=self._policy.unabridged(event.response).output)
 
     def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
-        if self._tells_losses and not self._shift and isinstance(event, (ErrorEvent, *ENDS)):
+        if self._tells_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
         if self._shift:
             event = replace(event, sequence_number=event.sequence_number + self._shift)
-        if not isinstance(event, ENDS):
+        if not _is_end(event):
             self._judge(event)
             out.append(self._from_hub.feed(event))
             return
@@ -243,5 +243,8 @@ class Pipe:
                 self._on_violation(violation)
 
 
-# A tuple, because asking a union costs five times as much.
-ENDS: Final = (ResponseCompleted, ResponseFailed, ResponseIncomplete)
+def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
+    return type(event) in ENDS  # asking `isinstance` of a shape and getting a no costs six times as much
+
+
+ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
