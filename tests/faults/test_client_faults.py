@@ -216,12 +216,15 @@ def connections_of_clients() -> list[Protocol]:
     return [each for each in found if not each.transport.is_closing()]
 
 
+STALLED = 200  # clients
+
+
 def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None:
     """At most 256 KiB for each in user space, however much the upstream has to say; others are served meanwhile."""
     abandoned, known = lab.upstream.abandoned, left(lab)
-    with clients_that_read_nothing(lab, 50):
+    with clients_that_read_nothing(lab, STALLED):
         theirs = lab.on_loop(connections_of_clients)
-        until(lambda: sum(each.flow.write_paused for each in theirs) == 50)
+        until(lambda: sum(each.flow.write_paused for each in theirs) == STALLED)
         sizes = lab.on_loop(
             lambda: (
                 max(each.transport.get_write_buffer_size() for each in theirs),
@@ -230,10 +233,10 @@ def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None
         )
         assert 64 * KIB < sum(sizes) <= 256 * KIB
         assert lab.ask().text == lab.ask(stream=True).text == "Hello."
-        until(lambda: lab.upstream.in_flight == 50)
+        until(lambda: lab.upstream.in_flight == STALLED)
         # What holds them up is no limit of the upstream's own: it would go on for ever.
         assert (lab.upstream.abandoned, left(lab)) == (abandoned, known)
-    expect_cancelled(lab, abandoned, known, 50)
+    expect_cancelled(lab, abandoned, known, STALLED)
 
 
 def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

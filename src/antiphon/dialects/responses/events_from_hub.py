@@ -77,15 +77,15 @@ class EventsFromHub:
 
     def feed(self, event: StreamEvent) -> bytes:
         """The bytes of one event; none if the client must not see it."""
-        if isinstance(event, OutputTextDelta):
+        if type(event) is OutputTextDelta:
             if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
                 return self._text % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
-        elif isinstance(event, ReasoningDelta):
+        elif type(event) is ReasoningDelta:
             if event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
                 return self._reasoning % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
-        elif isinstance(event, ArgumentsDelta) and event.obfuscation is UNSET and event.extra is UNSET:
+        elif type(event) is ArgumentsDelta and event.obfuscation is UNSET and event.extra is UNSET:
             place = (event.item_id, event.output_index, None)
             return self._arguments % (event.sequence_number, self._heads.get(place) or self._head(place), _encode(event.delta))
         return self._any(event)

@@ -24,7 +24,7 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     extension_tools: Literal["keep", "flatten"] = "keep"
     #: Whether the server keeps state for us: else `store` is false, and neither earlier responses nor conversations are named.
     stateful: bool = False
-    #: Whether its reasoning is always asked for in the sealed form too: without it a server takes no reasoning back that it has not kept.
+    #: Whether reasoning is always asked for sealed too: a server may take none back otherwise that it has not kept itself.
     sealed_reasoning: bool = False
     #: Request fields that the server has no place for; each is reported as lost.
     lacks: list[str] = []
