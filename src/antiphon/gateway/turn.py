@@ -20,7 +20,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.grammar import Violation
-from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.items import AdditionalTools, ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Pad, Policy
 from antiphon.protocol.request import Request
@@ -243,7 +243,9 @@ def is_packed(answer: Answer) -> bool:
 
 def _without_history(request: Request) -> Request:
     items = request.input
-    offers = [item for item in items if type(item) is AdditionalTools] if type(items) is list else []
+    offers: list[ItemParam] = []
+    if type(items) is list and AdditionalTools in map(type, items):
+        offers = [item for item in items if type(item) is AdditionalTools]
     return replace(request, input=offers or UNSET)
 
 

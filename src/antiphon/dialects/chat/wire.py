@@ -5,6 +5,7 @@ Requests from clients are read strictly enough to say where they are wrong. The 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -44,6 +45,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    #: Whether it counts the tokens of a request, at `/chat/completions/input_tokens`.
+    counts_tokens: bool = False
     #: What becomes of `developer` messages: servers that do not know the role get `system`.
     developer: Literal["developer", "system"] = "system"
     #: Where system text may stand: anywhere, or in one message at the very beginning.
@@ -176,7 +179,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     """The body of `POST /chat/completions`."""
 
     model: str | UnsetType = UNSET
-    messages: list[MessageOut]
+    messages: Sequence[Any]  # of `MessageOut`, or what is written like one
     tools: list[ToolOut] | Raw | UnsetType = UNSET
     tool_choice: ToolChoiceValue | ToolOut | UnsetType = UNSET
     parallel_tool_calls: bool | UnsetType = UNSET

@@ -82,7 +82,7 @@ class ToolNames:
 
 def has_additional_tools(request: Request) -> bool:
     """Whether the history offers tools of its own."""
-    return type(request.input) is list and any(type(item) is AdditionalTools for item in request.input)
+    return type(request.input) is list and AdditionalTools in map(type, request.input)
 
 
 def offered_tools(request: Request) -> list[ToolParam]:

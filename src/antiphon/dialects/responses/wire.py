@@ -26,6 +26,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stateful: bool = False
     #: Whether reasoning is always asked for sealed too: a server may take none back otherwise that it has not kept itself.
     sealed_reasoning: bool = False
+    #: Whether it counts the tokens of a request, at `/responses/input_tokens`.
+    counts_tokens: bool = False
     #: Request fields that the server has no place for; each is reported as lost.
     lacks: list[str] = []
     #: What ends an answer that has no terminal event: nothing does, or its last item being done.
