@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients check fix bench-hub bench bench-peers bench-streams soak lock clean
+.PHONY: install run test test-clients check fix bench-hub bench bench-peers bench-streams bench-store soak lock clean
 
 install: .venv/installed .venv/installed-model
 
@@ -48,12 +48,16 @@ fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A hundred thousand damaged bodies and answers, then two hundred thousand requests to a real gateway with its memory watched; 12 minutes.
+# A hundred thousand damaged bodies and answers, then two hundred thousand requests to a real gateway with its memory watched, then two
+# hundred gateways on each kind of store that are killed while a thousand responses are kept; an hour.
 CASES ?= 100000
 REQUESTS ?= 200000
+KILLS ?= 200
 soak: install
 	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
 	PYTHONPATH=. $(BIN)/python -m soak.run --requests $(REQUESTS) --seed $$(date +%s)
+	PYTHONPATH=. $(BIN)/python -m soak.kills --store sqlite --rounds $(KILLS) --seed $$(date +%s)
+	PYTHONPATH=. $(BIN)/python -m soak.kills --store postgres --rounds $(KILLS) --seed $$(date +%s)
 
 # In-process cost of the hub, as ratios to msgspec's own decoding of the same bytes.
 bench-hub: install
@@ -61,16 +65,30 @@ bench-hub: install
 
 # CPU per request on the wire, beside nginx and the usual stack; minutes. ROUNDS=1 for a look. Results go into bench/RESULTS.md.
 ROUNDS ?= 7
-bench: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed
-	PYTHONPATH=. $(BIN)/python bench/gateway.py --rounds $(ROUNDS) --write
+bench: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed
+	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --rounds $(ROUNDS) --write
 
 # The same with other gateways, each in an environment of its own.
-bench-peers: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed .perf/peers-installed
-	PYTHONPATH=. $(BIN)/python bench/gateway.py --peers --rounds $(ROUNDS) --write
+bench-peers: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed .perf/peers-installed
+	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --peers --rounds $(ROUNDS) --write
 
 # A thousand slow streams on one process.
-bench-streams: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx
-	PYTHONPATH=. $(BIN)/python bench/streams.py --write
+bench-streams: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx
+	PYTHONPATH=. .perf/python/bin/python bench/streams.py --write
+
+# What it costs to keep responses, to continue long chains, and to hold idle WebSockets; a quarter of an hour.
+bench-store: install .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. $(BIN)/python bench/store.py --rounds $(ROUNDS) --write
+
+# The interpreter that everything written in Python is measured with. One that was built without optimisation, as version managers do
+# by default, costs about a quarter more: BENCH_PYTHON=/usr/bin/python3 is a good choice on Debian.
+BENCH_PYTHON ?= $(PYTHON)
+.perf/python/installed: requirements.txt pyproject.toml
+	$(BENCH_PYTHON) -m venv .perf/python
+	.perf/python/bin/python -m pip install -q --require-hashes -r requirements.txt
+	.perf/python/bin/python -m pip install -q -U 'setuptools>=77' wheel
+	.perf/python/bin/python -m pip install -q --no-deps --no-build-isolation -e .
+	touch $@
 
 .perf/bin/%: bench/native/%.c
 	mkdir -p .perf/bin
@@ -84,14 +102,14 @@ bench-streams: install .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx
 
 # sniffio: without it httpx looks for it anew on every request.
 .perf/naive/installed: Makefile
-	$(PYTHON) -m venv .perf/naive
+	$(BENCH_PYTHON) -m venv .perf/naive
 	.perf/naive/bin/python -m pip install -q fastapi pydantic httpx sniffio uvicorn uvloop httptools
 	touch $@
 
 # One that cannot be installed is left out of the results, and named there.
 .perf/peers-installed: Makefile
-	-$(PYTHON) -m venv .perf/litellm && .perf/litellm/bin/python -m pip install -q 'litellm[proxy]'
-	-$(PYTHON) -m venv .perf/open-responses-server && .perf/open-responses-server/bin/python -m pip install -q open-responses-server
+	-$(BENCH_PYTHON) -m venv .perf/litellm && .perf/litellm/bin/python -m pip install -q 'litellm[proxy]'
+	-$(BENCH_PYTHON) -m venv .perf/open-responses-server && .perf/open-responses-server/bin/python -m pip install -q open-responses-server
 	touch $@
 
 # New pins: hashes, and no address of an index.

@@ -1,4 +1,4 @@
-"""The request every benchmark sends: ten turns, six tools, about 20 KB, always the same."""
+"""What benchmarks send: a request of ten turns, six tools, about 20 KB, always the same; and a short question."""
 
 from __future__ import annotations
 
@@ -15,9 +15,24 @@ TOOLS = ("search_logs", "query_metrics", "get_deployment", "rollback", "open_tic
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 
 
-def responses_body(model: str = "mock", *, stream: bool = True) -> bytes:
+def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
     """The body of `POST /v1/responses`."""
-    return _encoded(_responses(model, stream))
+    return encoded({**_responses(model, stream), "store": store})
+
+
+def plain_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
+    """The smallest that anybody sends: a question."""
+    return encoded({"model": model, "input": question(7), "store": store, "stream": stream})
+
+
+def question(number: int) -> str:
+    """A short one, the same for the same number."""
+    return _prose(random.Random(number), 20)
+
+
+def encoded(body: dict[str, Any]) -> bytes:
+    """JSON as every client here writes it."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def chat_body(model: str = "mock", *, stream: bool = True) -> bytes:
@@ -35,7 +50,7 @@ def chat_body(model: str = "mock", *, stream: bool = True) -> bytes:
         "metadata": asked["metadata"],
         "stream": stream,
     }
-    return _encoded({**body, "stream_options": {"include_usage": True}} if stream else body)
+    return encoded({**body, "stream_options": {"include_usage": True}} if stream else body)
 
 
 def chat_chunk(delta: dict[str, Any]) -> bytes:
@@ -75,7 +90,6 @@ def _responses(model: str, stream: bool) -> dict[str, Any]:
         "top_p": 0.95,
         "max_output_tokens": 2048,
         "metadata": {"session": "a1b2c3", "tenant": "acme"},
-        "store": False,
         "stream": stream,
     }
 
@@ -118,7 +132,3 @@ def _tool(rng: random.Random, name: str) -> dict[str, Any]:
 
 def _prose(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(PROSE.split()) for _ in range(words))
-
-
-def _encoded(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()

@@ -15,7 +15,7 @@ from bench.targets import Target
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 HEAD = """# Results
 
-Written by `make bench`, `make bench-peers` and `make bench-streams`, one section each; `docs/performance.md` says how to read them.
+Written by `make bench`, `make bench-peers`, `make bench-streams` and `make bench-store`; `docs/performance.md` says how to read it.
 Absolute figures belong to one machine and one hour; only figures of one section may be compared.
 """
 
@@ -31,7 +31,7 @@ def circumstances(targets: Iterable[Target], load_before: float) -> str:
     load_after = os.getloadavg()[0]
     lines = [
         f"Measured on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores ({_cpu_model()}), Linux {platform.release()}, "
-        f"CPython {platform.python_version()}, load average {load_before:.1f} before and {load_after:.1f} after.\n"
+        f"CPython {platform.python_version()} ({platform.python_compiler()}), load average {load_before:.1f} before and {load_after:.1f} after.\n"
     ]
     lines += [f"- **{target.name}** ({version_of(target)}): {target.what}" for target in targets]
     return "\n".join(lines) + "\n"

@@ -48,7 +48,8 @@ class Server:
         environ = os.environ | {name: self._filled(value) for name, value in target.environ.items()}
         with (self.folder / "output.log").open("wb") as log:
             command = [self._filled(word) for word in target.command]
-            self._process = pinned(command, cores.server, stdout=log, stderr=log, cwd=self.folder, env=environ)
+            where = [cores.server] if target.workers == 1 else [cores.server, cores.load]
+            self._process = pinned(command, *where, stdout=log, stderr=log, cwd=self.folder, env=environ)
 
     @property
     def pid(self) -> int:
@@ -100,12 +101,14 @@ def running(targets: list[Target], folder: Path) -> Iterator[list[Server]]:
 
 def pinned(
     command: list[str],
-    core: int,
-    *,
+    *cores: int,
+    stdin: int | None = None,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process on one core."""
-    return subprocess.Popen(["taskset", "-c", str(core), *command], stdout=stdout, stderr=stderr, cwd=cwd, env=env)
+    """A process on these cores and no other."""
+    return subprocess.Popen(
+        ["taskset", "-c", ",".join(map(str, cores)), *command], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env
+    )

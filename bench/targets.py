@@ -31,6 +31,7 @@ class Target(Struct, frozen=True, kw_only=True):
     environ: dict[str, str] = {}
     files: dict[str, str] = {}  # written into the run's folder before the start
     streams_only: bool = False
+    workers: int = 1  # processes; more than one get every core
     share: float = 1.0  # of a workload's requests: slow servers get fewer
     patience: float = 30.0  # seconds until it must listen
 
@@ -64,11 +65,14 @@ http {
 }
 """
 
-# The whole path: a client key, the routing, validation, policy, losses, a log line a request. No traces.
+# The whole path: a client key, the routing, validation, policy, losses, a log line a request, a store. No traces.
 ANTIPHON = """
 [server]
 port = {port}
 log = "json"
+workers = {workers}
+[store]
+url = "{store}"
 [[upstreams]]
 name = "mock"
 dialect = "chat"
@@ -88,6 +92,22 @@ model_list:
 litellm_settings: {drop_params: true, telemetry: false, num_retries: 0, request_timeout: 600}
 """
 
+SQLITE = "sqlite:///{folder}/antiphon.db"
+
+
+def antiphon(name: str, what: str, *, store: str = SQLITE, workers: int = 1) -> Target:
+    """The gateway, with a store. Whether a response is kept is for each request to say."""
+    return Target(
+        name=name,
+        what=what,
+        command=[sys.executable, "-m", "antiphon", "serve", "--config", "{folder}/antiphon.toml"],
+        version=_versions(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
+        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"},
+        files={"antiphon.toml": ANTIPHON.replace("{workers}", str(workers)).replace("{store}", store)},
+        workers=workers,
+    )
+
+
 CORE = [
     Target(
         name="nginx",
@@ -98,14 +118,7 @@ CORE = [
         path="/v1/chat/completions",
         files={"nginx.conf": NGINX},
     ),
-    Target(
-        name="antiphon",
-        what="validation, a client key, policy, losses, a log line a request; traces off",
-        command=[sys.executable, "-m", "antiphon", "serve", "--config", "{folder}/antiphon.toml"],
-        version=_versions(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec"),
-        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"},
-        files={"antiphon.toml": ANTIPHON},
-    ),
+    antiphon("antiphon", "validation, a client key, policy, losses, a log line a request; traces off, nothing kept"),
     Target(
         name="naive",
         what="the usual stack (`bench/naive`): FastAPI, pydantic and httpx; no key, no policy, no losses",

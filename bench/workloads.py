@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from bench import payloads
@@ -26,6 +27,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     stream: bool = True
     connections: int
     requests: int
+    body: Literal["long", "plain"] | bytes = "long"
+    store: bool = False  # of a body that is made here
     marker: str = ""  # what a response in Open Responses must have in it besides its end
     goal: float | None = None  # CPU in multiples of nginx
     goal_naive: float | None = None  # how many times cheaper than the naive stack
@@ -52,6 +55,7 @@ class Load(Struct, frozen=True):
     elapsed: float
     ttfb_us: Percentiles
     delay_us: Percentiles  # of tokens, from the mock's write to the client's read, if the mock stamps them
+    total_us: Percentiles  # from a request to the end of its answer
 
 
 def run(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int = 0, timeout: float = 120.0) -> Load:
@@ -81,14 +85,23 @@ def read(process: subprocess.Popen[bytes], workload: Workload, timeout: float) -
         return msgspec.json.decode(process.communicate(timeout=timeout)[0], type=Load)
     except subprocess.TimeoutExpired:
         nothing = Percentiles(0, 0)
-        return Load(workload.requests, 0, workload.requests, timeout, nothing, nothing)
+        return Load(workload.requests, 0, workload.requests, timeout, nothing, nothing, nothing)
 
 
 def _body(folder: Path, kind: Kind, workload: Workload) -> Path:
-    make = payloads.responses_body if kind == "responses" else payloads.chat_body
     path = folder / f"{workload.name}.json"
-    path.write_bytes(make(workload.model, stream=workload.stream))
+    path.write_bytes(_bytes(kind, workload))
     return path
+
+
+def _bytes(kind: Kind, workload: Workload) -> bytes:
+    if isinstance(workload.body, bytes):
+        return workload.body
+    if workload.body == "plain":
+        return payloads.plain_body(workload.model, stream=workload.stream, store=workload.store)
+    if kind == "responses":
+        return payloads.responses_body(workload.model, stream=workload.stream, store=workload.store)
+    return payloads.chat_body(workload.model, stream=workload.stream)
 
 
 WORKLOADS = {

@@ -31,6 +31,8 @@ from soak.client import Answer, Client
 CONFIG: Final = """
 [server]
 port = 0
+[store]
+url = "sqlite:///{store}"
 [[keys]]
 name = "soak"
 sha256 = "{key}"
@@ -181,7 +183,7 @@ def _gateway(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]
         assert upstream.stdout is not None
         base_url = upstream.stdout.readline().decode().strip()
         config = folder / "antiphon.toml"
-        config.write_text(CONFIG.format(upstream=base_url, key=sha256(KEY.encode()).hexdigest()))
+        config.write_text(CONFIG.format(store=folder / "antiphon.db", upstream=base_url, key=sha256(KEY.encode()).hexdigest()))
         command = [sys.executable, "-m", "antiphon", "serve", "--config", str(config)]
         environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, env=environ) as process:

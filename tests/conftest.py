@@ -1,12 +1,14 @@
 """One Hypothesis profile for all tests: no deadlines (no machine is alone), and the same examples every time.
 
-`ANTIPHON_RANDOM=1 make test` looks for new ones, `ANTIPHON_EXAMPLES=1000` for more of them.
+`ANTIPHON_RANDOM=1 make test` looks for new ones, `ANTIPHON_EXAMPLES=1000` for more of them. No test, nor any process that one
+starts, keeps anything in the user's own data folder.
 """
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -17,3 +19,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("antiphon")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))

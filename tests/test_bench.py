@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+from bench.payloads import plain_body, responses_body
 from bench.report import table, write_section
-from bench.targets import TARGETS
+from bench.targets import TARGETS, antiphon
 from bench.workloads import WORKLOADS
 
 
@@ -27,6 +29,23 @@ def test_an_answer_in_open_responses_must_hold_what_the_workload_is_about() -> N
     assert WORKLOADS["tools"].markers("responses") == ["response.completed", "response.function_call_arguments.done"]
     assert WORKLOADS["tools"].markers("chat") == ["[DONE]"]
     assert WORKLOADS["json"].markers("responses") == ["output_text"]
+
+
+def test_a_body_says_whether_its_response_is_kept() -> None:
+    for stream in (False, True):
+        bodies = {store: msgspec.json.decode(plain_body("mock-n16", stream=stream, store=store)) for store in (False, True)}
+        assert [body["store"] for body in bodies.values()] == [False, True]
+        assert bodies[True] == {**bodies[False], "store": True}
+        assert msgspec.json.decode(responses_body(stream=stream, store=True))["store"] is True
+    assert msgspec.json.decode(responses_body())["store"] is False
+
+
+def test_a_store_is_measured_in_a_folder_of_the_run_or_where_it_is_told() -> None:
+    assert 'url = "sqlite:///{folder}/antiphon.db"' in TARGETS["antiphon"].files["antiphon.toml"]
+    two = antiphon("two", "", store="postgresql://somewhere", workers=2)
+    assert 'url = "postgresql://somewhere"' in two.files["antiphon.toml"]
+    assert "workers = 2\n" in two.files["antiphon.toml"]
+    assert two.workers == 2
 
 
 def test_the_whole_path_of_the_gateway_is_measured() -> None:

@@ -71,6 +71,7 @@ def _block(section: str, language: str, at: int = 0) -> str:
 START = _block("Start", "sh")
 ASK, CURL_WHOLE, CURL_STREAM = (_block("Ask", "sh", at) for at in range(3))
 SDK = _block("Ask", "python")
+GO_ON = _block("Go on", "python")
 OLLAMA, OPENAI, CHAT = (_block("Put a server behind it", "toml", at) for at in range(3))
 CODEX = _block("Codex CLI on such a server", "toml")
 LOSSES, SERVE, TRACE = (_block("See what happened", "sh", at) for at in range(3))
@@ -333,6 +334,16 @@ def test_f_3_the_openai_sdk_creates_streams_and_parses(gateway: Gateway) -> None
     assert created.strip()
     assert "".join(streamed).strip()
     assert re.fullmatch(r"name='.+' age=-?\d+", parsed)
+
+
+def test_the_openai_sdk_goes_on_with_a_response(gateway: Gateway) -> None:
+    """PREV-1: the second answer was given to all that was said before."""
+    before = len(gateway.log)
+    assert _run([sys.executable, "-W", "error"], GO_ON.replace(ADDRESS, gateway.address), gateway.folder).strip()
+    until(lambda: len(gateway.log) >= before + 4)
+    first, second, *deleted = gateway.log[before:]
+    assert second["input_tokens"] > first["input_tokens"] + first["output_tokens"]
+    assert [(line["method"], line["status"]) for line in deleted] == [("DELETE", 200)] * 2
 
 
 # Servers behind it

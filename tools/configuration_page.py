@@ -12,7 +12,18 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
-from antiphon.config import KeyConfig, ModelRule, ServerConfig, Timeouts, TraceConfig, UpstreamConfig
+from antiphon.config import (
+    BackgroundConfig,
+    CompactionConfig,
+    KeyConfig,
+    ModelRule,
+    ServerConfig,
+    StoreConfig,
+    TelemetryConfig,
+    Timeouts,
+    TraceConfig,
+    UpstreamConfig,
+)
 from antiphon.profiles.providers import usual_providers
 from antiphon.profiles.toml_source import in_words
 
@@ -64,6 +75,10 @@ SECTIONS: dict[str, type[Struct]] = {
     "`[[keys]]`": KeyConfig,
     "`[timeouts]`": Timeouts,
     "`[trace]`": TraceConfig,
+    "`[store]`": StoreConfig,
+    "`[background]`": BackgroundConfig,
+    "`[compaction]`": CompactionConfig,
+    "`[telemetry]`": TelemetryConfig,
 }
 
 HEAD = """\
@@ -84,6 +99,7 @@ allowed_hosts = ["gateway.example.com"]        # besides loopback names and the 
 allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
 max_body_mib = 64
 websocket = true                               # on /v1/responses
+public_metrics = false                         # whether /metrics answers without a key
 log = "auto"                                   # auto | json | pretty
 grace = 10.0                                   # seconds for answers under way when the server is stopped
 
@@ -100,6 +116,7 @@ models = [
     { from = "lab/*", to = "*" },              # other names: lab/x is x here
 ]
 profile = "chat"                               # a shipped profile, or a file: "profiles/lab.toml"
+context = 32768                                # tokens, where the server's list of models does not say
 
 [upstreams.timeouts]                           # of the upstream above
 first_byte = 300.0
@@ -128,13 +145,29 @@ total = 600.0
 dir = "traces"
 max_mib = 256
 max_days = 7.0
+
+[store]                                        # where responses are kept
+url = "sqlite:///antiphon.db"                  # or postgresql://user@host/database, or off
+retention_days = 30.0
+max_responses = 100000
+
+[background]                                   # requests with background: true
+running = 16                                   # at once, in each process
+waiting = 1000                                 # over all processes
+
+[compaction]                                   # only needed with PostgreSQL: SQLite has a key of its own
+keys_env = ["COMPACTION_KEY", "OLD_KEY"]       # the variables, not the keys
+
+[telemetry]                                    # needs antiphon[otel]
+otlp_endpoint = "http://localhost:4318"
+propagate = false                              # traceparent to upstreams
 """
 
 RULES = """\
 - A setting that does not exist, a value of the wrong type and a variable that is named but not set are errors, told with file, line
   and what was wanted.
 - Keys stand in the environment, never in the file; those of clients may also stand in it as hashes: `printf %s "$KEY" | sha256sum`.
-- Paths (`trace.dir`, a profile's file) are meant from the folder of the file that names them.
+- Paths (`trace.dir`, a profile's file, the file of `store.url`) are meant from the folder of the file that names them.
 - In names of models `*` stands for any characters and is the only wildcard. The first rule that matches
   counts, in the first upstream that has one.
 - A file without `[[upstreams]]` has those that hold without a file."""

@@ -25,7 +25,7 @@ models = ["mock-*"]
 def _check(*words: str, cwd: Path) -> str:
     out = io.StringIO()
     args = parser().parse_args(["config", "check", *words])
-    assert config.run(args, out, io.StringIO(), environ={}, cwd=cwd) == 0
+    assert config.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}, cwd=cwd) == 0
     return out.getvalue()
 
 
@@ -35,6 +35,19 @@ def test_a_usable_configuration_is_told_in_words(tmp_path: Path) -> None:
     assert told[0] == f"{tmp_path / 'lab.toml'}: can be used"
     assert told[1] == "  listens on 127.0.0.1, port 9000"
     assert any("lab" in line and "http://127.0.0.1:9001/v1" in line and "mock-*" in line for line in told)
+
+
+def test_it_says_where_responses_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(LAB)
+    (tmp_path / "off.toml").write_text(LAB + '[store]\nurl = "off"\n')
+    assert "  responses: kept for 30 days, in /home/ada/" in _check("lab.toml", cwd=tmp_path)
+    assert _check("off.toml", cwd=tmp_path).endswith("  responses: not kept, since [store] url is off\n")
+
+
+def test_a_store_that_nobody_knows_is_raised(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(LAB + '[store]\nurl = "mysql://h/d"\n')
+    with pytest.raises(ConfigError, match="begins with mysql://"):
+        _check("bad.toml", cwd=tmp_path)
 
 
 def test_without_a_name_the_one_that_serve_would_take_is_checked(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from antiphon.cli.entry import parser
 from antiphon.cli.exits import Failed
 from antiphon.config import Config
 from antiphon.errors import ConfigError
+from antiphon.store.opening import default_path
 
 LAB = """
 [[upstreams]]
@@ -52,7 +53,9 @@ def _serve(
 ) -> tuple[int, str]:
     out = out or io.StringIO()
     args = parser().parse_args(["serve", *words])
-    return serve.run(args, out, io.StringIO(), environ=environ or {}, cwd=cwd, serve=server), out.getvalue()
+    return serve.run(
+        args, out, io.StringIO(), environ={"HOME": "/home/ada"} | (environ or {}), cwd=cwd, serve=server
+    ), out.getvalue()
 
 
 def test_without_a_configuration_the_embedded_model_is_served(tmp_path: Path) -> None:
@@ -114,6 +117,25 @@ def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -
     assert "Authorization" not in told
     assert '  antiphon ask --model fast "Say hello."\n' in told
     assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", f"responses: kept for 30 days, in {default_path({'HOME': '/home/ada'})}"),
+        ('url = "sqlite:////data/a.db"\nretention_days = 1\n', "responses: kept for 1 day, in /data/a.db"),
+        (
+            'url = "postgresql://ada:sesame@db/antiphon"\nmax_responses = 5000\n',
+            "responses: kept for 30 days, 5,000 at most, in PostgreSQL",
+        ),
+        ('url = "off"\n', "responses: not kept, since [store] url is off"),
+    ],
+)
+def test_the_start_says_where_responses_are_kept(tmp_path: Path, settings: str, said: str) -> None:
+    (tmp_path / "antiphon.toml").write_text(f"{LAB}[store]\n{settings}")
+    _, told = _serve(FakeServer(), tmp_path)
+    assert f"  {said}\n" in told
+    assert "sesame" not in told
 
 
 def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: Path) -> None:

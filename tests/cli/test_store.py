@@ -62,7 +62,8 @@ def test_an_empty_store_has_nothing(cwd: Path) -> None:
     lines = [line.split() for line in out.splitlines()]
     assert code == OK
     assert lines[:3] == [["responses", "0"], ["owners", "0"], ["items", "0"]]
-    assert lines[4:] == [["oldest", "-"], ["newest", "-"]]
+    assert lines[3:5] == [["conversations", "0"], ["events", "0"]]
+    assert lines[6:] == [["oldest", "-"], ["newest", "-"], ["queue", "0", "waiting,", "0", "running"]]
 
 
 def test_the_figures_are_told_to_people(cwd: Path) -> None:
@@ -81,7 +82,34 @@ def test_the_figures_are_told_to_programs(cwd: Path) -> None:
     found = msgspec.json.decode(out)
     assert (code, out.count("\n")) == (OK, 1)
     assert found.pop("bytes") > 0
-    assert found == {"responses": 6, "owners": 1, "items": 6, "oldest": NOW - 5 * DAY, "newest": NOW}
+    assert found == {
+        "responses": 6,
+        "owners": 1,
+        "items": 6,
+        "conversations": 0,
+        "events": 0,
+        "oldest": NOW - 5 * DAY,
+        "newest": NOW,
+        "queue": {"waiting": 0, "running": 0, "oldest_waiting": None},
+    }
+
+
+async def some_work(opened: Store) -> None:
+    for number in range(3):
+        await opened.enqueue("anna", record(f"resp_{number}", at=NOW + number), [], b"{}")
+    [work] = await opened.claim("runner", 600, 1)
+    await opened.append("runner", work.id, 0, [b"{}", b"{}"], "in_progress")
+
+
+def test_the_queue_is_visible(cwd: Path) -> None:
+    """API-2: how much work there is in the background."""
+    fill(cwd, some_work)
+    _, out = run(cwd, "stats")
+    lines = dict(line.split(None, 1) for line in out.splitlines())
+    assert lines["queue"] == "2 waiting, 1 running, the oldest since 2023-11-14 22:13:21Z"
+    assert lines["events"] == "2"
+    _, out = run(cwd, "stats", "--json")
+    assert msgspec.json.decode(out)["queue"] == {"waiting": 2, "running": 1, "oldest_waiting": NOW + 1}
 
 
 @pytest.mark.parametrize(

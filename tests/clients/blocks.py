@@ -1,16 +1,15 @@
-"""The blocks of `docs/clients.md`, so that what the tests run is what readers copy."""
+"""The blocks of `docs/clients.md` and its neighbours, so that what the tests run is what readers copy."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def block(containing: str) -> str:
-    """The one block of the page that has these words."""
-    (found,) = [
-        text for text in re.findall(r"^```\w+\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE) if containing in text
-    ]
+def block(containing: str, page: str = "clients.md") -> str:
+    """The one block of a page that has these words."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (found,) = [block for block in re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if containing in block]
     return str(found)

@@ -78,7 +78,7 @@ def test_a_plain_answer(meet: Meet) -> None:
 
 def test_the_documented_block_streams(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
     with meet(HELLO) as (_, gateway, _):
-        documented = block("from openai import OpenAI").replace("http://127.0.0.1:8080", gateway.url)
+        documented = block("responses.stream(").replace("http://127.0.0.1:8080", gateway.url)
         names: dict[str, Any] = {}
         exec(compile(documented, "docs/clients.md", "exec"), names)
         names["client"].close()

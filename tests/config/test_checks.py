@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 from msgspec.structs import replace
 
-from antiphon.config import Config, KeyConfig, ModelRule, ServerConfig, UpstreamConfig, check, is_loopback
+from antiphon.config import CompactionConfig, Config, KeyConfig, ModelRule, ServerConfig, UpstreamConfig, check, is_loopback
 from antiphon.config.checks import problems
 from antiphon.errors import ConfigError
 
@@ -212,3 +212,17 @@ def test_no_two_owners_share_a_key() -> None:
 
 def test_one_owner_may_have_two_keys() -> None:
     assert said_of(Config(keys=[KEY, KeyConfig(name="alice", env="LAB_KEY")])) == []
+
+
+def test_keys_of_compactions_are_there_and_are_keys_and_are_different() -> None:
+    environ = {"A": "ab" * 32, "SAME": "AB" * 32, "B": "cd" * 32, "BAD": "secret-but-short", "EMPTY": ""}
+    config = Config(compaction=CompactionConfig(keys_env=["A", "B"]))
+    assert list(problems(config, environ)) == []
+    assert config.secrets(environ) == ["ab" * 32, "cd" * 32]
+    config = Config(compaction=CompactionConfig(keys_env=["A", "BAD", "GONE", "EMPTY", "SAME"]))
+    said = [str(problem) for problem in problems(config, environ)]
+    assert [line.partition(":")[0] for line in said] == [f"compaction.keys_env[{at}]" for at in (1, 2, 3, 4)]
+    assert "openssl rand -hex 32" in said[0]
+    assert "secret-but-short" not in said[0]
+    assert "GONE is not set" in said[1]
+    assert "the same key as A" in said[3]

@@ -11,7 +11,7 @@ from tools.configuration_page import EXAMPLE, PAGE, SECTIONS, page
 
 from antiphon.config import describe, parse
 
-ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob"}
+ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob", "COMPACTION_KEY": "ab" * 32, "OLD_KEY": "cd" * 32}
 
 
 def test_the_page_is_what_its_generator_makes() -> None:
@@ -42,6 +42,10 @@ def test_the_example_has_every_setting() -> None:
         "`[[keys]]`": toml["keys"],
         "`[timeouts]`": [toml["timeouts"]],
         "`[trace]`": [toml["trace"]],
+        "`[store]`": [toml["store"]],
+        "`[background]`": [toml["background"]],
+        "`[compaction]`": [toml["compaction"]],
+        "`[telemetry]`": [toml["telemetry"]],
     }
     for name, shape in SECTIONS.items():
         assert {key for table in tables[name] for key in table} == {field.encode_name for field in fields(shape)}

@@ -190,6 +190,7 @@ def test_the_same_done_right_is_taken(rule: str) -> None:
         (Limits(models=()), {}, 404, "model_not_found"),
         (Limits(), {"previous_response_id": "resp_1"}, 400, "previous_response_not_found"),
         (Limits(), says({"type": "item_reference", "id": "msg_1"}), 404, "not_found"),
+        (Limits(), says({"type": "compaction", "encrypted_content": 7}), 400, "invalid_type"),
         (Limits(max_chars=1), {}, 400, "context_length_exceeded"),
         (Limits(max_chars=4, strict=False), says(CALL, {**RESULT, "output": "a" * 5}), 400, "context_length_exceeded"),
         (Limits(strict_fields=True), {"messages": []}, 400, "unknown_parameter"),

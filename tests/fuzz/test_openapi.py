@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +26,7 @@ from tests.fuzz.cases import CASES
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import fakes
+from antiphon.config import StoreConfig
 from antiphon.fakes import ChatServer, turn
 
 HELLO = turn(fakes.text("Hel", "lo."))
@@ -39,8 +42,10 @@ few = settings(max_examples=max(1, CASES // 100), suppress_health_check=list(Hea
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        yield gateway
+    with TemporaryDirectory() as folder, ChatServer(lambda _: HELLO) as upstream:
+        config = msgspec.structs.replace(one_upstream(upstream.base_url), store=StoreConfig(url=f"sqlite:///{folder}/antiphon.db"))
+        with running(config) as gateway:
+            yield gateway
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +66,34 @@ def test_what_is_answered_elsewhere_is_what_the_document_says(gateway: Running, 
     settings(few, max_examples=5)(asked)()
 
 
-def fuzzed(operation: Any, mode: GenerationMode, url: str) -> Callable[[], None]:
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(
+    ("path", "method"), [("/v1/responses/{id}", "GET"), ("/v1/responses/{id}/input_items", "GET"), ("/v1/responses/{id}", "DELETE")]
+)
+def test_what_is_answered_about_a_response_is_what_the_document_says(
+    gateway: Running, document: Any, path: str, method: str, is_known: bool, mode: GenerationMode
+) -> None:
+    """API-1: for an id that is kept, and for any id at all."""
+
+    def known() -> str | None:
+        return str(gateway.post({"model": "mock-1", "input": "Hi"}).json()["id"]) if is_known else None
+
+    asked = fuzzed(document[path][method], mode, gateway.url, known)
+    settings(few, max_examples=few.max_examples // 4 + 1)(asked)()
+
+
+def fuzzed(operation: Any, mode: GenerationMode, url: str, known: Callable[[], str | None] = lambda: None) -> Callable[[], None]:
+    """Asks what the document allows, or does not; `known` gives the id to ask about."""
+
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         if isinstance(case.body, dict) and case.body.get("stream") is True:
             del case.body["stream"]  # the form of streams is judged by the grammar, elsewhere
+        if isinstance(case.query, dict):
+            case.query.pop("stream", None)
+        if id := known():
+            case.path_parameters = {"id": id}
         answer = case.call(base_url=url, timeout=BOUND)
         case.validate_response(answer, checks=CHECKS)
         if answer.status_code != 200:

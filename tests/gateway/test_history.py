@@ -11,8 +11,10 @@ import pytest
 from tests.store.places import PLACES
 
 from antiphon.errors import ApiError
-from antiphon.gateway.history import Archive, Ground, ground, items_of, stands_alone
+from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
+from antiphon.gateway.history import Archive, Ground, ground, items_of, past_of, stands_alone
 from antiphon.gateway.keeping import Keeper, response_of
+from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
 from antiphon.protocol.request import Request
@@ -106,7 +108,7 @@ async def test_a_chain_is_told_whole_and_in_order(bench: Bench) -> None:
     )
     assert not found.request.instructions
     assert told(found.own) == [user("three")]
-    assert [turn.id for turn in found.turns] == ["resp_1", "resp_2"]
+    assert told(items_of(found.past)) == bare(user("one"), says("1"), user("two"), says("2"))
 
 
 @on_every_store
@@ -227,7 +229,7 @@ async def test_what_was_kept_comes_back_to_the_byte(bench: Bench) -> None:
     assert (record.input, record.output) == (turn.input, turn.output)
     kept = msgspec.json.decode(record.input)
     assert all(item["id"] for item in kept)
-    assert told(items_of([turn]))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
+    assert told(items_of(past_of(turn)))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
 
 
 def test_most_requests_stand_alone() -> None:
@@ -244,6 +246,62 @@ def test_most_requests_stand_alone() -> None:
 def test_what_a_connection_remembers_comes_first() -> None:
     """WS-5: without any store."""
     turn = Turn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
-    archive = Archive(owner="alice", store=None, remembered={"resp_1": [turn]}.get)
+    archive = Archive(owner="alice", store=None, remembered={"resp_1": past_of(turn)}.get)
     found = asyncio.run(ground(asked(user("two"), previous_response_id="resp_1"), archive))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
+
+
+def test_a_compaction_makes_a_request_stand_on_something() -> None:
+    for kind in ({"type": "compaction", "encrypted_content": "x"}, {"type": "compaction_trigger"}):
+        assert not stands_alone(asked(user("a"), kind))
+
+
+def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None:
+    """CMP-3: an output finds its call inside the seal, in the input and in a chain."""
+    seal = Seal(lambda: [b"k" * 32])
+    call: list[Any] = codec.decode_as(msgspec.json.encode([CALL]), list[Item])
+    covered = frozenset(map(fingerprint, asked(user("old")).input))  # type: ignore[arg-type]
+    contents = Contents(summary="sum", standing=[], kept=call, covered=covered)
+    item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
+    unsealing = Unsealing(seal=seal, owner="alice")
+    archive = Archive(
+        owner="alice", store=None, remembered=lambda _: [msgspec.json.encode([user("old")]), msgspec.json.encode([item])]
+    )
+
+    async def grounded(*items: dict[str, Any], **fields: Any) -> Ground:
+        return await ground(asked(*items, **fields), archive, unsealing=unsealing)
+
+    found = asyncio.run(grounded(user("old"), item, OUTPUT))
+    assert isinstance(found.request.input, list)
+    assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]
+    assert [type(each).__name__ for each in found.own] == ["MessageParam", "CompactionParam", "FunctionCallOutputParam"]
+    assert found.raw == found.own
+    chained = asyncio.run(grounded(OUTPUT, previous_response_id="resp_1"))
+    assert chained.request.input == found.request.input
+    assert len(chained.raw) == 3
+    broken = {**item, "encrypted_content": item["encrypted_content"][:-4]}
+    archive = Archive(owner="alice", store=None, remembered=lambda _: [msgspec.json.encode([broken])])
+    for items, fields, param in (
+        ([user("a"), broken], {}, "input[1].encrypted_content"),
+        ([user("a")], {"previous_response_id": "resp_1"}, "previous_response_id"),
+    ):
+        with pytest.raises(ApiError) as caught:
+            asyncio.run(grounded(*items, **fields))
+        assert (caught.value.code, caught.value.param) == ("invalid_compaction", param)
+
+
+def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> None:
+    """D-3."""
+    seal = Seal(lambda: [b"k" * 32])
+    contents = Contents(summary="sum", standing=[], kept=[], covered=frozenset())
+    item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
+
+    class OneCall:
+        async def with_call(self, owner: str, call_id: str) -> list[Turn]:
+            assert (owner, call_id) == ("alice", "call_1")
+            return [Turn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))]
+
+    archive = Archive(owner="alice", store=OneCall())  # type: ignore[arg-type]
+    found = asyncio.run(ground(asked(item, OUTPUT), archive, unsealing=Unsealing(seal=seal, owner="alice")))
+    assert isinstance(found.request.input, list)
+    assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]

@@ -85,3 +85,32 @@ def test_a_list_is_asked_for_again_only_when_it_is_old() -> None:
     assert asyncio.run(ids()) == ["one"]
     time = models.FRESH + 1
     assert asyncio.run(ids()) == ["two"]
+
+
+def test_a_context_is_what_the_configuration_says_else_what_the_upstream_tells() -> None:
+    """REQ-2: and where neither does, it is not known."""
+    rows = [{"id": "big", "context_length": 32768}, {"id": "small", "meta": {"n_ctx": 2048}}, {"id": "quiet"}]
+    upstreams = [
+        lab("told", "told-*"),
+        msgspec.structs.replace(lab("set", "set-*"), context=4096),
+        msgspec.structs.replace(lab("each", "each-*"), context={"each-1": 1000, "each-*": 2000}),
+        msgspec.structs.replace(lab("some", "*"), context={"other": 1000}),
+    ]
+    transport = ScriptedTransport(ScriptedAnswer([msgspec.json.encode({"data": rows})], JSON))
+    routes = Routes(Config(upstreams=upstreams), {}, {})
+    found = Models(routes, transport, lambda: 0.0)
+
+    async def contexts() -> list[int | None]:
+        return [
+            await found.context_of(routes.find(name))
+            for name in ("set-9", "each-1", "each-2", "other", "big", "small", "quiet", "x")
+        ]
+
+    assert asyncio.run(contexts()) == [4096, 1000, 2000, 1000, 32768, 2048, None, None]
+    assert len(transport.asked) == 1
+
+
+def test_a_server_of_one_model_may_call_it_as_it_likes() -> None:
+    transport = ScriptedTransport(ScriptedAnswer([b'{"data":[{"id":"/models/x.gguf","meta":{"n_ctx_train":8192}}]}'], JSON))
+    routes = Routes(Config(upstreams=[lab("a", "*")]), {}, {})
+    assert asyncio.run(Models(routes, transport, lambda: 0.0).context_of(routes.find("anything"))) == 8192

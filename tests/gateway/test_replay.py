@@ -238,3 +238,19 @@ def test_a_turn_on_a_websocket_is_not_replayed(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     with pytest.raises(NotReplayable, match="WebSocket"):
         replay(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))
+
+
+def test_a_turn_that_asked_more_than_once_is_not_gone_through_again(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    trace = replace(trace, records=[*trace.records, Note(at=1.0, name="conversation", value="compacted")])
+    with pytest.raises(NotReplayable, match="more than once"):
+        replay(trace)
+
+
+def test_what_truncation_left_of_a_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
+    """REQ-2."""
+    body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
+    trace = recorded(tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED))
+    made = replay(trace)
+    assert said(made) == []
+    assert b"a a" not in (made.upstream_body or b"")

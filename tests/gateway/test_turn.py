@@ -178,7 +178,6 @@ def test_a_forbidden_call_and_nothing_else_is_a_model_error() -> None:
     ("fields", "code", "param"),
     [
         ({"background": True}, "unsupported_parameter", "background"),
-        ({"conversation": "conv_1"}, "unsupported_parameter", "conversation"),
     ],
 )
 def test_what_needs_a_memory_is_refused_where_there_is_none(fields: dict[str, Any], code: str, param: str) -> None:

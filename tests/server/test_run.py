@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import httpx2
 import msgspec
 import pytest
 from tests.running import BOUND, one_upstream, until
+from tests.server import prometheus_text
 from tests.server.probing import ASKED
 
 from antiphon import fakes
@@ -249,6 +251,34 @@ def test_a_process_that_dies_is_replaced() -> None:
         until(lambda: len(served.workers() - {victim}) == 2, START)
         assert served.post().status_code == 200
         served.stop()
+
+
+def test_several_processes_are_measured_as_one_also_when_one_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
+
+        def told(name: str, **labels: str) -> float:
+            return prometheus_text.read(served.get("/metrics").text)[name].value(**labels)
+
+        sent = 1
+        assert served.post().status_code == 200
+        while upstream.open_connections < 2:  # until both processes have answered
+            sent += 1
+            assert served.post().status_code == 200
+        seen = 0.0
+        end = time.monotonic() + START
+        while seen < sent:  # the other process writes within a second
+            assert time.monotonic() < end
+            before, seen = seen, told("antiphon_requests_total", endpoint="/v1/responses", status="2xx")
+            assert before <= seen <= sent
+        assert told("antiphon_build_info") == 2
+        victim = min(served.workers())
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(served.workers() - {victim}) == 2, START)
+        assert told("antiphon_requests_total", endpoint="/v1/responses", status="2xx") == sent
+        until(lambda: told("antiphon_build_info") == 2, START)
+        served.stop()
+    assert list(tmp_path.glob("antiphon-metrics-*")) == []
 
 
 def test_an_answer_under_way_is_finished_before_the_end() -> None:

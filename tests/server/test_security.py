@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.server.probing import ALICE, ASKED, BOB, UPSTREAM_KEY, Canary, Probed, canary, head, probed
+from tests.websocket_client import Refused, open_websocket
 
 from antiphon import __version__
 from antiphon.config import Config, ServerConfig, check
 from antiphon.errors import ConfigError
 from antiphon.server import app
-from antiphon.server.app import ROUTES, Route, health
+from antiphon.server.app import OF_ONE, ROUTES, Route, health
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +310,8 @@ def test_no_image_and_no_file_is_ever_fetched(place: Probed, bird: Canary, spell
 
 
 def every_call() -> list[tuple[str, str]]:
-    return [(path, method) for path, route in ROUTES.items() for method in route.methods]
+    routes = [*ROUTES.items(), *((path.replace("{id}", "resp_1"), route) for path, route in OF_ONE.items())]
+    return [(path, method) for path, route in routes for method in route.methods]
 
 
 def answer_to(place: Probed, method: str, path: str, *headers: tuple[str, str | bytes]) -> tuple[int, bytes]:
@@ -344,9 +346,9 @@ def test_only_what_is_documented_as_public_answers_without_a_key(guarded: Probed
 def test_each_tenant_is_served_under_its_own_name(guarded: Probed, path: str, method: str, key: str, owner: str) -> None:
     """Security: every route × another tenant's key. A key is good for its owner's things only, so the owner must be right."""
     before = len(guarded.gateway.requests(0))
-    assert answer_to(guarded, method, path, with_key(key))[0] == 200
+    assert answer_to(guarded, method, path, with_key(key))[0] == (200 if path in ROUTES else 404)  # nothing is kept here
     line = guarded.gateway.requests(before + 1)[before]
-    assert line.get("owner") == (None if ROUTES[path].public else owner)
+    assert line.get("owner") == (None if path in ROUTES and ROUTES[path].public else owner)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
@@ -547,14 +549,69 @@ def test_two_origins_are_foreign_though_both_are_ours(guarded: Probed) -> None:
     assert guarded.seen == []
 
 
+# WebSockets
+
+
+def test_a_websocket_is_for_those_who_may_ask(guarded: Probed) -> None:
+    """Security: the same keys, hosts and origins as for every other request; each turn is its owner's."""
+    for headers in ([with_key(ALICE)], [("x-api-key", ALICE)], [with_key(ALICE), ("origin", "https://page.example")]):
+        with open_websocket(guarded.gateway.port, "/v1/responses", *headers) as client:
+            assert client.headers["x-request-id"].startswith("req_")
+            client.send({"type": "response.create", **ASKED})
+            while client.receive_json()["type"] != "response.completed":
+                pass
+    assert {line["owner"] for line in guarded.gateway.requests(3)[-3:]} == {"alice"}
+    assert len(guarded.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "headers"),
+    [
+        (401, "invalid_api_key", []),
+        (401, "invalid_api_key", [with_key("sk-wrong")]),
+        (401, "invalid_api_key", [("cookie", f"api_key={ALICE}")]),
+        (401, "invalid_api_key", [("sec-websocket-protocol", f"openai-insecure-api-key.{ALICE}")]),
+        (403, "forbidden_host", [with_key(ALICE), ("host", "evil.example")]),
+        (403, "forbidden_host", [with_key(ALICE), ("host", "")]),
+        (403, "forbidden_origin", [("origin", "https://evil.example")]),
+        *((403, "forbidden_origin", [with_key(ALICE), ("origin", origin)]) for origin in ("https://evil.example", "null", "*")),
+        (426, "upgrade_required", [with_key(ALICE), ("sec-websocket-version", "12")]),
+        (400, "invalid_value", [with_key(ALICE), ("sec-websocket-key", "short")]),
+    ],
+)
+def test_a_websocket_is_refused_to_all_others(guarded: Probed, status: int, code: str, headers: list[tuple[str, str]]) -> None:
+    """Security: foreign `Origin` on the WebSocket upgrade, no key, another host; told in plain HTTP, and no CORS header."""
+    with pytest.raises(Refused) as refused, open_websocket(guarded.gateway.port, "/v1/responses", *headers):
+        pass
+    assert (refused.value.status, refused.value.error["code"]) == (status, code)
+    assert not [name for name in refused.value.headers if name.startswith(("access-control", "sec-websocket-accept"))]
+    assert guarded.seen == []
+
+
+def test_without_a_key_a_websocket_that_exists_is_like_one_that_does_not(guarded: Probed) -> None:
+    """Security: routes fail closed, whatever the protocol."""
+    answers = []
+    for path in ("/v1/responses", "/v1/nothing", "/health", "/v1/responses/resp_1"):
+        with pytest.raises(Refused) as refused, open_websocket(guarded.gateway.port, path):
+            pass
+        answers.append((refused.value.status, refused.value.body))
+    assert len(set(answers)) == 1
+    assert answers[0][0] == 401
+    with pytest.raises(Refused) as refused, open_websocket(guarded.gateway.port, "/health", with_key(ALICE)):
+        pass
+    assert (refused.value.status, refused.value.error["code"]) == (404, "not_found")
+
+
 @pytest.mark.parametrize("key", [None, ALICE])
-def test_a_websocket_is_refused_for_now(guarded: Probed, key: str | None) -> None:
-    """Security: foreign `Origin` on the WebSocket upgrade; there is none to upgrade to, whoever asks."""
-    upgrade = [("host", "localhost"), ("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")]
-    upgrade += [("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="), ("origin", "https://evil.example")]
-    answer = guarded.raw(head("GET", "/v1/responses", *upgrade, *([with_key(key)] if key else [])))
-    answer.tells(426, "upgrade_required")
-    assert "sec-websocket-accept" not in answer.headers
+def test_a_websocket_that_is_switched_off_is_426(key: str | None) -> None:
+    """WS: `websocket = false`; whoever asks is sent to HTTP."""
+    with probed(keys=True, websocket=False) as place:
+        headers = [with_key(key)] if key else []
+        with pytest.raises(Refused) as refused, open_websocket(place.gateway.port, "/v1/responses", *headers):
+            pass
+        assert (refused.value.status, refused.value.error["code"]) == (426, "upgrade_required")
+        assert refused.value.headers["upgrade"] == "HTTP/1.1"
+        place.settle()
 
 
 # What reaches the upstream

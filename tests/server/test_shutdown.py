@@ -12,22 +12,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.faults.invariants import Told, request
 from tests.running import BOUND, one_upstream, read_all, running, until
 from tests.websocket_client import Closed, WebSocketClient, open_websocket
 
 from antiphon import fakes
+from antiphon.config import StoreConfig
 from antiphon.fakes import ChatServer, Gate, turn
 from antiphon.gateway.keeping import response_of
 from antiphon.protocol.response import Response
-from antiphon.server import services
 from antiphon.server.edge import ANYBODY
+from antiphon.server.logs import Logger
+from antiphon.server.services import Services
+from antiphon.store.interface import Store
 from antiphon.store.sqlite import SqliteStore
+from antiphon.upstream.http import HttpTransport
 
 START = 60.0  # seconds; several processes start on a machine that is not ours alone
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Say hello."}
@@ -71,9 +76,9 @@ class Served:
             return True
         return False
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = START) -> int:
         """Its exit code."""
-        code = self.process.wait(START)
+        code = self.process.wait(seconds)
         self._reader.join(BOUND)
         return code
 
@@ -85,7 +90,7 @@ class Served:
             record = await store.get(ANYBODY, id)
             assert await store.verify() == []
             await store.close()
-            return record and response_of(record)
+            return None if record is None else response_of(record)
 
         return asyncio.run(go())
 
@@ -221,7 +226,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: sign
         until(gateway.is_refusing)
         assert gateway.process.poll() is None
         gateway.signal(how)
-        assert gateway.wait() == 0
+        assert gateway.wait(BOUND) == 0
         gate.open()
         if workers == 1:  # there is still time for a word
             told = Told(begun + read_all(stream))
@@ -233,16 +238,19 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: sign
 @pytest.mark.parametrize("over", ["http", "websocket"])
 def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it_is_kept(tmp_path: Path, over: str) -> None:
     """Nobody is told that it failed who would find it completed, nor the other way round."""
-    with ChatServer() as upstream, served(tmp_path, upstream, grace=0.2) as gateway:
+    gate, upstream = hesitating()
+    with upstream, served(tmp_path, upstream, grace=1) as gateway:
         held = apsw.Connection(str(gateway.database))
         with gateway.connect() as stream, open_websocket(gateway.port) as talking:
             held.execute("BEGIN IMMEDIATE")
             if over == "http":
                 stream.sendall(request(stream=True))
-                begun = read_until(stream, b"output_text.done")
+                begun = read_until(stream, b"output_text.delta")
             else:
                 talking.send(CREATE)
-                events_until(talking, "response.output_item.done")
+                events_until(talking, "response.output_text.delta")
+            gate.open()
+            upstream.wait_idle(BOUND)
             gateway.signal()
             until(lambda: "timeout graceful shutdown exceeded" in gateway.log)
             held.execute("COMMIT")
@@ -252,7 +260,7 @@ def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it
                 assert told.outcome == ("completed", None)
                 id = told.response.id
             else:
-                done = talking.receive_json()
+                done = events_until(talking, "response.completed", "response.failed", "error")[-1]
                 assert done["type"] == "response.completed"
                 id = done["response"]["id"]
                 assert talking.end() == Closed(1001, "server_shutdown")
@@ -260,10 +268,45 @@ def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it
         kept = gateway.kept(id)
         assert kept is not None
         assert kept.status == "completed"
+        assert '"exception"' not in gateway.log
+
+
+class Closable:
+    """As much of a store as is needed to see when it is closed."""
+
+    is_closed = False
+
+    async def prune(self, **_: object) -> int:
+        return 0
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_the_store_stays_open_until_the_last_turn_has_kept_its_response() -> None:
+    async def go() -> None:
+        store = Closable()
+
+        async def give_it(*_: object) -> Store:
+            return cast(Store, store)
+
+        config = replace(one_upstream("http://127.0.0.1:1/v1"), store=StoreConfig(url="off"))
+        services = Services(config, {}, HttpTransport({}), Logger(io.StringIO(), "json"), open_store=give_it)
+        await services.open()
+        services.under_way = 1
+        closing = asyncio.create_task(services.close())
+        done, _ = await asyncio.wait([closing], timeout=0.05)
+        assert not done
+        assert not store.is_closed
+        services.under_way = 0
+        await closing
+        assert store.is_closed
+
+    asyncio.run(go())
 
 
 def test_nobody_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keeps a request from its end, the gateway ends: `running` sees to it."""
-    monkeypatch.setattr(services, "LAST_WORDS", 0.05)
+    monkeypatch.setattr("antiphon.server.services.LAST_WORDS", 0.05)
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         gateway.services.under_way += 1

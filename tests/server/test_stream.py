@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.gateway.scripted import ScriptedTransport
 
-from antiphon.config import Config
+from antiphon.config import Config, StoreConfig
 from antiphon.server.logs import Logger
 from antiphon.server.services import Services
 from antiphon.server.stream import FIRST, SILENCE, WAITING, EventStream
@@ -109,7 +109,7 @@ def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
 def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
     """HTTP-7: what `serve` uses."""
     assert (FIRST, SILENCE) == (10.0, 15.0)
-    assert Services(Config(), {}, ScriptedTransport(), Logger(io.StringIO())).patience == FIRST
+    assert Services(Config(store=StoreConfig(url="off")), {}, ScriptedTransport(), Logger(io.StringIO())).patience == FIRST
 
 
 def test_comments_come_only_when_nothing_else_does() -> None:

@@ -48,4 +48,9 @@ def record(id: str, previous: str | None = None, *, at: int = 1_700_000_000, say
     )
 
 
+def chained(*records: Record) -> bytes:
+    """What a chain of these is."""
+    return b",".join(array for each in records for array in (each.input, each.output))
+
+
 PLACES: dict[str, Place] = {"sqlite": in_sqlite, "postgres": in_postgres}

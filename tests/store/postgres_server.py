@@ -7,6 +7,7 @@ ends: it waits for the end of a pipe that only this process holds open.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import re
 import subprocess
 import tempfile
@@ -98,15 +99,20 @@ def _cluster() -> _Cluster:
 def _end(guard: subprocess.Popen[bytes]) -> None:
     assert guard.stdin
     guard.stdin.close()
-    guard.wait(30)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # removing the files of many databases takes its time; it needs nobody
+        guard.wait(5)
 
 
-# Waits for the pipe to end; then nobody needs the data any more, so the server is not asked to finish anything.
+# Waits for the pipe to end; then nobody needs the data any more, so the server is not asked to finish anything. A process that has
+# ended may be seen for a long while yet, as a zombie, until whoever is the first of all processes takes notice.
 GUARD = """
 trap '' INT TERM HUP
 cat > /dev/null
 read -r pid < "$1/data/postmaster.pid" && kill -QUIT "$pid"
-while kill -0 "$pid" 2> /dev/null; do sleep 0.05; done
+while kill -0 "$pid" 2> /dev/null; do
+    case $(ps -o stat= -p "$pid" 2> /dev/null) in Z*) break ;; esac
+    sleep 0.05
+done
 rm -rf "$1"
 """
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.places import PLACES, Place, record
+from tests.store.places import PLACES, Place, chained, record
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.interface import Record, Store, Turn
@@ -67,7 +67,7 @@ def test_a_megabyte_is_kept_whole(run: Run) -> None:
         kept = replace(record("resp_1"), head=b"h" * 1_000_003, input=KEPT * 20_000, output=bytes(range(256)) * 5_000)
         await save(store, kept, replace(kept, id="resp_2", previous="resp_1"))
         assert await store.get("anna", "resp_1") == kept
-        assert await store.chain("anna", "resp_2") == [turn(kept), turn(replace(kept, id="resp_2"))]
+        assert await store.chain("anna", "resp_2") == chained(kept, kept)
 
     run(law)
 
@@ -93,7 +93,7 @@ def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
         for number, id in enumerate(ODD):
             kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
             assert await store.get(f"owner {id}", id) == kept
-            assert await store.chain(f"owner {id}", f"{id}2") == [turn(kept), turn(replace(kept, id=f"{id}2"))]
+            assert await store.chain(f"owner {id}", f"{id}2") == chained(kept, kept)
             assert await store.with_item(f"owner {id}", id) == turn(kept)
             assert await store.with_call(f"owner {id}", id) == [turn(kept)]
             assert await store.delete(f"owner {id}", id)
@@ -120,7 +120,7 @@ def test_a_second_record_takes_the_place_of_the_first(run: Run) -> None:
         second = record("resp_1", at=7, says=b"two")
         await store.save("anna", second, ["msg_both", "msg_new"], ["call_new"])
         assert await store.get("anna", "resp_1") == second
-        assert await store.chain("anna", "resp_2") == [turn(second), turn(record("resp_2"))]
+        assert await store.chain("anna", "resp_2") == chained(second, record("resp_2"))
         assert await store.with_item("anna", "msg_old") is None
         assert await store.with_item("anna", "msg_new") == turn(second)
         assert await store.with_item("anna", "msg_both") == turn(record("resp_2"))  # it is still the newer of the two
@@ -179,8 +179,8 @@ def test_a_chain_is_read_oldest_first(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, says=b"%d" % n) for n in range(50)]
         await save(store, *reversed(chain))
-        assert await store.chain("anna", "resp_49") == list(map(turn, chain))
-        assert await store.chain("anna", "resp_0") == [turn(chain[0])]
+        assert await store.chain("anna", "resp_49") == chained(*chain)
+        assert await store.chain("anna", "resp_0") == chained(chain[0])
 
     run(law)
 
@@ -188,8 +188,8 @@ def test_a_chain_is_read_oldest_first(run: Run) -> None:
 def test_chains_may_branch(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("root"), record("left", "root"), record("right", "root"))
-        assert await store.chain("anna", "left") == [turn(record("root")), turn(record("left"))]
-        assert await store.chain("anna", "right") == [turn(record("root")), turn(record("right"))]
+        assert await store.chain("anna", "left") == chained(record("root"), record("left"))
+        assert await store.chain("anna", "right") == chained(record("root"), record("right"))
 
     run(law)
 
@@ -203,7 +203,7 @@ def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
         assert await store.chain("anna", "c") is None
         assert await store.get("anna", "c") == record("c", "b")
         await save(store, record("a"))
-        assert await store.chain("anna", "c") == [turn(record("a")), turn(record("b")), turn(record("c"))]
+        assert await store.chain("anna", "c") == chained(record("a"), record("b"), record("c"))
 
     run(law)
 
@@ -221,7 +221,7 @@ def test_a_chain_of_a_thousand_turns_is_read(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None) for n in range(1000)]
         await asyncio.gather(*(save(store, each) for each in chain))
-        assert await store.chain("anna", "resp_999") == list(map(turn, chain))
+        assert await store.chain("anna", "resp_999") == chained(*chain)
 
     run(law)
 
@@ -249,11 +249,11 @@ def test_two_owners_may_have_the_same_ids(run: Run) -> None:
             await store.save(owner, record("resp_1", says=owner.encode()), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
         for found in (
-            await store.chain("bert", "resp_1"),
             [await store.with_item("bert", "msg_1")],
             await store.with_call("bert", "call_1"),
         ):
             assert found == [turn(record("resp_1", says=b"bert"))]
+        assert await store.chain("bert", "resp_1") == chained(record("resp_1", says=b"bert"))
         assert await store.get("anna", "resp_1") is None
 
     run(law)
@@ -493,15 +493,15 @@ class Model:
     def of(self, owner: str) -> list[Save]:
         return [each for each in self.kept.values() if each.owner == owner]
 
-    def chain(self, owner: str, id: str | None) -> list[Turn] | None:
-        turns: list[Turn] = []
+    def chain(self, owner: str, id: str | None) -> bytes | None:
+        records: list[Record] = []
         while id is not None:
             found = self.kept.get((owner, id))
-            if found is None or len(turns) == len(self.kept):
+            if found is None or len(records) == len(self.kept):
                 return None
-            turns.insert(0, turn(found.record))
+            records.insert(0, found.record)
             id = found.record.previous
-        return turns
+        return chained(*records)
 
     def prune(self, step: Prune) -> int:
         before = len(self.kept)

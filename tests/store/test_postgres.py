@@ -20,14 +20,16 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import uvloop
 from tests.store import postgres_server
-from tests.store.places import record
+from tests.store.places import chained, record
 
 from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
+from antiphon.store.conversations import Conversation, Entry
 from antiphon.store.interface import Turn
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.postgres_connections import Connections, Limits
 from antiphon.store.postgres_faults import unavailable, unusable
 from antiphon.store.postgres_migrations import MIGRATIONS, migrate
+from antiphon.store.work import Said
 
 IMPATIENT = Limits(patience=0.0)
 #: No server is ever this slow, so a test that uses it ends for another reason.
@@ -49,7 +51,7 @@ def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
             finally:
                 await away(postgres_server.start)
             await within_five_seconds(lambda: store.save("anna", record("resp_3", "resp_1"), [], []))
-            assert await store.chain("anna", "resp_3") == [turn("resp_1"), turn("resp_3")]
+            assert await store.chain("anna", "resp_3") == chained(record("resp_1"), record("resp_3"))
             assert await store.get("anna", "resp_2") is None
 
     uvloop.run(story())
@@ -83,6 +85,18 @@ def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> 
                 lambda: store.with_call("anna", "call_2"),
                 lambda: store.prune(before=None, keep=10),
                 lambda: store.delete("anna", "resp_2"),
+                lambda: store.enqueue("anna", record("work"), [], b"{}"),
+                lambda: store.claim("one", 0, 1),
+                lambda: store.append("one", "work", 0, [b"{}"], "in_progress"),
+                lambda: store.renew("one", 10, ["work"]),
+                lambda: store.cancel("anna", "work", None),
+                lambda: store.said("anna", "work", -1),
+                lambda: store.finish("one", record("work"), [], [], 1, []),
+                lambda: store.release("one", ["work"]),
+                lambda: store.create_conversation("anna", Conversation(id="conv", created_at=1, metadata=b"{}"), []),
+                lambda: store.add_entries("anna", "conv", [Entry(id="a", item=b"{}")]),
+                lambda: store.list_entries("anna", "conv", after=None, order="asc", limit=None),
+                store.queue,
                 store.stats,
                 store.verify,
             ]
@@ -454,14 +468,31 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                     "VALUES ('anna', 'resp_old', 7, 'completed', '{}', '[]', '[1]')"
                 )
                 await early.execute("INSERT INTO antiphon_found_by SELECT seq, 0, owner, 'msg_old' FROM antiphon_responses")
+            if version >= 2:
+                await early.execute(
+                    "INSERT INTO antiphon_work (seq, id, attempt, runner, held_until, next_event, request) "
+                    "SELECT seq, id, 1, 'dead', now() - interval '1 hour', 2, '{}' FROM antiphon_responses"
+                )
+                await early.execute("INSERT INTO antiphon_events SELECT seq, 0, 2, '2 3 ', '{}[0]' FROM antiphon_work")
         async with opened(url) as store:
             if version >= 1:
                 found = await store.get("anna", "resp_old")
                 assert found
                 assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
                 assert await store.with_item("anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
+            if version >= 2:
+                assert await store.said("anna", "resp_old", -1) == Said(events=[b"{}", b"[0]"], status="completed")
+                [work] = await store.claim("one", 10, 5)
+                assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
+                assert await store.prune(before=None, keep=0) == 0
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
             assert await store.with_call("anna", "call_new") == [turn("resp_new")]
+            await store.enqueue("anna", record("resp_2"), [], b"{}")
+            await store.create_conversation(
+                "anna", Conversation(id="conv", created_at=1, metadata=b"{}"), [Entry(id="a", item=b"{}")]
+            )
+            assert [work.id for work in await store.claim("one", 10, 5)] == ["resp_2"]
+            assert await store.get_entry("anna", "conv", "a")
             assert await store.verify() == []
         assert postgres_server.sql("SELECT max(version) FROM antiphon_schema", url) == str(len(MIGRATIONS))
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TextIO
 
 from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.help import FORMAT
+from antiphon.cli.store import keeping_in_words
 from antiphon.config import default, describe, find_config, load
 
 
@@ -34,9 +35,10 @@ def run(
     del err  # what is wrong is raised
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load(file, environ) if file else default(environ)
+    meaning = [*describe(config), keeping_in_words(config.store, environ)]
     out.write(f"{file or 'no file, so the defaults'}: can be used\n")
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
-    out.writelines(f"  {line}\n" for line in describe(config))
+    out.writelines(f"  {line}\n" for line in meaning)
     return OK
 
 

@@ -20,6 +20,7 @@ from antiphon import __version__
 from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, Failed
 from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
 from antiphon.cli.help import FORMAT
+from antiphon.cli.store import keeping_in_words
 from antiphon.cli.terminal import Paint
 from antiphon.config import Config, check, default, describe, find_config, load
 
@@ -34,8 +35,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "serve",
         help="start the gateway",
-        description="Starts the gateway and says what it serves, where, and how to try it. Without a configuration it serves the "
-        "embedded model as `local`, and every provider whose usual key variable is set.",
+        description="Starts the gateway and says what it serves, where, what it keeps, and how to try it. Without a configuration "
+        "it serves the embedded model as `local`, and every provider whose usual key variable is set.",
         epilog=EPILOG,
         **FORMAT,
     )
@@ -125,7 +126,7 @@ def _greeting(config: Config, base_url: str, paint: Paint, environ: Mapping[str,
     where = "" if url == DEFAULT_URL else f" --url {url}"
     return [
         f"{paint('bold', f'Antiphon {__version__}')} serves {paint('bold', f'{url}/v1')}",
-        *(f"  {line}" for line in describe(config)),
+        *(f"  {line}" for line in (*describe(config), keeping_in_words(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',
@@ -143,7 +144,7 @@ EPILOG: Final = f"""examples:
   antiphon serve --config lab.toml --port 9000
   antiphon serve --debug --trace traces
 
-The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0.
+The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0. A second one ends it at once.
 
 environment:
   ANTIPHON_CONFIG  the configuration, if --config does not name one

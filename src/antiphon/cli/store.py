@@ -19,6 +19,7 @@ from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import one_line
 from antiphon.config import StoreConfig, default, find_config, load
 from antiphon.store.interface import Stats, Store
+from antiphon.store.work import Queue
 
 
 def add(subparsers: Any) -> None:
@@ -58,8 +59,8 @@ def run(
     async def do(store: Store) -> int:
         match args.action:
             case "stats":
-                found = await store.stats()
-                out.writelines([f"{msgspec.json.encode(found).decode()}\n"] if args.json else _table(found))
+                found, queue = await store.stats(), await store.queue()
+                out.writelines([_line(found, queue)] if args.json else _table(found, queue))
                 return OK
             case "prune":
                 count = await _prune(store, config, args.days, args.keep, now())
@@ -73,8 +74,19 @@ def run(
     return asyncio.run(_with_store(config, environ, do))
 
 
+def keeping_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str:
+    """Where responses are kept and for how long, in a line of a summary."""
+    from antiphon.store.opening import place_in_words  # SQLite takes a moment to load, which other commands need not wait for
+
+    place = place_in_words(config, environ)
+    if place is None:
+        return "responses: not kept, since [store] url is off"
+    most = "" if config.max_responses is None else f", {config.max_responses:,} at most"
+    return f"responses: kept for {config.retention_days:g} {'day' if config.retention_days == 1 else 'days'}{most}, in {place}"
+
+
 async def _with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
-    from antiphon.store.opening import open_store  # SQLite takes a moment to load, which other commands need not wait for
+    from antiphon.store.opening import open_store
 
     store = await open_store(config, environ)
     if store is None:
@@ -94,16 +106,25 @@ async def _prune(store: Store, config: StoreConfig, days: float | None, keep: in
     return total
 
 
-def _table(found: Stats) -> list[str]:
+def _line(found: Stats, queue: Queue) -> str:
+    everything = msgspec.structs.asdict(found) | {"queue": queue}
+    return f"{msgspec.json.encode(everything).decode()}\n"
+
+
+def _table(found: Stats, queue: Queue) -> list[str]:
+    since = "" if queue.oldest_waiting is None else f", the oldest since {_moment(queue.oldest_waiting)}"
     rows = {
         "responses": f"{found.responses:,}",
         "owners": f"{found.owners:,}",
         "items": f"{found.items:,}",
+        "conversations": f"{found.conversations:,}",
+        "events": f"{found.events:,}",
         "size": f"{found.bytes / 2**20:,.1f} MiB",
         "oldest": _moment(found.oldest),
         "newest": _moment(found.newest),
+        "queue": f"{queue.waiting:,} waiting, {queue.running:,} running{since}",
     }
-    return [f"{name:9}  {value}\n" for name, value in rows.items()]
+    return [f"{name:13}  {value}\n" for name, value in rows.items()]
 
 
 def _moment(seconds: int | None) -> str:

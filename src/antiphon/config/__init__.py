@@ -7,15 +7,30 @@ Reading is done once, at the start; nothing here changes afterwards. `find_confi
 from antiphon.config.checks import check, is_loopback
 from antiphon.config.models import ModelRule
 from antiphon.config.reading import default, find_config, load, parse
-from antiphon.config.shapes import Config, KeyConfig, ServerConfig, StoreConfig, Timeouts, TraceConfig, UpstreamConfig, key_hash
+from antiphon.config.shapes import (
+    BackgroundConfig,
+    CompactionConfig,
+    Config,
+    KeyConfig,
+    ServerConfig,
+    StoreConfig,
+    TelemetryConfig,
+    Timeouts,
+    TraceConfig,
+    UpstreamConfig,
+    key_hash,
+)
 from antiphon.config.summary import describe
 
 __all__ = [
+    "BackgroundConfig",
+    "CompactionConfig",
     "Config",
     "KeyConfig",
     "ModelRule",
     "ServerConfig",
     "StoreConfig",
+    "TelemetryConfig",
     "Timeouts",
     "TraceConfig",
     "UpstreamConfig",

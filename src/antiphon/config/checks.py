@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from antiphon.config.models import ANY, ModelRule
-from antiphon.config.shapes import Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash
+from antiphon.config.shapes import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, sealing_key
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
 from antiphon.profiles.toml_source import Steps, shown
@@ -49,6 +49,7 @@ def problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
         for steps, said in _key_problems(key, environ):
             yield Problem(("keys", at, *steps), said)
     yield from _shared_keys(config, environ)
+    yield from _sealing_problems(config.compaction, environ)
 
 
 def is_loopback(host: str) -> bool:
@@ -186,6 +187,24 @@ def _shared_keys(config: Config, environ: Mapping[str, str]) -> Iterator[Problem
         seen.setdefault(digest, key.name)
 
 
+def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
+    seen: dict[bytes, str] = {}
+    for at, variable in enumerate(compaction.keys_env):
+        steps = ("compaction", "keys_env", at)
+        said = _variable_problem(variable, "a key that compactions are sealed with", environ)
+        if said:
+            yield Problem(steps, said)
+            continue
+        try:
+            key = sealing_key(environ[variable])
+        except ConfigError:
+            yield Problem(steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}")
+            continue
+        if key in seen:
+            yield Problem(steps, f"{variable} holds the same key as {seen[key]}: wanted each once")
+        seen.setdefault(key, variable)
+
+
 def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
     """What is wrong with an environment variable that holds a key; the value is never shown."""
     if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
@@ -217,6 +236,7 @@ VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEX_DIGEST: Final = re.compile(r"[0-9A-Fa-f]{64}")
 A_URL: Final = 'the URL of a server, such as "http://127.0.0.1:9001/v1"'
 MAKE_A_HASH: Final = 'This makes one: printf %s "$KEY" | sha256sum'
+MAKE_A_KEY: Final = "This makes one: openssl rand -hex 32"
 PUBLIC: Final = (
     "{host} can be reached from other machines, and there are no keys, so anybody could ask. "
     'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", which printf %s "$KEY" | sha256sum prints'

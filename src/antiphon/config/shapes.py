@@ -6,6 +6,7 @@ key is read from the environment when it is asked for, a client's key is known b
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from antiphon.config.models import ModelRule, is_pattern, renamed
 from antiphon.errors import ConfigError
 from antiphon.profiles import Dialect
 
+Context = Annotated[int, Meta(ge=256)]  # tokens
 # A day is more than any answer takes, and little enough for every event loop's clock.
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
@@ -48,6 +50,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         bool,
         Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),
     ] = True
+    public_metrics: Annotated[
+        bool, Meta(description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in it.")
+    ] = False
     log: Annotated[
         Literal["auto", "json", "pretty"],
         Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
@@ -88,6 +93,13 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = None
     embedded: Annotated[bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")] = False
+    context: Annotated[
+        Context | dict[str, Context] | None,
+        Meta(
+            description="How many tokens its models take in, or a table of that by its own names for them: "
+            '`{ "mock-*" = 32768 }`. Absent: what it says itself in its list of models, if it does.'
+        ),
+    ] = None
     timeouts: Annotated[
         Timeouts | None, Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here.")
     ] = None
@@ -104,6 +116,12 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def upstream_model(self, asked: str) -> str | None:
         """The name under which this upstream knows the model, None if it does not serve it."""
         return next(filter(None, (renamed(rule, asked) for rule in self.models)), None)
+
+    def context_of(self, model: str) -> int | None:
+        """The context of a model of its own that is set here."""
+        if not isinstance(self.context, dict):
+            return self.context
+        return next((size for pattern, size in self.context.items() if renamed(pattern, model) is not None), None)
 
     def listed_models(self) -> list[str]:
         """The models that can be named, each once: those that no pattern stands for."""
@@ -167,6 +185,58 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
 
 
+class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What compactions are sealed with. With SQLite a key is made by itself, in a file beside the database."""
+
+    keys_env: Annotated[
+        list[str],
+        Meta(
+            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. The first "
+            "seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
+        ),
+    ] = []
+
+    def keys(self, environ: Mapping[str, str]) -> list[bytes]:
+        """The keys themselves, in order."""
+        return [sealing_key(environ.get(variable, "")) for variable in self.keys_env]
+
+
+def sealing_key(text: str) -> bytes:
+    """A key as it is written: 64 hex digits, or base64 in either alphabet."""
+    text = text.strip()
+    try:
+        key = bytes.fromhex(text) if len(text) == 64 else urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "===")
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ConfigError("a key of [compaction] is not 32 bytes in hex or base64")
+    return key
+
+
+class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenTelemetry: traces and metrics for a collector. It needs the extra `antiphon[otel]`."""
+
+    otlp_endpoint: Annotated[
+        str | None,
+        Meta(
+            description="Where a collector takes OTLP over HTTP: `http://localhost:4318`. Absent: where "
+            "`OTEL_EXPORTER_OTLP_ENDPOINT` says; without either, nothing is sent."
+        ),
+    ] = None
+    propagate: Annotated[
+        bool, Meta(description="Whether upstreams are sent a `traceparent`, so that what they tell joins the client's trace.")
+    ] = False
+
+
+class BackgroundConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Work that goes on without its client: requests with `background = true`."""
+
+    running: Annotated[int, Meta(ge=1, le=10_000, description="How many responses each process makes at once.")] = 16
+    waiting: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="How many may wait, over all processes; further ones are refused.")
+    ] = 1000
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set."""
 
@@ -176,6 +246,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeouts: Timeouts = Timeouts()
     trace: TraceConfig = TraceConfig()
     store: StoreConfig = StoreConfig()
+    background: BackgroundConfig = BackgroundConfig()
+    compaction: CompactionConfig = CompactionConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, str]:
         """Who may ask: the owner by the hash of the key."""
@@ -184,6 +257,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
         """Every key that the environment holds for us, each once: what must be in no log and no trace."""
         keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
+        keys += [_value(environ, variable) for variable in self.compaction.keys_env]
         return list(dict.fromkeys(key for key in keys if key is not None))
 
 

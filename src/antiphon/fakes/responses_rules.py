@@ -122,6 +122,10 @@ def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str]) -> Non
             _check_output(item, path, waiting)
         case "reasoning":
             _check_reasoning(item, path)
+        case "compaction":
+            # Sealed by the server itself: it is looked at, not inside.
+            if not isinstance(item.get("encrypted_content"), str):
+                raise Refused("encrypted_content is no string", param=f"{path}.encrypted_content", code="invalid_type")
         case "item_reference":
             # "Item with id X not found. Items are not persisted when store is set to false."
             raise Refused(f"item {item.get('id')!r} not found: nothing is stored", param=path, code="not_found", status=404)

@@ -1,4 +1,5 @@
-"""What a turn stands on: the responses it continues, the items it refers to, and the calls that its tool outputs answer.
+"""What a turn stands on: the responses it continues or the conversation it is in, the items it refers to, and the calls that its
+tool outputs answer.
 
 The upstream remembers nothing, so a continued conversation is sent to it whole: what each earlier response was asked and what it
 said, the oldest first, then what is new (PREV-1). Settings of earlier turns do not come along (PREV-2).
@@ -6,17 +7,22 @@ said, the oldest first, then what is new (PREV-1). Settings of earlier turns do 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.errors import ClientFault, OrphanToolOutput
-from antiphon.gateway.keeping import id_of
+from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
+from antiphon.gateway.compaction import Unsealing, opened
+from antiphon.gateway.conversation import array_of, conversation_of
+from antiphon.gateway.naming import id_of
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
+    CompactionParam,
+    CompactionTrigger,
     CustomToolCallOutputParam,
     CustomToolCallParam,
     FunctionCallOutputParam,
@@ -32,7 +38,8 @@ from antiphon.store.interface import Store, Turn
 
 Call = FunctionCallParam | CustomToolCallParam
 Output = FunctionCallOutputParam | CustomToolCallOutputParam
-Remembered = Callable[[str], list[Turn] | None]
+Past = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
+Remembered = Callable[[str], Past | None]
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -40,7 +47,8 @@ class Ground(Struct, frozen=True, kw_only=True):
 
     request: Request  # its input is the whole conversation
     own: list[ItemParam]  # the part of it that is new
-    turns: list[Turn]  # the part that is not
+    past: Past  # the part that is not
+    raw: list[ItemParam]  # the whole conversation with its compactions sealed
     losses: Losses
 
 
@@ -51,33 +59,56 @@ class Archive(Struct, frozen=True, kw_only=True):
     store: Store | None
     remembered: Remembered | None = None
 
-    async def chain(self, id: str) -> list[Turn]:
+    async def chain(self, id: str) -> Past:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
-        turns = self.remembered(id) if self.remembered is not None else None
-        if turns is None and self.store is not None:
-            turns = await self.store.chain(self.owner, id)
-        if turns is None:
+        remembered = self.remembered(id) if self.remembered is not None else None
+        if remembered is not None:
+            return remembered
+        kept = await self.store.chain(self.owner, id) if self.store is not None else None
+        if kept is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
-        return turns
+        if kept.endswith(NOTHING_SAID):
+            await self._refuse_unended(id)
+        return [kept]
+
+    async def _refuse_unended(self, id: str) -> None:
+        """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
+        record = await self.store.get(self.owner, id) if self.store is not None else None
+        if record is not None and record.status in UNDER_WAY:
+            raise ClientFault(
+                f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, then continue it",
+                param="previous_response_id",
+            )
+
+    async def conversation(self, id: str) -> Past:
+        """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
+        if self.store is None:
+            said = "conversation: this gateway keeps no conversations: see [store] in its configuration"
+            raise UnsupportedParameter(said, param="conversation")
+        page = await self.store.list_entries(self.owner, id, after=None, order="asc", limit=None)
+        if page is None:
+            raise no_conversation(id, "conversation")
+        return [array_of(page.entries)]
 
     async def item(self, id: str) -> ItemParam | None:
         turn = await self.store.with_item(self.owner, id) if self.store is not None else None
-        return next((item for item in items_of([turn]) if id_of(item) == id), None) if turn is not None else None
+        return next((item for item in items_of(past_of(turn)) if id_of(item) == id), None) if turn is not None else None
 
     async def call(self, call_id: str) -> Call | None:
         """D-3: the call of this id, if there is exactly one: some servers count their calls from 0 in every answer."""
         turns = await self.store.with_call(self.owner, call_id) if self.store is not None else []
-        calls = [item for item in items_of(turns) if isinstance(item, CALLS) and item.call_id == call_id]
+        past = [array for turn in turns for array in past_of(turn)]
+        calls = [item for item in items_of(past) if isinstance(item, CALLS) and item.call_id == call_id]
         return calls[0] if len(calls) == 1 else None
 
 
 def stands_alone(request: Request) -> bool:
     """Whether a request has everything it needs in itself, which is quick to see for most."""
-    if request.previous_response_id:
+    if request.previous_response_id or request.conversation:
         return False
     items = request.input
     if type(items) is not list:
@@ -92,51 +123,92 @@ def stands_alone(request: Request) -> bool:
     return True
 
 
-async def ground(request: Request, archive: Archive, *, allow_orphans: bool = False) -> Ground:
-    """Looks up all that a request stands on, and says what of it cannot be found."""
+async def ground(request: Request, archive: Archive, *, allow_orphans: bool = False, unsealing: Unsealing | None = None) -> Ground:
+    """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how."""
     losses = Losses()
     own = input_items(request)
-    previous = request.previous_response_id
-    turns = await archive.chain(previous) if previous else []
-    before = _without_unfinished_calls(items_of(turns), losses)
-    own = await _resolved(own, before, archive)
-    own = await _with_their_calls(own, before, archive, can_look_further=not previous, allow_orphans=allow_orphans)
-    return Ground(request=replace(request, input=before + own), own=own, turns=turns, losses=losses)
+    previous, conversation = request.previous_response_id, conversation_of(request)
+    if conversation is not None:
+        past, continued = await archive.conversation(conversation), "conversation"
+    else:
+        past, continued = await archive.chain(previous) if previous else [], "previous_response_id"
+    before = _without_unfinished_calls(items_of(past), losses, continued)
+    own = await resolved(own, before, archive)
+    if conversation is not None:
+        own = _new_to(before, own)
+    raw = before + own
+    window = _opened(raw, len(before), unsealing, continued)
+    whole = await _with_their_calls(
+        own, window, archive, can_look_further=not (previous or conversation), allow_orphans=allow_orphans
+    )
+    if whole is not own:
+        own, raw = whole, before + whole
+        window = _opened(raw, len(before), unsealing, continued)
+    return Ground(request=replace(request, input=window), own=own, past=past, raw=raw, losses=losses)
 
 
-def items_of(turns: Iterable[Turn]) -> list[ItemParam]:
-    """The conversation of a chain, read in one go."""
-    arrays = [array[1:-1] for turn in turns for array in (turn.input, turn.output) if len(array) > 2]
-    items: list[ItemParam] = codec.decode_as(b"[" + b",".join(arrays) + b"]", list[ItemParam]) if arrays else []
-    return items
+def past_of(turn: Turn) -> Past:
+    """What one turn leaves behind."""
+    return [turn.input, turn.output]
 
 
-def _without_unfinished_calls(items: list[ItemParam], losses: Losses) -> list[ItemParam]:
+def items_of(past: Past) -> list[ItemParam]:
+    """The conversation so far, read in one go."""
+    arrays: list[list[ItemParam]] = codec.decode_as(b"[" + b",".join(past) + b"]", list[list[ItemParam]])
+    return list(chain.from_iterable(arrays))
+
+
+async def resolved(own: list[ItemParam], before: list[ItemParam], archive: Archive, at: str = "input") -> list[ItemParam]:
+    """ITEM-6: items instead of references to them. `at` is where they stand in the body."""
+    if not any(type(item) is ItemReference for item in own):
+        return own
+    known = {id: item for item in before if (id := id_of(item)) is not None}
+    found: list[ItemParam] = []
+    for number, item in enumerate(own):
+        if isinstance(item, ItemReference):
+            referred = known.get(item.id) or await archive.item(item.id)
+            if referred is None:
+                path = f"{at}[{number}].id"
+                raise ClientFault(f"{path}: no item with the id {item.id[:100]!r} is kept here", param=path)
+            found.append(referred)
+        else:
+            found.append(item)
+    return found
+
+
+def no_conversation(id: str, param: str) -> ClientFault:
+    """The same for one that never was, one that is gone, and one that is somebody else's."""
+    return ClientFault(f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param)
+
+
+def _new_to(before: list[ItemParam], own: list[ItemParam]) -> list[ItemParam]:
+    """What is in the conversation already is there once: many clients send everything that they know of, again and again."""
+    known = {id for item in before if (id := id_of(item)) is not None}
+    return [item for item in own if id_of(item) not in known]
+
+
+def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued: str) -> list[ItemParam]:
     """A call that was cut off in the middle was never made: nobody can answer it, and no server takes half its arguments."""
+    if set(map(type, items)).isdisjoint(CALLS):
+        return items
     kept: list[ItemParam] = []
     for item in items:
         if isinstance(item, CALLS) and item.status == ItemStatus.INCOMPLETE:
-            losses.add("previous_response_id", f"the call {item.call_id} of an earlier response", "it was cut off in the middle")
+            losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off in the middle")
         else:
             kept.append(item)
     return kept
 
 
-async def _resolved(own: list[ItemParam], before: list[ItemParam], archive: Archive) -> list[ItemParam]:
-    """ITEM-6: items instead of references to them."""
-    if not any(type(item) is ItemReference for item in own):
-        return own
-    known = {id: item for item in before if (id := id_of(item)) is not None}
-    found: list[ItemParam] = []
-    for at, item in enumerate(own):
-        if isinstance(item, ItemReference):
-            referred = known.get(item.id) or await archive.item(item.id)
-            if referred is None:
-                raise ClientFault(f"input[{at}].id: no item with the id {item.id[:100]!r} is kept here", param=f"input[{at}].id")
-            found.append(referred)
-        else:
-            found.append(item)
-    return found
+def _opened(raw: list[ItemParam], before: int, unsealing: Unsealing | None, continued: str) -> list[ItemParam]:
+    """The conversation with what its compactions stand for; the first `before` items are not the request's own."""
+    if unsealing is None or set(map(type, raw)).isdisjoint(SEALED):
+        return raw
+
+    def path_of(place: int) -> str:
+        return continued if place < before else f"input[{place - before}].encrypted_content"
+
+    return opened(raw, unsealing, path_of)
 
 
 async def _with_their_calls(
@@ -144,6 +216,8 @@ async def _with_their_calls(
 ) -> list[ItemParam]:
     """D-3: outputs whose calls the client left out get them back, before the first output of their group. In a chain the calls must
     be in the chain; without one they may be anywhere in the owner's store."""
+    if set(map(type, own)).isdisjoint(OUTPUTS):
+        return own
     made = {call_id for item in (*before, *own) for call_id in _made_in(item)}
     if all(item.call_id in made for item in own if isinstance(item, OUTPUTS)):
         return own
@@ -178,7 +252,10 @@ def _made_in(item: ItemParam) -> list[str]:
     return []
 
 
+NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
+UNDER_WAY: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
-LEANING: Final[frozenset[type]] = frozenset({ItemReference, *OUTPUTS})
+SEALED: Final = (CompactionParam, CompactionTrigger)
+LEANING: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})

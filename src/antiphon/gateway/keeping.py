@@ -4,95 +4,92 @@ for the client. Committed before the client hears of the end, so that what it sa
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
+from antiphon.gateway.conversation import Joined, addition
+from antiphon.gateway.naming import id_of, named
 from antiphon.protocol import codec
-from antiphon.protocol.items import (
-    AdditionalTools,
-    CustomToolCallOutputParam,
-    CustomToolCallParam,
-    FunctionCallOutputParam,
-    FunctionCallParam,
-    Item,
-    ItemParam,
-    MessageParam,
-    ReasoningParam,
-    UnknownItem,
-)
+from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
+from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Store, Turn
 
 
 class Keeper:
     """Keeps one response. The items of its request are written down at once, since nobody holds them while the answer comes."""
 
-    def __init__(self, store: Store | None, owner: str, own: list[ItemParam], stamps: Stamps) -> None:
+    def __init__(self, store: Store | None, owner: str, own: list[ItemParam], stamps: Stamps, joined: Joined | None = None) -> None:
         self.has_begun = False  # a response is kept once
-        self._store = store
+        self._store = store  # None: the response is not kept
         self._owner = owner
-        named = [_named(item, stamps) for item in own]
-        self._input = codec.encode(named)
-        self._item_ids = [id for item in named if (id := id_of(item)) is not None]
+        self._stamps = stamps
+        self._joined = joined
+        kept: list[ItemParam] = []
+        self._item_ids: list[str] = []
+        for item in own:
+            id = id_of(item)
+            if id is None:
+                item, id = named(item, stamps)
+            kept.append(item)
+            self._item_ids.append(id)
+        self._input = codec.encode(kept)
 
     async def keep(self, response: Response) -> Turn:
         """Once this returns, the response is safe; `StorageUnavailable` if it is not. Without a store it is only written down."""
         self.has_begun = True
-        output = codec.encode(response.output)
-        if self._store is not None:
-            ids = self._item_ids + [id for item in response.output if (id := id_of(item)) is not None]
-            calls = [item.call_id for item in response.output if isinstance(item, CALLS)]
-            await self._store.save(self._owner, self._record(response, output), ids, calls)
-        return Turn(id=response.id, input=self._input, output=output)
+        if self._store is None and self._joined is None:
+            return Turn(id=response.id, input=self._input, output=codec.encode(response.output))
+        record, item_ids, call_ids = self.record(response)
+        added = self.addition(record)
+        try:
+            await self._save(record, item_ids, call_ids, added)
+        except asyncio.CancelledError:
+            # The client left, or the server stops. Whoever ends in the middle of this would not know whether the response is kept,
+            # so it is kept once more, in its own place: what comes of that is what came of both.
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            await self._save(record, item_ids, call_ids, added)
+        return Turn(id=record.id, input=record.input, output=record.output)
 
-    def _record(self, response: Response, output: bytes) -> Record:
-        return Record(
+    def record(self, response: Response) -> tuple[Record, list[str], list[str]]:
+        """What a store is given: the response, and the ids by which its items and its calls can be found."""
+        record = Record(
             id=response.id,
             previous=response.previous_response_id,
             created_at=response.created_at,
             status=response.status,
             head=codec.encode(replace(response, output=[])),
             input=self._input,
-            output=output,
+            output=codec.encode(response.output),
         )
+        item_ids = self._item_ids + [id for item in response.output if (id := id_of(item)) is not None]
+        return record, item_ids, [item.call_id for item in response.output if isinstance(item, CALLS)]
+
+    def addition(self, record: Record) -> Addition | None:
+        """What the turn adds to the conversation it belongs to, if it belongs to one and ended well."""
+        return addition(self._joined.id, record, self._stamps) if self._joined is not None else None
+
+    async def _save(self, record: Record, item_ids: list[str], call_ids: list[str], added: Addition | None) -> None:
+        """The response and what it adds are safe together, or neither is."""
+        if self._store is None:
+            if self._joined is not None and added is not None:
+                await self._joined.store.add_entries(self._owner, added.conversation, added.entries)
+        elif added is None:
+            await self._store.save(self._owner, record, item_ids, call_ids)
+        else:
+            await self._store.save(self._owner, record, item_ids, call_ids, addition=added)
 
 
 def response_of(record: Record) -> Response:
     """A kept response, whole."""
     output: list[Item] = codec.decode_as(record.output, list[Item])
-    return replace(codec.decode_response(record.head), output=output)
-
-
-def id_of(item: Item | ItemParam) -> str | None:
-    """The id of an item, if it has one."""
-    if isinstance(item, UnknownItem):
-        return item.text("id")
-    id: Any = getattr(item, "id", None)
-    return id if isinstance(id, str) and id else None
-
-
-def _named(item: ItemParam, stamps: Stamps) -> ItemParam:
-    """An item of a request with an id, so that it can be listed and referred to."""
-    if id_of(item) is not None:
-        return item
-    if isinstance(item, UnknownItem):
-        members = item.fields() | {"id": msgspec.Raw(codec.encode(stamps.new_id("item")))}
-        return replace(item, raw=msgspec.Raw(codec.encode(members)))
-    if "id" not in item.__struct_fields__:
-        return item
-    return replace(item, id=stamps.new_id(PREFIXES.get(type(item), "item")))
+    # What is made in the background has its head written when it begins and when it ends, and its status whenever that changes.
+    return replace(codec.decode_response(record.head), status=record.status, output=output)
 
 
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
-PREFIXES: Final[dict[type, str]] = {
-    MessageParam: "msg",
-    FunctionCallParam: "fc",
-    FunctionCallOutputParam: "fco",
-    CustomToolCallParam: "ctc",
-    CustomToolCallOutputParam: "ctco",
-    ReasoningParam: "rs",
-    AdditionalTools: "at",
-}

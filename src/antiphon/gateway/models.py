@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.config.models import is_pattern, renamed
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import Routes, Upstream
+from antiphon.gateway.context_size import context_in
+from antiphon.gateway.routes import Routes, Target, Upstream
 from antiphon.upstream.transport import Transport
 
 FRESH: Final = 60.0  # seconds for which an upstream's list is good
 PATIENCE: Final = 5.0  # seconds that an upstream has to list its models
 MAX_LIST: Final = 4 * 1024 * 1024
+Listed = dict[str, int | None]  # the models of an upstream by its own names, and the size of their context, if it tells
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -45,7 +47,7 @@ class Models:
         self._routes = routes
         self._transport = transport
         self._clock = clock
-        self._known: dict[str, tuple[float, list[str]]] = {}
+        self._known: dict[str, tuple[float, Listed]] = {}
 
     async def available(self) -> ModelList:
         listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
@@ -55,6 +57,15 @@ class Models:
                 found.setdefault(name, Model(id=name, owned_by=upstream.name))
         return ModelList(data=list(found.values()))
 
+    async def context_of(self, target: Target) -> int | None:
+        """How many tokens a model takes in: what the configuration says, else what its upstream does. A server that serves one
+        model may call it as it likes."""
+        told = target.upstream.config.context_of(target.model)
+        if told is not None:
+            return told
+        listed = await self._asked(target.upstream)
+        return next(iter(listed.values())) if len(listed) == 1 else listed.get(target.model)
+
     async def _names(self, upstream: Upstream) -> list[str]:
         names = upstream.config.listed_models()
         if upstream.config.has_patterns:
@@ -62,13 +73,13 @@ class Models:
             names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
         return names
 
-    async def _asked(self, upstream: Upstream) -> list[str]:
+    async def _asked(self, upstream: Upstream) -> Listed:
         known = self._known.get(upstream.name)
         if known is None or self._clock() - known[0] > FRESH:
             known = self._known[upstream.name] = (self._clock(), await self._ask(upstream))
         return known[1]
 
-    async def _ask(self, upstream: Upstream) -> list[str]:
+    async def _ask(self, upstream: Upstream) -> Listed:
         limits = replace(upstream.timeouts, connect=min(PATIENCE, upstream.timeouts.connect), first_byte=PATIENCE, total=PATIENCE)
         try:
             answer = await self._transport.send("GET", f"{upstream.base_url}/models", upstream.headers, b"", limits)
@@ -77,10 +88,10 @@ class Models:
                 body += piece
                 if len(body) > MAX_LIST:
                     answer.abort()
-                    return []
+                    return {}
         except ApiError:
-            return []
-        return _ids_in(bytes(body)) if answer.status == 200 else []
+            return {}
+        return _listed_in(bytes(body)) if answer.status == 200 else {}
 
 
 def _client_name(config: UpstreamConfig, own: str) -> str | None:
@@ -93,15 +104,15 @@ def _client_name(config: UpstreamConfig, own: str) -> str | None:
     return None
 
 
-def _ids_in(body: bytes) -> list[str]:
+def _listed_in(body: bytes) -> Listed:
     try:
         match msgspec.json.decode(body):
             case {"data": list() as rows}:
-                return [row["id"] for row in rows if _has_id(row)]
+                return {row["id"]: context_in(row) for row in rows if _has_id(row)}
             case _:
-                return []
+                return {}
     except (ValueError, RecursionError):
-        return []
+        return {}
 
 
 def _has_id(row: Any) -> bool:

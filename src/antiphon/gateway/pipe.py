@@ -111,6 +111,7 @@ class Pipe:
         between: bytes = b"",
     ) -> None:
         self.response: Response | None = None  # as the terminal event had it
+        self.events = 0  # that the client was told, once the terminal one has come
         self.kept: Response | None = None  # the same with all that the client did not ask for
         self._reader = reader
         self._policy = policy
@@ -211,7 +212,7 @@ class Pipe:
             self._judge(event)
             out.append(self._from_hub.feed(event))
             return
-        self.response = event.response
+        self.response, self.events = event.response, event.sequence_number + 1
         if self._holds_end and not isinstance(event, ResponseFailed):
             self._held = event
         else:

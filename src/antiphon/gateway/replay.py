@@ -131,14 +131,16 @@ def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
         raise NotReplayable(f"{record.id}: a turn on a WebSocket; only those over HTTP can be replayed")
     if head is None:
         raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
+    if record.notes.get("conversation"):
+        raise NotReplayable(f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it")
     if record.missing:
         raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.missing))}")
     return client, head
 
 
 def _grounded(request: Request, record: TraceRecord) -> Request:
-    """What the request stood on was looked up then, and is in the trace with it."""
-    if stands_alone(request):
+    """What the request stood on was looked up then, and is in the trace with it; so is what was left of it."""
+    if stands_alone(request) and request.truncation != "auto":
         return request
     hub = record.hub_request
     if hub is None:

@@ -7,7 +7,7 @@ of the four cases is served, since servers that ignore `stream` exist in both di
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -34,6 +34,12 @@ MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 
 
+# What the gateway does itself, and no upstream hears of.
+OURS: Final[dict[str, Any]] = dict.fromkeys(
+    ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
+)
+
+
 class Prepared(Struct, kw_only=True):
     """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
     and who reads it needs only to know what was offered."""
@@ -51,9 +57,7 @@ def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepare
     losses = Losses()
     profile = target.upstream.profile
     settled = _settle(request, keeps=keeps, losses=losses)
-    sent, found = profile.prepare(
-        replace(settled, model=target.model, store=False, previous_response_id=UNSET, background=UNSET, generate=UNSET)
-    )
+    sent, found = profile.prepare(replace(settled, model=target.model, store=False, **OURS))
     losses.extend(found)
     body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
     losses.extend(found)
@@ -71,6 +75,7 @@ class Turn:
         self.prepared = prepared
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
+        self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
         self._stamps = stamps
         self._policy = Policy.of(prepared.request, pad=pad)
         self._trace = trace
@@ -80,11 +85,12 @@ class Turn:
         """Sends the request; raises what the upstream says instead of an answer."""
         upstream = self.prepared.target.upstream
         url = upstream.base_url + upstream.speech.path
+        headers = upstream.headers | self.headers if self.headers else upstream.headers
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, upstream.headers, self.prepared.body)
+            self._trace.upstream_request("POST", url, headers, self.prepared.body)
         body, self.prepared.body = self.prepared.body, b""
         try:
-            answer = self._answer = await transport.send("POST", url, upstream.headers, body, upstream.timeouts)
+            answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
             self._note_fault(fault)
             raise
@@ -251,10 +257,10 @@ def _without_history(request: Request) -> Request:
 
 def _settle(request: Request, *, keeps: bool, losses: Losses) -> Request:
     """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
-    if request.background:
-        raise UnsupportedParameter("background: got true, but this gateway runs no work in the background", param="background")
-    if request.conversation:
-        raise UnsupportedParameter("conversation: this gateway keeps no conversations", param="conversation")
+    if request.background and not keeps:
+        why = "this gateway keeps no responses" if request.store is not False else "store is false"
+        said = f"background: got true, but {why}, and what runs in the background must be kept"
+        raise UnsupportedParameter(said, param="background")
     if not keeps and request.store:
         losses.add("store", "the response is not stored", "this gateway keeps no responses")
     return request if request.store is keeps else replace(request, store=keeps)

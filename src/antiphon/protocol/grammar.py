@@ -38,7 +38,7 @@ from antiphon.protocol.grammar_tables import (
 )
 from antiphon.protocol.open_items import id_of, status_of
 from antiphon.protocol.response import Response
-from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 __all__ = ["Grammar", "Violation", "judge"]
 
@@ -129,7 +129,7 @@ class Grammar:
 
     def _judge_end(self, event: TerminalEvent, name: str) -> None:
         response = event.response
-        if isinstance(event, ResponseFailed) and response.error is None:
+        if isinstance(event, ResponseFailed) and response.error is None and response.status != ResponseStatus.CANCELLED:
             self._report.add("STR-8", "response.error", f"{name} has none; expected an error with its code and message")
         if isinstance(event, ResponseIncomplete) and response.incomplete_details is None:
             self._report.add("ITEM-3", "response.incomplete_details", f"{name} has none; expected a reason")

@@ -153,7 +153,7 @@ STATUS_OF_EVENT: Final[dict[type, tuple[ResponseStatus, ...]]] = {
     ResponseInProgress: (ResponseStatus.IN_PROGRESS,),
     ResponseCompleted: (ResponseStatus.COMPLETED,),
     ResponseIncomplete: (ResponseStatus.INCOMPLETE,),
-    ResponseFailed: (ResponseStatus.FAILED,),
+    ResponseFailed: (ResponseStatus.FAILED, ResponseStatus.CANCELLED),  # there is no event for what was cancelled
 }
 
 # The life of an output index (STR-2, STR-4, STR-9, ITEM-4).

@@ -100,12 +100,13 @@ class Reasoning(ReasoningParam, frozen=True, kw_only=True, tag="reasoning"):
 class CompactionParam(Shape, frozen=True, kw_only=True, tag="compaction"):
     encrypted_content: Text10M
     id: str | None | UnsetType = UNSET
-    created_by: str | UnsetType = UNSET
+    created_by: str | None | UnsetType = UNSET  # null: as the SDKs of this API send back what they were not told
 
 
 class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
     id: str
     encrypted_content: str
+    created_by: str | UnsetType = UNSET
 
 
 class CompactionTrigger(Shape, frozen=True, kw_only=True, tag="compaction_trigger"):
@@ -171,7 +172,7 @@ class _Hosted(Shape, frozen=True, kw_only=True):
 
     id: str | None | UnsetType = UNSET
     status: str | None | UnsetType = UNSET
-    created_by: str | UnsetType = UNSET
+    created_by: str | None | UnsetType = UNSET
 
 
 class WebSearchCall(_Hosted, frozen=True, kw_only=True, tag="web_search_call"):

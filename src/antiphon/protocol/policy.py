@@ -147,6 +147,10 @@ class Policy:
             return response
         return replace(response, output=[item for index, item in enumerate(response.output) if index not in self._withheld])
 
+    def item(self, item: Item) -> Item:
+        """An item by itself, without what was not asked for."""
+        return self._trim_item(item)
+
     # Calls
 
     def _judge(self, event: ItemAdded) -> None:

@@ -156,11 +156,23 @@ def opening(request: Request, *, id: str, created_at: int, model: str | None = N
         metadata=request.metadata or {},
         safety_identifier=_or(request.safety_identifier, None),
         prompt_cache_key=_or(request.prompt_cache_key, None),
+        conversation=_echo_conversation(request),
     )
 
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET or value is None else value
+
+
+def _echo_conversation(request: Request) -> dict[str, Any] | UnsetType:
+    """API-4: an object, however it was named; servers that know no conversations do not speak of them."""
+    match request.conversation:
+        case str() as id:
+            return {"id": id}
+        case dict() as named:
+            return {"id": named.get("id")}
+        case _:
+            return UNSET
 
 
 def _echo_tools(tools: list[ToolParam]) -> list[Tool]:

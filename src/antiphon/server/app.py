@@ -18,14 +18,29 @@ from antiphon.dialects import responses
 from antiphon.errors import AntiphonError, ApiError, ClientFault
 from antiphon.server import openapi
 from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
+from antiphon.server.background import Background
+from antiphon.server.background_endpoints import cancel_response
 from antiphon.server.body import ClientLeft
+from antiphon.server.compact import compact_response
+from antiphon.server.conversations import (
+    add_items,
+    create_conversation,
+    delete_conversation,
+    delete_item,
+    get_conversation,
+    get_item,
+    list_items,
+    update_conversation,
+)
+from antiphon.server.count_tokens import count_tokens
 from antiphon.server.create_response import create_response
 from antiphon.server.edge import Edge
 from antiphon.server.exchange import Exchange, shutdown
+from antiphon.server.exposition import CONTENT_TYPE
 from antiphon.server.responses_socket import responses_socket
 from antiphon.server.retrieve import delete_response, get_response, list_input_items
 from antiphon.server.services import Services, new_id
-from antiphon.server.websocket import WebSockets
+from antiphon.server.websocket import Times, WebSockets
 
 Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
@@ -43,8 +58,10 @@ class App:
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
         self._edge = Edge.of(services.config, environ)
+        services.metrics.know_paths([*ROUTES, *OF_ONE])
         endpoints = {"/v1/responses": responses_socket(services)}
-        self.websockets = WebSockets(self._edge, endpoints, services.max_body) if services.config.server.websocket else None
+        sockets = WebSockets(self._edge, endpoints, services.max_body, Times(life=services.life))
+        self.websockets = sockets if services.config.server.websocket else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -64,6 +81,7 @@ class App:
                 case "lifespan.startup":
                     try:
                         await self._services.open()
+                        self._begin_background()
                     except AntiphonError as error:  # since `serve` looked, for then it said so itself
                         await send({"type": "lifespan.startup.failed", "message": str(error)})
                         return
@@ -73,12 +91,19 @@ class App:
                     await send({"type": "lifespan.shutdown.complete"})
                     return
 
+    def _begin_background(self) -> None:
+        services = self._services
+        if services.store is not None:
+            services.background = Background(services, services.store, services.config.background.running, services.pace)
+
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
         exchange = Exchange(id, scope, receive, send, responses.error_from_hub, self._edge.headers_for(scope))
         if services.traces is not None:
             exchange.trace = services.traces.begin(id)
+        if services.telemetry is not None:
+            exchange.line.traceparent = first_of(scope, b"traceparent").decode("latin-1")
         services.under_way += 1
         try:
             await self._serve(exchange)
@@ -109,7 +134,7 @@ class App:
         if scope["method"] == "OPTIONS" and first_of(scope, b"access-control-request-method"):
             await exchange.answer(204, PREFLIGHT, b"")  # the origin was admitted
             return
-        if route is None or not route.public:
+        if route is None or not (route.public or (scope["path"] == METRICS and self._services.config.server.public_metrics)):
             exchange.line.owner = self._edge.owner_of(scope)
         if route is None:
             paths = ", ".join(sorted([*ROUTES, *OF_ONE]))
@@ -122,13 +147,13 @@ class App:
 
 
 def _route_of_one(exchange: Exchange) -> Route | None:
-    """The route of a path that names one of many."""
-    start, _, rest = exchange.scope["path"].partition("/v1/responses/")
-    id, slash, tail = rest.partition("/")
-    if start or not id:
+    """The route of a path that names one of many, `/v1/<what>/<id>/…`, or one of many in it, `/v1/<what>/<id>/<what>/<id>`."""
+    parts: list[str] = exchange.scope["path"].split("/")
+    exchange.parameters = parts[3:6:2]
+    if not all(exchange.parameters):
         return None
-    exchange.parameter = id
-    return OF_ONE.get(f"/v1/responses/{{id}}{slash}{tail}")
+    parts[3:6:2] = PARAMETERS[: len(exchange.parameters)]
+    return OF_ONE.get("/".join(parts))
 
 
 async def list_models(services: Services, exchange: Exchange) -> None:
@@ -142,21 +167,36 @@ async def health(services: Services, exchange: Exchange) -> None:
     await exchange.answer(200, [JSON], msgspec.json.encode({"status": "ok", "version": __version__}))
 
 
+async def show_metrics(services: Services, exchange: Exchange) -> None:
+    """What was counted, and nothing of what was said."""
+    await exchange.answer(200, [(b"content-type", CONTENT_TYPE)], services.metrics.text())
+
+
 async def openapi_document(services: Services, exchange: Exchange) -> None:
     del services
     await exchange.answer(200, [JSON], openapi.document())
 
 
+METRICS: Final = "/metrics"
 ROUTES: Final[dict[str, Route]] = {
     "/v1/responses": Route(methods={"POST": create_response}),
+    "/v1/responses/compact": Route(methods={"POST": compact_response}),
+    "/v1/responses/input_tokens": Route(methods={"POST": count_tokens}),
+    "/v1/conversations": Route(methods={"POST": create_conversation}),
     "/v1/models": Route(methods={"GET": list_models}),
     "/health": Route(methods={"GET": health}, public=True),
     "/openapi.json": Route(methods={"GET": openapi_document}, public=True),
+    METRICS: Route(methods={"GET": show_metrics}),
 }
 OF_ONE: Final[dict[str, Route]] = {
     "/v1/responses/{id}": Route(methods={"GET": get_response, "DELETE": delete_response}),
+    "/v1/responses/{id}/cancel": Route(methods={"POST": cancel_response}),
     "/v1/responses/{id}/input_items": Route(methods={"GET": list_input_items}),
+    "/v1/conversations/{id}": Route(methods={"GET": get_conversation, "POST": update_conversation, "DELETE": delete_conversation}),
+    "/v1/conversations/{id}/items": Route(methods={"GET": list_items, "POST": add_items}),
+    "/v1/conversations/{id}/items/{item_id}": Route(methods={"GET": get_item, "DELETE": delete_item}),
 }
+PARAMETERS: Final = ("{id}", "{item_id}")
 PREFLIGHT: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"authorization, content-type, x-api-key, antiphon-style, antiphon-extensions"),

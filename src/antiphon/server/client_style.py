@@ -11,6 +11,8 @@ from antiphon.server.asgi import Scope, first_of
 def style_for(scope: Scope) -> Style:
     """API-6: what the client says it reads, else what clients like it are known to read."""
     match first_of(scope, b"antiphon-style"):
+        case b"" if b"responses_websockets" in first_of(scope, b"openai-beta"):  # WS-2: so clients of the older style say it
+            return "older"
         case b"":
             return style_of(first_of(scope, b"user-agent")[:512].decode("latin-1"))
         case b"standard":

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
 
 from antiphon.dialects import responses
 from antiphon.errors import ApiError
 from antiphon.gateway.history import Archive
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.turn import Turn, is_json
-from antiphon.protocol.grammar import Violation
 from antiphon.server.asgi import JSON
+from antiphon.server.background_endpoints import begin_in_background
 from antiphon.server.body import ClientLeft, check_head, read_body
 from antiphon.server.client_style import style_for, wants_losses
 from antiphon.server.exchange import Exchange, losses_header, shutdown
 from antiphon.server.services import Services
 from antiphon.server.stream import SSE, EventStream
-from antiphon.server.turns import begin, end, keep_abandoned
+from antiphon.server.turns import begin, drain, end, keep_abandoned, reporter
 from antiphon.upstream.transport import Flow
-
-LINGER: Final = 0.5  # seconds that an upstream has to end its body once it has said everything
 
 
 async def create_response(services: Services, exchange: Exchange) -> None:
@@ -37,8 +32,11 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     owner = exchange.line.owner
     assert owner is not None  # the route is not public
     begun = await begin(services, request, losses, Archive(owner=owner, store=services.store), exchange.line, exchange.trace)
-    del request
     turn = begun.turn
+    if request.background:
+        await begin_in_background(services, exchange, request, turn)
+        return
+    del request
     exchange.watch()
     try:
         if turn.prepared.request.stream:
@@ -73,7 +71,7 @@ async def _stream(services: Services, exchange: Exchange, turn: Turn) -> None:
     pipe = turn.pipe(
         responses.EventsFromHub(turn.prepared.request, style=style),
         tells_losses=wants_losses(exchange.scope),
-        on_violation=_reporter(services, exchange) if services.debug else None,
+        on_violation=reporter(services, exchange.id),
     )
     stream = EventStream(
         exchange.send,
@@ -89,22 +87,23 @@ async def _stream(services: Services, exchange: Exchange, turn: Turn) -> None:
         stream.close()
         exchange.note_losses(pipe.losses)
         if pipe.response is not None:
-            exchange.note_response(pipe.response)
+            exchange.note_response(pipe.response, pipe.events)
 
 
 async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, stream: EventStream) -> None:
     """Upstream pieces to client bytes. What fails before the 200 is raised, what fails after it is told in the stream (STR-8)."""
     flow: Flow | None = None
+    tap = _Tap(exchange, pipe, stream)
     try:
         answer = await turn.ask(services.transport)
         if is_json(answer):
             out = pipe.tell(await turn.whole_as_events(answer))
         else:
             flow = turn.flow(answer)
-            tap = _Tap(exchange, pipe, stream)
             while not await flow(tap) and not pipe.ended:
                 await stream.write(tap.out)
-            out = tap.out if pipe.ended else pipe.finish()
+                tap.out = b""
+            out = b"" if pipe.ended else pipe.finish()
     except ApiError as error:
         if not stream.started:
             raise
@@ -125,14 +124,16 @@ async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, 
     if pipe.error is not None and not stream.started:
         raise pipe.error
     exchange.line.note_first_event()
-    await stream.end(out + (await end(services, turn, pipe))[0])
+    await stream.end(tap.out + out + (await end(services, turn, pipe))[0])
     if flow is not None:
-        await _drain(exchange, turn, flow)
+        exchange.unwatch()
+        await drain(turn, flow)
 
 
 class _Tap:
     """Between an upstream's flow and a client's stream. Pieces pass through in the moment they come. Where one cannot, the flow
-    stops with `out` to be written by the task, which can wait. So it does for the end: the task may have to keep the response."""
+    stops with `out` to be written by the task, which can wait, and which may be told to end before it did. So it does for the end:
+    the task may have to keep the response."""
 
     def __init__(self, exchange: Exchange, pipe: Pipe, stream: EventStream) -> None:
         self.out = b""
@@ -151,26 +152,3 @@ class _Tap:
                 return True
         self.out = out
         return False
-
-
-async def _drain(exchange: Exchange, turn: Turn, flow: Flow) -> None:
-    """Lets the upstream's body come to its end, so that its connection can be used again."""
-    exchange.unwatch()
-    timer = asyncio.get_running_loop().call_later(LINGER, turn.abort)
-    with suppress(ApiError):
-        await flow(_anything)
-    timer.cancel()
-
-
-def _anything(piece: bytes) -> bool:
-    del piece
-    return True
-
-
-def _reporter(services: Services, exchange: Exchange) -> Callable[[Violation], None]:
-    def report(violation: Violation) -> None:
-        services.logger.event(
-            "grammar_violation", request_id=exchange.id, row=violation.row, message=violation.message, sequence=violation.sequence
-        )
-
-    return report

@@ -75,7 +75,7 @@ class Edge(Struct, frozen=True, kw_only=True):
         origins = values_of(scope, b"origin")
         if len(origins) != 1 or origins[0].lower() not in self.origins:
             return []
-        exposed = b"x-request-id, antiphon-losses, retry-after"
+        exposed = b"x-request-id, antiphon-losses, antiphon-estimated, retry-after"
         return [(b"access-control-allow-origin", origins[0]), (b"vary", b"origin"), (b"access-control-expose-headers", exposed)]
 
     def _knows_host(self, host: bytes) -> bool:

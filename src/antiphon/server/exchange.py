@@ -25,7 +25,7 @@ class Exchange:
         self.receive = receive
         self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
         self.trace: Trace | None = None
-        self.parameter = ""  # what the path names, where it names one of many
+        self.parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
         self.left = False  # the client went away
         self.answered = False  # the last byte of the answer is handed over
         self._send = send
@@ -34,6 +34,11 @@ class Exchange:
         self._extra = [(b"x-request-id", id.encode()), *extra]
         self._watcher: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
+
+    @property
+    def parameter(self) -> str:
+        """The first thing that the path names."""
+        return self.parameters[0]
 
     async def send(self, message: Message) -> None:
         """What an endpoint sends; heads get what every answer has."""
@@ -70,13 +75,9 @@ class Exchange:
         if self.trace is not None:
             self.trace.losses(losses)
 
-    def note_response(self, response: Response) -> None:
+    def note_response(self, response: Response, events: int = 0) -> None:
         self.line.response_id = response.id
-        if response.error is not None:
-            self.line.error = response.error.code
-        if response.usage is not None:
-            self.line.input_tokens = response.usage.input_tokens
-            self.line.output_tokens = response.usage.output_tokens
+        self.line.note_response(response, events)
 
     # The client's going away
 

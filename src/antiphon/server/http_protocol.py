@@ -209,15 +209,15 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._taken = 0
-        if self._latest is not None and not self._latest.is_complete:
-            self._latest.add_body(body)
+        assert self._latest is not None  # its head came before
+        self._latest.add_body(body)
 
     def on_message_complete(self) -> None:
         self._taken = 0
         if not self._in_head:
             self._in_head = True
-            if self._latest is not None:
-                self._latest.end_body()
+            assert self._latest is not None
+            self._latest.end_body()
 
     def _set_target(self) -> None:
         target = _known_target(self.url) if len(self.url) <= SHORT else _target(self.url)
@@ -243,7 +243,8 @@ class Protocol(HttpToolsProtocol):
                 return
             if self._parting and self._linger_timer is None:
                 self._part()
-            self._wait_for_more()
+            else:
+                self._wait_for_more()
         self._watch_reader()
 
     def shutdown(self) -> None:

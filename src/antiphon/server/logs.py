@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.dialects.common.upstream_errors import mask_keys
+from antiphon.protocol.response import Response
 
 Style = Literal["json", "pretty", "auto"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -49,14 +50,30 @@ class RequestLine(Struct, kw_only=True):
     response_id: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int = 0  # of those in
+    reasoning_tokens: int = 0  # of those out
+    events: int = 0  # of a stream that came to its end
     losses: int = 0
     error: str | None = None  # the code of the error that the client was told
     client_left: bool = False
+    traceparent: str = ""  # the client's own trace, for who tells of turns elsewhere
 
     def note_first_event(self) -> None:
         """The first event goes out; later ones change nothing."""
         if self.first_event_ms is None:
             self.first_event_ms = self._elapsed()
+
+    def note_response(self, response: Response, events: int = 0) -> None:
+        """What came of it, and in how many events if it was a stream."""
+        self.events = events
+        if response.error is not None:
+            self.error = response.error.code
+        usage = response.usage
+        if usage is not None:
+            self.input_tokens = usage.input_tokens
+            self.output_tokens = usage.output_tokens
+            self.cached_tokens = usage.input_tokens_details.cached_tokens
+            self.reasoning_tokens = usage.output_tokens_details.reasoning_tokens
 
     def note_end(self) -> None:
         """The request is over; what happens to its line afterwards takes no time of it."""
@@ -78,10 +95,17 @@ class Logger:
         self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()  # a signal may come, and have something to say, in the middle of a line
         self._waiting: list[str] = []
+        self._hearers: list[Callable[[RequestLine], None]] = []
+
+    def tell(self, hearer: Callable[[RequestLine], None]) -> None:
+        """From here on `hearer` is told of every request that is over, as the log is."""
+        self._hearers.append(hearer)
 
     def request(self, line: RequestLine) -> None:
         """One request is over."""
         line.note_end()
+        for hear in self._hearers:
+            hear(line)
         level = _level_of(line)
         with self._lock:
             self._waiting.append(self._pretty(line.time, level, _told(line)) if self._is_pretty else _line_of(line, level))
@@ -204,8 +228,7 @@ def _line_of(line: RequestLine, level: Level) -> str:
     said += f',"method":"{line.method}","path":{_name(line.path)}'
     if line.status is not None:
         said += f',"status":{line.status}'
-    if line.duration_ms is not None:
-        said += f',"duration_ms":{line.duration_ms:.3f}'
+    said += f',"duration_ms":{line.duration_ms or 0:.3f}'
     if line.first_event_ms is not None:
         said += f',"first_event_ms":{line.first_event_ms:.3f}'
     if line.owner is not None:

@@ -19,6 +19,7 @@ from antiphon.protocol import content, events, items, request, response, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
 from antiphon.protocol.errors import ErrorBody
 from antiphon.protocol.losses import Loss
+from antiphon.server.count_tokens import InputTokens
 
 Schema = dict[str, Any]
 
@@ -34,9 +35,14 @@ def document() -> bytes:
             "security": [{"bearer": []}, {"apiKey": []}],
             "paths": {
                 "/v1/responses": {"post": _create_response()},
+                "/v1/responses/compact": {"post": _compact_response()},
+                "/v1/responses/input_tokens": {"post": _count_tokens()},
+                "/v1/responses/{id}": {"get": _get_response(), "delete": _delete_response()},
+                "/v1/responses/{id}/input_items": {"get": _list_input_items()},
                 "/v1/models": {"get": _list_models()},
                 "/health": {"get": _health()},
                 "/openapi.json": {"get": _openapi()},
+                "/metrics": {"get": _metrics()},
             },
             "components": {
                 "schemas": schemas(),
@@ -77,6 +83,109 @@ def _create_response() -> Schema:
     }
 
 
+def _compact_response() -> Schema:
+    return {
+        "operationId": "compactResponse",
+        "summary": "Compact a conversation",
+        "description": COMPACT,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CompactResponseMethodPublicBody")}}},
+        "responses": {
+            "200": {
+                "description": "What stands for the conversation from here on.",
+                "headers": _headers("x-request-id", "Antiphon-Losses"),
+                "content": {"application/json": {"schema": _ref("CompactResource")}},
+            },
+            **_errors(EVERYWHERE, KEYED, CREATING),
+        },
+    }
+
+
+def _count_tokens() -> Schema:
+    return {
+        "operationId": "countInputTokens",
+        "summary": "Count the tokens of a request",
+        "description": COUNT,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("CreateResponseBody")}}},
+        "responses": {
+            "200": {
+                "description": "How many there are.",
+                "headers": _headers("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
+                "content": {"application/json": {"schema": _ref("InputTokens")}},
+            },
+            **_errors(EVERYWHERE, KEYED, {status: CREATING[status] for status in (400, 404, 413, 415)}),
+        },
+    }
+
+
+def _get_response() -> Schema:
+    return {
+        "operationId": "getResponse",
+        "summary": "Get a response that is kept",
+        "description": GET,
+        "parameters": [
+            ID,
+            _query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20}),
+            _query_parameter("stream", "Whether the response is told as events.", {"type": "boolean"}),
+            _query_parameter("starting_after", AFTER_EVENT, {"type": "integer", "minimum": 0, "maximum": 2**53}),
+            _query_parameter("include_obfuscation", "Whether deltas are padded.", {"type": "boolean"}),
+            _header_parameter("Antiphon-Style", STYLE, {"enum": ["standard", "older"]}),
+        ],
+        "responses": {
+            "200": {
+                "description": "The response, or with `stream=true` its events.",
+                "headers": _headers("x-request-id"),
+                "content": {
+                    "application/json": {"schema": _ref("ResponseResource")},
+                    "text/event-stream": {"schema": _ref("StreamingEvent")},
+                },
+            },
+            **_errors(EVERYWHERE, KEYED, KEPT),
+        },
+    }
+
+
+def _delete_response() -> Schema:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}},
+        "required": ["id", "object", "deleted"],
+    }
+    return {
+        "operationId": "deleteResponse",
+        "summary": "Delete a response that is kept",
+        "description": "Nothing of it is left, and nothing can be continued that continued it.",
+        "parameters": [ID],
+        "responses": {"200": _json("It is gone.", schema), **_errors(EVERYWHERE, KEYED, KEPT)},
+    }
+
+
+def _list_input_items() -> Schema:
+    schema = {
+        "type": "object",
+        "properties": {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": _ref("ItemParam")},
+            "first_id": {"type": ["string", "null"]},
+            "last_id": {"type": ["string", "null"]},
+            "has_more": {"type": "boolean"},
+        },
+        "required": ["object", "data", "first_id", "last_id", "has_more"],
+    }
+    return {
+        "operationId": "listInputItems",
+        "summary": "List the items that a response was asked with",
+        "description": "Those of its own request, without what it continued.",
+        "parameters": [
+            ID,
+            _query_parameter("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+            _query_parameter("order", "The newest first, or the oldest.", {"enum": ["asc", "desc"], "default": "desc"}),
+            _query_parameter("after", "The id of the item that the page begins behind.", {"type": "string"}),
+            _query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20}),
+        ],
+        "responses": {"200": _json("A page of them.", schema), **_errors(EVERYWHERE, KEYED, KEPT)},
+    }
+
+
 def _list_models() -> Schema:
     return {
         "operationId": "listModels",
@@ -97,6 +206,22 @@ def _health() -> Schema:
         "description": "Says nothing about the servers behind it. Needs no key.",
         "security": [],
         "responses": {"200": _json("It is.", schema), **_errors(EVERYWHERE)},
+    }
+
+
+def _metrics() -> Schema:
+    return {
+        "operationId": "metrics",
+        "summary": "What was counted",
+        "description": "In the text form of Prometheus. Needs a key, unless the configuration has `public_metrics`.",
+        "responses": {
+            "200": {
+                "description": "The measurements.",
+                "headers": _headers("x-request-id"),
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            },
+            **_errors(EVERYWHERE, KEYED),
+        },
     }
 
 
@@ -148,6 +273,10 @@ def _headers(*names: str) -> dict[str, Schema]:
 
 def _header_parameter(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+def _query_parameter(name: str, description: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
 def _ref(name: str) -> Schema:
@@ -234,7 +363,17 @@ ROW: Final = r"[A-Z]+-\d+"
 ROWS_BEHIND: Final = re.compile(rf"\s*\({ROW}(?:, {ROW})*\)")
 ROW_BEFORE: Final = re.compile(rf"^{ROW}: ")
 
-ROOTS: Final[tuple[type, ...]] = (request.Request, response.Response, ErrorBody, ModelList, Model, Loss)
+ROOTS: Final[tuple[type, ...]] = (
+    request.Request,
+    request.CompactRequest,
+    response.Response,
+    response.CompactResource,
+    ErrorBody,
+    ModelList,
+    Model,
+    Loss,
+    InputTokens,
+)
 # Choices that have a name.
 UNIONS: Final[dict[str, Any]] = {
     "ItemParam": items.ItemParam,
@@ -283,6 +422,7 @@ NAMES: Final[dict[str, str]] = {
     "ReasoningConfig": "Reasoning",
     "TextConfig": "TextField",
     "Request": "CreateResponseBody",
+    "CompactRequest": "CompactResponseMethodPublicBody",
     "Response": "ResponseResource",
     "ResponseCreated": "ResponseCreatedStreamingEvent",
     "ResponseQueued": "ResponseQueuedStreamingEvent",
@@ -313,6 +453,8 @@ NAMES: Final[dict[str, str]] = {
 }
 ABOUT_SHAPES: Final = {
     "Request": "The body of `POST /v1/responses`.",
+    "CompactRequest": "The body of `POST /v1/responses/compact`.",
+    "CompactResource": "A conversation made short: its output is the base of further input.",
     "Response": "The whole response: every field is there, null where there is nothing to say.",
     "ResponseCreated": "The first event of a stream.",
     "ResponseCompleted": "The last event of a stream that came to its end.",
@@ -355,7 +497,31 @@ KEYS: Final = "A key from the gateway's configuration. Where none is configured,
 CREATE: Final = (
     "One turn of a conversation. What the chosen server cannot be told is named in `Antiphon-Losses`. With `stream: true` the"
     " answer is server-sent events, `event:` equal to `type` in their data; comment lines fill silence, and the last line is"
-    " `data: [DONE]`."
+    " `data: [DONE]`. The response is kept unless `store` is false, and can be continued with `previous_response_id`."
+    " The same turns can be had over a WebSocket at this path, which OpenAPI has no words for: each message"
+    ' `{"type": "response.create", …}` brings the same events, one message each, and a turn that fails before its first event'
+    ' one error, `{"type": "error", "status": …, "error": …}`.'
+)
+GET: Final = (
+    "What was told to the client that asked for it. With `stream=true` it is told as events once more, made from the response:"
+    " their deltas may be longer than they were."
+)
+INCLUDE: Final = "What is shown only to who asks for it, such as `reasoning.encrypted_content`."
+AFTER_EVENT: Final = "Of a stream, the `sequence_number` of the last event that the client has."
+ID: Final[Schema] = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "The id of a response.",
+    "schema": {"type": "string", "minLength": 1},
+}
+COMPACT: Final = (
+    "The model sums a conversation up, and one `compaction` item stands for it: sent as `input` in its place, it tells the next turn"
+    " what came before. Its content is sealed, and opens for the same owner alone."
+)
+COUNT: Final = (
+    "How long a turn would be, without asking for it: the body is that of a turn, and what it continues counts too. Where the"
+    " server behind does not count, the answer is an estimate and has `antiphon:estimated`."
 )
 STYLE: Final = "How events are spelled: as the specification does, or as older clients of this API read them."
 EXTENSIONS: Final = "Extension events that the client wants, separated by commas: `losses`."
@@ -365,6 +531,7 @@ HEADERS: Final[dict[str, Schema]] = {
         "description": "How much could not be carried to the server behind, and where it stood: `2; tools[0], input[3]`.",
         "schema": {"type": "string"},
     },
+    "Antiphon-Estimated": {"description": "The server behind does not count.", "schema": {"const": "true"}},
     "Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}},
     "Allow": {"description": "The methods that the path answers.", "schema": {"type": "string"}},
     "Upgrade": {"description": "What to speak instead.", "schema": {"type": "string"}},
@@ -398,6 +565,7 @@ PARAMS: Final = {
     "context_length_exceeded": "input",
     "previous_response_not_found": "previous_response_id",
     "orphan_tool_output": "input[2].call_id",
+    "invalid_compaction": "input[0].encrypted_content",
     "model_not_found": "model",
 }
 # By status: the codes that may stand there, and what is said with them.
@@ -414,6 +582,8 @@ EVERYWHERE: Final[dict[int, dict[str, str]]] = {
     503: {"server_shutdown": "the server is shutting down"},
 }
 KEYED: Final[dict[int, dict[str, str]]] = {401: {"invalid_api_key": "a valid key is needed"}}
+NOT_REACHED: Final = {"storage_unavailable": "the response could not be kept"}
+KEPT: Final[dict[int, dict[str, str]]] = {404: {"not_found": "no response with this id is kept here"}, 503: NOT_REACHED}
 CREATING: Final[dict[int, dict[str, str]]] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
@@ -424,6 +594,7 @@ CREATING: Final[dict[int, dict[str, str]]] = {
         "context_length_exceeded": "the input is longer than the model's context",
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
+        "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
     },
     404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream knows no such thing"},
     413: {"request_too_large": "the body is larger than the limit"},
@@ -437,6 +608,6 @@ CREATING: Final[dict[int, dict[str, str]]] = {
         "upstream_auth_failed": "the upstream refused the gateway's credentials",
         "upstream_error": "the upstream failed with status 500",
     },
-    503: {"overloaded": "the upstream is overloaded"},
+    503: {"overloaded": "the upstream is overloaded", **NOT_REACHED},
     504: {"upstream_timeout": "the upstream took too long"},
 }

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from antiphon.dialects import responses
 from antiphon.dialects.responses.events_from_hub import MESSAGE_END
 from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
-from antiphon.gateway.history import Archive
+from antiphon.gateway.history import Archive, Past, past_of
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.turn import Turn, is_json
+from antiphon.profiles.known_clients import Style
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
 from antiphon.protocol.losses import Losses
@@ -32,12 +33,13 @@ from antiphon.server.client_style import style_for, wants_losses
 from antiphon.server.exchange import shutdown
 from antiphon.server.logs import RequestLine
 from antiphon.server.services import Services, new_id
-from antiphon.server.turns import Begun, begin, end, keep_abandoned
+from antiphon.server.turns import begin, drain, end, keep_abandoned, reporter
 from antiphon.server.websocket import Socket
-from antiphon.store.interface import Turn as Kept
 from antiphon.trace.writing import Trace
+from antiphon.upstream.transport import Flow
 
 MAX_WAITING: Final = 8  # turns that a client may send ahead
+MAX_AHEAD: Final = 1024 * 1024  # bytes of them, whatever their number; one may be larger
 
 
 def responses_socket(services: Services) -> Callable[[Socket], None]:
@@ -55,12 +57,14 @@ class Conversation:
     def __init__(self, services: Services, socket: Socket) -> None:
         self._services = services
         self._socket = socket
-        self._is_older = b"responses_websockets" in first_of(socket.scope, b"openai-beta")
-        self._memory: dict[str, list[Kept]] = {}  # WS-5: the newest response with all it continued
+        self._newest: str | None = None  # WS-5: the response that can be continued here, though nobody stored it
+        self._turns: Past | None = None  # that response with all it continued; None if the store has all of it
         self._waiting: deque[bytes | ApiError] = deque()
         self._running: asyncio.Task[None] | None = None
+        self._lingering: set[asyncio.Task[None]] = set()  # that let upstreams come to their end
         self._last_words: ApiError | None = None  # no more turns are taken
         self._is_gone = False
+        services.websockets += 1
         socket.on_message = self._message
         socket.on_binary = self._binary
         socket.on_limit = self._limit
@@ -91,6 +95,7 @@ class Conversation:
     def _gone(self) -> None:
         """WS-12."""
         self._is_gone = True
+        self._services.websockets -= 1
         self._waiting.clear()
         if self._running is not None:
             self._running.cancel()
@@ -99,9 +104,13 @@ class Conversation:
 
     def _take(self, message: bytes | ApiError) -> None:
         self._waiting.append(message)
-        if len(self._waiting) >= MAX_WAITING:
+        if self._is_full():
             self._socket.pause()
         self._go_on()
+
+    def _is_full(self) -> bool:
+        ahead = sum(len(message) for message in self._waiting if isinstance(message, bytes))
+        return len(self._waiting) >= MAX_WAITING or ahead >= MAX_AHEAD
 
     def _go_on(self) -> None:
         if self._running is not None or self._is_gone:
@@ -110,7 +119,8 @@ class Conversation:
             self._part(self._last_words)
         elif self._waiting:
             message = self._waiting.popleft()
-            self._socket.resume()
+            if not self._is_full():
+                self._socket.resume()
             self._running = asyncio.get_running_loop().create_task(self._turn(message))
             self._running.add_done_callback(self._turn_is_over)
 
@@ -126,10 +136,10 @@ class Conversation:
         self._go_on()
 
     def _part(self, why: ApiError) -> None:
-        """WS-9 wants words in any case. Of a server that stops, each turn that waits is told its end (WS-3), and who has asked
-        nothing hears goodbye and no error that it could take for the end of its next turn."""
+        """Each turn that waits is told its end (WS-3). WS-9 wants words in any case; of a server that stops, who has asked nothing
+        hears goodbye and no error that it could take for the end of its next turn."""
         is_stopping = why.code == "server_shutdown"
-        for _ in range(len(self._waiting) if is_stopping else 1):
+        for _ in range(max(len(self._waiting), 0 if is_stopping else 1)):
             self._say_error(why)
         self._waiting.clear()
         self._socket.close(1001 if is_stopping else 1000, why.code)
@@ -139,23 +149,31 @@ class Conversation:
         id = new_id("req")
         line = RequestLine(request_id=id, method="WEBSOCKET", path=self._socket.scope["path"], owner=self._socket.owner)
         trace = services.traces.begin(id) if services.traces is not None else None
-        asked: Request | None = None
+        if services.telemetry is not None:
+            line.traceparent = first_of(self._socket.scope, b"traceparent").decode("latin-1")
+        telling = _Telling(self, line, trace)
         services.under_way += 1
         try:
+            if self._socket.is_choked:  # who does not read its answers asks for no more of them
+                await self._socket.drained()
             if isinstance(message, ApiError):
                 raise message
             if trace is not None:
                 trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
-            asked = self._read(message)
-            await _Telling(self, line, trace).turn(asked)
+            style = style_for(self._socket.scope)
+            members = _members(message)
+            telling.continued = _text_in(members, "previous_response_id")
+            turn = telling.turn(_read(members, style), style)
+            del message, members  # large, and the answer may last
+            await turn
         except ApiError as error:
-            self._fail(error, asked, line)
-        except asyncio.CancelledError:
+            self._fail(error, telling)
+        except (asyncio.CancelledError, ClientLeft):
             if not self._is_gone:
-                self._fail(shutdown(), asked, line)
+                self._fail(shutdown(), telling)
         except Exception as error:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            self._fail(ApiError("something went wrong inside the gateway; its log has more under this request's id"), asked, line)
+            self._fail(ApiError("something went wrong inside the gateway; its log has more under this request's id"), telling)
         finally:
             services.under_way -= 1
             line.client_left = self._is_gone
@@ -164,35 +182,18 @@ class Conversation:
                 trace.note("error", line.error)
                 trace.finish()
 
-    def _read(self, message: bytes) -> Request:
-        """WS-1, WS-2: what is asked."""
-        members = _members(message)
-        if "type" not in members:
-            raise MissingField("type is missing: wanted 'response.create'", param="type")
-        kind = msgspec.json.decode(members["type"])
-        if kind != "response.create":
-            raise ClientFault(f"type: got {str(kind)[:50]!r}, wanted 'response.create'", param="type")
-        for name in NOT_HERE:
-            if name in members and not (name == "stream" and self._is_older):
-                raise ClientFault(f"{name}: on a WebSocket there is no such field, every turn is told as events", param=name)
-        del members["type"]
-        members.pop("stream", None)
-        return codec.decode_request(codec.encode(members))
+    def _fail(self, error: ApiError, telling: _Telling) -> None:
+        """WS-3, WS-10: a turn that failed before its response was told of."""
+        telling.line.error, telling.line.status = error.code, error.status
+        self.forget(telling.continued)
+        telling.trace_error(error.status, self._say_error(error))
 
-    def _fail(self, error: ApiError, asked: Request | None, line: RequestLine) -> None:
-        """WS-3, WS-10: a turn that failed before its response was told of. WS-7: what it wanted to continue is forgotten."""
-        line.error, line.status = error.code, error.status
-        self.forget(asked)
-        self._say_error(error)
-
-    def forget(self, asked: Request | None) -> None:
-        """WS-7."""
-        if asked is not None and asked.previous_response_id:
-            self._memory.pop(asked.previous_response_id, None)
-
-    def _say_error(self, error: ApiError) -> None:
+    def _say_error(self, error: ApiError) -> bytes:
+        """The message that was sent."""
         status, body = responses.error_from_hub(error)
-        self._socket.send(b'{"type":"error","status":%d,%b' % (status, body[1:]))
+        message = b'{"type":"error","status":%d,%b' % (status, body[1:])
+        self._socket.send(message)
+        return message
 
     # What a turn needs of its connection
 
@@ -208,71 +209,97 @@ class Conversation:
     def is_gone(self) -> bool:
         return self._is_gone
 
-    @property
-    def is_older(self) -> bool:
-        return self._is_older
-
     def archive(self, request: Request) -> Archive:
-        """WS-6: who stores nothing has only this connection to go back to. WS-8: what is stored can be continued anywhere."""
-        store = self._services.store if request.store is not False else None
-        return Archive(owner=self._socket.owner, store=store, remembered=self._memory.get)
+        """WS-6: who stores nothing has only this connection to go back to. WS-8: what is stored can be continued anywhere, and so
+        can conversations, which are stored in any case."""
+        is_stored = self._newest is not None and self._turns is None and request.previous_response_id == self._newest
+        store = self._services.store if request.store is not False or is_stored or request.conversation else None
+        return Archive(owner=self._socket.owner, store=store, remembered=self._remembered)
 
-    def remember(self, before: list[Kept], kept: Kept) -> None:
-        self._memory = {kept.id: [*before, kept]}
+    def _remembered(self, id: str) -> Past | None:
+        return self._turns if id == self._newest else None
+
+    def holds(self, id: str | None) -> bool:
+        """Whether it can be continued here and nowhere else."""
+        return self._turns is not None and id == self._newest
+
+    def remember(self, id: str, turns: Past | None) -> None:
+        """WS-5: the newest response takes the place of the one before. What the store has is not held here as well, and so is gone
+        from here once it is deleted there (PREV-3)."""
+        self._newest, self._turns = id, turns
+
+    def forget(self, continued: str | None) -> None:
+        """WS-7: what a turn wanted to continue, if it failed."""
+        if continued is not None and continued == self._newest:
+            self._newest = self._turns = None
+
+    def let_end(self, turn: Turn, flow: Flow) -> None:
+        """The upstream's last bytes are nothing that the next turn has to wait for."""
+        task = asyncio.get_running_loop().create_task(drain(turn, flow))
+        self._lingering.add(task)
+        task.add_done_callback(self._lingering.discard)
 
 
 class _Telling:
     """One turn, told as messages."""
 
     def __init__(self, conversation: Conversation, line: RequestLine, trace: Trace | None) -> None:
+        self.line = line
+        self.continued: str | None = None  # the response that the turn goes on from
         self._conversation = conversation
         self._services = conversation.services
         self._socket = conversation.socket
-        self._line = line
         self._trace = trace
-        self._out = b""
 
-    async def turn(self, request: Request) -> None:
+    async def turn(self, request: Request, style: Style) -> None:
+        is_warm_up = request.generate is False
         archive = self._conversation.archive(request)
-        begun = await begin(
-            self._services,
-            replace(request, stream=True, generate=UNSET),
-            Losses(),
-            archive,
-            self._line,
-            self._trace,
-            remembers=True,
-        )
+        asked = replace(request, stream=True, generate=UNSET)
+        begun = await begin(self._services, asked, Losses(), archive, self.line, self._trace, remembers=True)
+        del request, asked  # all that was ever said, and the answer may last
+        turn = begun.turn
+        # What the store will have, with all that it continues, is not held here as well.
+        is_stored = turn.prepared.request.store is True and not self._conversation.holds(self.continued)
+        before = None if is_stored else begun.before
+        del begun
         scope = self._socket.scope
-        style = "older" if self._conversation.is_older else style_for(scope)
-        writer = responses.EventsFromHub(begun.turn.prepared.request, style=style, framing="websocket")
-        pipe = begun.turn.pipe(writer, tells_losses=wants_losses(scope), between=MESSAGE_END)
+        pipe = turn.pipe(
+            responses.EventsFromHub(turn.prepared.request, style=style, framing="websocket"),
+            tells_losses=wants_losses(scope),
+            on_violation=reporter(self._services, self.line.request_id),
+            between=MESSAGE_END,
+        )
         if self._trace is not None:
             self._trace.note("style", style)
+        flow: Flow | None = None
         try:
-            if request.generate is False:
-                await self._end(request, begun, pipe, pipe.tell(_warm_up(begun.turn)))
+            if is_warm_up:
+                await self._end(turn, pipe, before, pipe.tell(_warm_up(turn)))
             else:
-                await self._ask(request, begun, pipe)
+                flow = await self._ask(turn, pipe, before)
         finally:
-            begun.turn.abort()
-            self._line.losses = len(pipe.losses)
+            if flow is None:
+                turn.abort()
+            self.line.losses = len(pipe.losses)
             if pipe.response is not None:
-                self._note(pipe)
+                self.line.note_response(pipe.response, pipe.events)
+        if flow is not None:
+            self._conversation.let_end(turn, flow)
 
-    async def _ask(self, request: Request, begun: Begun, pipe: Pipe) -> None:
-        turn = begun.turn
+    async def _ask(self, turn: Turn, pipe: Pipe, before: Past | None) -> Flow | None:
+        """The upstream's answer. Returns what is left of it, if anything is."""
+        flow: Flow | None = None
+        tap = _Tap(self, pipe)
         try:
             answer = await turn.ask(self._services.transport)
             if is_json(answer):
                 out = pipe.tell(await turn.whole_as_events(answer))
             else:
                 flow = turn.flow(answer)
-                tap = _Tap(self, pipe)
                 while not await flow(tap) and not pipe.ended:
-                    self._send(tap.out)
+                    self._send(tap.take())
                     await self._socket.drained()
-                out = tap.out if pipe.ended else pipe.finish()
+                out = b"" if pipe.ended else pipe.finish()
         except ApiError as error:
             if not self._has_begun(pipe):
                 raise
@@ -280,38 +307,53 @@ class _Telling:
         except (asyncio.CancelledError, ClientLeft):
             if self._conversation.is_gone:
                 await asyncio.shield(keep_abandoned(self._services, turn, pipe))
-                return
+                return None
             if not self._has_begun(pipe):
                 raise
             out = pipe.finish(shutdown())
-        if pipe.error is not None and self._line.status is None:
+        except Exception as error:
+            if not self._has_begun(pipe):
+                raise
+            self._services.logger.fault("a stream broke off inside the gateway", error, request_id=self.line.request_id)
+            out = pipe.finish(ApiError("something went wrong inside the gateway"))
+        if pipe.error is not None and self.line.status is None:
             raise pipe.error
-        await self._end(request, begun, pipe, out)
+        await self._end(turn, pipe, before, MESSAGE_END.join(filter(None, (tap.take(), out))))
+        return flow
 
-    async def _end(self, request: Request, begun: Begun, pipe: Pipe, out: bytes) -> None:
+    async def _end(self, turn: Turn, pipe: Pipe, before: Past | None, out: bytes) -> None:
         """What came last goes out, then the end, once the response is kept."""
-        self._send(out)
-        last, kept = await end(self._services, begun.turn, pipe)
+        if pipe.holds:
+            self._send(out)
+            out = b""
+        last, kept = await end(self._services, turn, pipe)
         if pipe.response is None or pipe.response.status == ResponseStatus.FAILED or kept is None:
-            self._conversation.forget(request)
+            self._conversation.forget(self.continued)
         else:
-            self._conversation.remember(begun.before, kept)
-        self._send(last)
+            self._conversation.remember(kept.id, None if before is None else [*before, *past_of(kept)])
+        self._send(out or last)
 
     def _has_begun(self, pipe: Pipe) -> bool:
         """Whether the client was told of the response (WS-3: from here on its failure is told as the response's)."""
-        return self._line.status is not None or pipe.ended
+        return self.line.status is not None or pipe.ended
 
     def _send(self, out: bytes) -> None:
         if not out:
             return
-        if self._line.status is None:
-            self._line.status = 200
-            self._line.note_first_event()
+        if self.line.status is None:
+            self.line.status = 200
+            self.line.note_first_event()
+            if self._trace is not None:
+                self._trace.client_head(200, [])  # what a stream would have begun with
         for message in out.split(MESSAGE_END):
             self._socket.send(message)
         if self._trace is not None:
             self._trace.client_piece(out + MESSAGE_END)
+
+    def trace_error(self, status: int, message: bytes) -> None:
+        if self._trace is not None:
+            self._trace.client_head(status, [])
+            self._trace.client_piece(message)
 
     def offer(self, out: bytes) -> bool:
         """Whether it could be sent at once, and more may come."""
@@ -320,27 +362,26 @@ class _Telling:
         self._send(out)
         return True
 
-    def _note(self, pipe: Pipe) -> None:
-        response = pipe.response
-        assert response is not None
-        if response.error is not None:
-            self._line.error = response.error.code
-        if response.usage is not None:
-            self._line.input_tokens = response.usage.input_tokens
-            self._line.output_tokens = response.usage.output_tokens
-
 
 class _Tap:
     """From the upstream's flow to the socket; it stops for a client that does not read, and at the end."""
 
     def __init__(self, telling: _Telling, pipe: Pipe) -> None:
-        self.out = b""
+        self._out = b""
         self._telling = telling
         self._pipe = pipe
 
     def __call__(self, piece: bytes) -> bool:
-        self.out = self._pipe.feed(piece)
-        return not self._pipe.ended and (not self.out or self._telling.offer(self.out))
+        out = self._pipe.feed(piece)
+        if not self._pipe.ended and (not out or self._telling.offer(out)):
+            return True
+        self._out = out
+        return False
+
+    def take(self) -> bytes:
+        """What could not be sent at once."""
+        out, self._out = self._out, b""
+        return out
 
 
 def _warm_up(turn: Turn) -> list[StreamEvent]:
@@ -354,6 +395,20 @@ def _warm_up(turn: Turn) -> list[StreamEvent]:
     ]
 
 
+def _read(members: dict[str, Any], style: Style) -> Request:
+    """WS-1, WS-2: what is asked."""
+    if "type" not in members:
+        raise MissingField("type is missing: wanted 'response.create'", param="type")
+    kind = _text_in(members, "type")
+    if kind != "response.create":
+        came = repr(kind[:50]) if kind is not None else "something else than text"
+        raise ClientFault(f"type: got {came}, wanted 'response.create'", param="type")
+    for name in NOT_HERE:
+        if name in members and not (name == "stream" and style == "older"):
+            raise ClientFault(f"{name}: on a WebSocket there is no such field, every turn is told as events", param=name)
+    return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name not in ("type", "stream")}))
+
+
 def _members(message: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(message, type=dict[str, msgspec.Raw])
@@ -362,6 +417,14 @@ def _members(message: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         codec.decode_request(message)  # says where it breaks
         raise InvalidJson("this message is no JSON") from None
+
+
+def _text_in(members: dict[str, Any], name: str) -> str | None:
+    """A member that is text; None if it is not there, or something else."""
+    try:
+        return msgspec.json.decode(members.get(name, b"null"), type=str)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 NOT_HERE: Final = ("stream", "stream_options", "background")

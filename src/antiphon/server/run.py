@@ -7,6 +7,7 @@ model) is a `ConfigError` before the first request.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
 import functools
 import gc
@@ -15,8 +16,10 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -31,6 +34,7 @@ from antiphon.server.app import App
 from antiphon.server.http_protocol import Protocol
 from antiphon.server.logs import Logger
 from antiphon.server.services import Services
+from antiphon.server.telemetry import check_telemetry
 from antiphon.store.opening import open_store
 from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
 from antiphon.upstream.http import HttpTransport
@@ -47,6 +51,7 @@ def serve(
 ) -> None:
     """Serves until a signal ends it; `announce` gets the address once it answers."""
     with listening(config) as server_socket:
+        check_telemetry(config, environ)
         asyncio.run(_check_store(config, environ))
         _serve(config, debug, announce, environ, server_socket)
 
@@ -64,8 +69,8 @@ async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
 def _serve(
     config: Config, debug: bool, announce: Announce | None, environ: Mapping[str, str], server_socket: socket.socket
 ) -> None:
-    with embedded_models(config, environ) as places:
-        factory = functools.partial(make_app, config, dict(environ), places, debug)
+    with embedded_models(config, environ) as places, _metrics_folder(config) as folder:
+        factory = functools.partial(make_app, config, dict(environ), places, debug, folder)
         settings = uvicorn_config(factory, config)
         if config.server.workers == 1:
             Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run(_doors(server_socket))
@@ -76,13 +81,26 @@ def _serve(
             Workers(settings, _doors(server_socket)).run()
 
 
-def make_app(config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool) -> App:
+@contextmanager
+def _metrics_folder(config: Config) -> Iterator[Path | None]:
+    """Where several processes put together what they measured."""
+    if config.server.workers == 1:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="antiphon-metrics-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def make_app(
+    config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool, metrics_folder: Path | None = None
+) -> App:
     """The application of one process."""
     _calm_collector()
     logger = Logger(sys.stderr, config.server.log)
     logger.take_over_logging()
+    atexit.register(logger.flush)  # for an end that is no proper one
     openapi.document()  # made once, and not while somebody waits
-    services = Services(config, environ, HttpTransport(environ), logger, places=places, debug=debug)
+    services = Services(config, environ, HttpTransport(environ), logger, places=places, debug=debug, metrics_folder=metrics_folder)
     return App(services, environ)
 
 

@@ -7,27 +7,58 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from antiphon.config import Config, StoreConfig
 from antiphon.gateway.models import Models
+from antiphon.gateway.planning import Planner
 from antiphon.gateway.routes import Place, Routes
+from antiphon.gateway.sealing import Seal, keys_for
 from antiphon.protocol.stamps import Stamps
+from antiphon.server.exposition import Shared
 from antiphon.server.logs import Logger
+from antiphon.server.metrics import Metrics, watched
 from antiphon.server.stream import FIRST, SILENCE
 from antiphon.server.sweeping import sweep
+from antiphon.server.telemetry import OpenTelemetry, Telemetry, open_telemetry
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
 from antiphon.trace.writing import Traces
+from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
 OpenStore = Callable[[StoreConfig, Mapping[str, str]], Awaitable[Store | None]]
 MIB: Final = 1024 * 1024
 
 
+class Runner(Protocol):
+    """What runs work in the background."""
+
+    @property
+    def running(self) -> int: ...
+
+    def wake(self) -> None: ...
+
+    def cancel(self, id: str) -> None: ...
+
+    async def stop(self, grace: float) -> None: ...
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """How often work in the background is looked after, in seconds."""
+
+    lease: float = 15.0  # that work stays with a runner that gives no sign of life
+    beat: float = 1.0  # between two signs of life, in which it also learns what is to be cancelled
+    look: float = 1.0  # between two looks for work, if nobody says that there is some
+    batch: float = 0.1  # that events are gathered before they are written down
+
+
 class Services:
-    """One for each process that serves. `patience` and `silence` are seconds; they, and `open_store`, differ only where nobody can
-    wait for them."""
+    """One for each process that serves. `patience`, `silence` and `life`, that of a WebSocket (WS-9), are seconds; they, `pace`
+    and `open_store` differ only where nobody can wait for them."""
 
     def __init__(
         self,
@@ -40,7 +71,11 @@ class Services:
         debug: bool = False,
         patience: float = FIRST,
         silence: float = SILENCE,
+        life: float = 3600.0,
+        pace: Pace = Pace(),  # noqa: B008
         open_store: OpenStore = open_store,
+        metrics_folder: Path | None = None,
+        open_telemetry: OpenTelemetry = open_telemetry,
     ) -> None:
         self.config = config
         self.transport = transport
@@ -48,27 +83,45 @@ class Services:
         self.debug = debug
         self.patience = patience
         self.silence = silence
+        self.life = life
+        self.pace = pace
         self.max_body = config.server.max_body_mib * MIB
         self.store: Store | None = None  # until `open`; where nothing is kept, for ever
         self.under_way = 0  # requests and turns that are not answered to their end
+        self.websockets = 0  # open ones
+        self.telemetry: Telemetry | None = None  # until `open`; for ever where nobody wants it
         self._open_store = open_store
+        self._open_telemetry = open_telemetry
         self._sweeper: asyncio.Task[None] | None = None
+        self.background: Runner | None = None  # where there is a store
         self._environ = environ
         self.routes = Routes(config, environ, places or {})
         self.models = Models(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
+        self.seal = Seal(keys_for(config, environ))
+        self.planner = Planner(seal=self.seal, models=self.models, stamps=self.stamps)
         self.pad = padding
+        shared = Shared(metrics_folder, os.getpid()) if metrics_folder is not None else None
+        self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
+        self._measure()
         keys = [place.key for place in (places or {}).values() if place.key]
         self.traces = Traces(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
 
     async def open(self) -> None:
         """What can only be had on a running event loop."""
-        self.store = await self._open_store(self.config.store, self._environ)
-        if self.store is not None:
+        self.metrics.start()
+        self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
+        if self.telemetry is not None:
+            self.logger.tell(self.telemetry.end)
+        store = await self._open_store(self.config.store, self._environ)
+        if store is not None:
+            self.store = watched(store, self.metrics)
             self._sweeper = asyncio.get_running_loop().create_task(sweep(self.store, self.config.store, self.logger))
 
     async def close(self) -> None:
         """Everything that is still under way was told to end; what it keeps and says last has a moment."""
+        if self.background is not None:
+            await self.background.stop(self.config.server.grace)
         end = time.monotonic() + LAST_WORDS
         while self.under_way and time.monotonic() < end:
             await asyncio.sleep(0.01)
@@ -77,9 +130,22 @@ class Services:
         if self.store is not None:
             await self.store.close()
         await self.transport.close()
+        self.metrics.stop()
+        if self.telemetry is not None:
+            await self.telemetry.close()
         self.logger.flush()
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
+
+    def _measure(self) -> None:
+        self.logger.tell(self.metrics.request)
+        transport = self.transport
+        gauge = self.metrics.gauge
+        gauge("antiphon_requests_under_way", "Requests and turns that are not answered to their end.", lambda: self.under_way)
+        gauge("antiphon_websockets", "Open WebSockets.", lambda: self.websockets)
+        if isinstance(transport, HttpTransport):
+            gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
+            gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)
 
 
 def new_id(prefix: str) -> str:

@@ -5,16 +5,24 @@ kept before the client hears that it is over.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError, ClientFault, StorageUnavailable
-from antiphon.gateway.history import Archive, ground, stands_alone
+from antiphon.gateway.compaction import Unsealing
+from antiphon.gateway.conversation import Joined, conversation_of
+from antiphon.gateway.history import Archive, Past, ground, stands_alone
 from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.planning import is_planned
 from antiphon.gateway.turn import Turn, prepare
 from antiphon.protocol import codec
 from antiphon.protocol.errors import Error
+from antiphon.protocol.grammar import Violation
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response
@@ -23,12 +31,13 @@ from antiphon.server.logs import RequestLine
 from antiphon.server.services import Services
 from antiphon.store.interface import Turn as Kept
 from antiphon.trace.writing import Trace
+from antiphon.upstream.transport import Flow
 
 
 class Begun:
     """A turn that may be asked, and all that it continues."""
 
-    def __init__(self, turn: Turn, before: list[Kept]) -> None:
+    def __init__(self, turn: Turn, before: Past) -> None:
         self.turn = turn
         self.before = before
 
@@ -55,22 +64,38 @@ async def begin(
     if request.stream_options and not request.stream:
         raise ClientFault("stream_options: only a request with `stream: true` may have them", param="stream_options")
     stored = services.store if request.store is not False else None
-    before: list[Kept] = []
-    own = None
+    conversation = conversation_of(request)
+    before: Past = []
+    own = raw = None
     if not stands_alone(request):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
-        found = await ground(request, archive, allow_orphans=allow_orphans)
-        request, own, before = found.request, found.own, found.turns
+        unsealing = Unsealing(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
+        found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing)
+        request, own, before, raw = found.request, found.own, found.past, found.raw
         losses.extend(found.losses)
+    plan = None
+    if is_planned(request, own):
+        own = input_items(request) if own is None else own
+        plan = await services.planner.plan(request, own if raw is None else raw, own, target, archive.owner, losses)
+        request = plan.request
     if trace is not None:
         trace.hub_request(codec.encode(request))
         trace.note("kept", int(stored is not None))
     prepared = prepare(request, target, keeps=stored is not None)
+    if plan is not None and plan.compactor is not None:
+        prepared.losses = Losses()  # what is sent will be another conversation
     prepared.losses.extend(losses)
     keeper = None
-    if stored is not None or remembers:
-        keeper = Keeper(stored, archive.owner, input_items(request) if own is None else own, services.stamps)
-    turn = Turn(prepared, services.stamps, services.pad, trace, keeper)
+    joined = Joined(id=conversation, store=archive.store) if conversation is not None and archive.store is not None else None
+    if stored is not None or joined is not None or remembers:
+        keeper = Keeper(stored, archive.owner, input_items(request) if own is None else own, services.stamps, joined)
+    turn = (
+        Turn(prepared, services.stamps, services.pad, trace, keeper)
+        if plan is None
+        else ManagedTurn(prepared, services.stamps, services.pad, trace, keeper, plan)
+    )
+    if services.telemetry is not None:
+        turn.headers = services.telemetry.begin(line)
     line.response_id = turn.opening.id
     line.losses = len(prepared.losses)
     if trace is not None:
@@ -83,27 +108,17 @@ async def end(services: Services, turn: Turn, pipe: Pipe) -> tuple[bytes, Kept |
     if turn.keeper is None or pipe.kept is None:
         return b"", None
     try:
-        kept = await _keep_surely(turn.keeper, pipe.kept)
+        kept = await turn.keeper.keep(pipe.kept)
     except StorageUnavailable as error:
         services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
         return (pipe.fail(error) if pipe.holds else b""), None
     return pipe.release(), kept
 
 
-async def _keep_surely(keeper: Keeper, response: Response) -> Kept:
-    """Whoever is told to hurry in the middle of this would not know whether the response is kept. It is kept once more, in its own
-    place: what comes of that is what came of both."""
-    try:
-        return await keeper.keep(response)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
-        return await keeper.keep(response)
-
-
 async def keep_abandoned(services: Services, turn: Turn, pipe: Pipe | None) -> None:
-    """A turn whose client left: what there is of it is kept as a failed response, so that every turn that began has one end."""
+    """A turn whose client left: what there is of it is kept as a failed response, so that every turn that began has one end. The
+    upstream does not wait for that."""
+    turn.abort()
     if turn.keeper is None or turn.keeper.has_begun:
         return
     left = ApiError("the client left before the end", code="client_disconnected")
@@ -118,3 +133,32 @@ async def keep_abandoned(services: Services, turn: Turn, pipe: Pipe | None) -> N
         await turn.keeper.keep(response)
     except StorageUnavailable as error:
         services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
+
+
+async def drain(turn: Turn, flow: Flow) -> None:
+    """Lets the upstream's body come to its end, so that its connection can be used again."""
+    timer = asyncio.get_running_loop().call_later(LINGER, turn.abort)
+    with suppress(ApiError):
+        await flow(_anything)
+    timer.cancel()
+
+
+def _anything(piece: bytes) -> bool:
+    del piece
+    return True
+
+
+def reporter(services: Services, request_id: str) -> Callable[[Violation], None] | None:
+    """`serve --debug`: what is wrong with a stream of ours is a line in the log."""
+    if not services.debug:
+        return None
+
+    def report(violation: Violation) -> None:
+        services.logger.event(
+            "grammar_violation", request_id=request_id, row=violation.row, message=violation.message, sequence=violation.sequence
+        )
+
+    return report
+
+
+LINGER: Final = 0.5  # seconds that an upstream has to end its body once it has said everything

@@ -12,25 +12,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from antiphon.store.conversations import Addition, ConversationStore
+from antiphon.store.record import Record, Turn
+from antiphon.store.work import WorkStore
 
-class Record(Struct, frozen=True, kw_only=True):
-    """A response and what it was asked, as JSON. `previous` is the response that it continued."""
-
-    id: str
-    previous: str | None
-    created_at: int  # in seconds since 1970
-    status: str
-    head: bytes  # the response without its output
-    input: bytes  # an array: the items of its own request, without what it continued
-    output: bytes  # an array
-
-
-class Turn(Struct, frozen=True, kw_only=True):
-    """What a chain is made of: of each response its own input and output, and nothing of its head."""
-
-    id: str
-    input: bytes
-    output: bytes
+__all__ = ["Record", "Stats", "Store", "Turn"]
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -39,28 +25,39 @@ class Stats(Struct, frozen=True, kw_only=True):
     responses: int
     owners: int
     items: int  # that can be referred to
+    conversations: int
+    events: int  # of work in the background
     bytes: int  # on disk, as far as the store can tell
     oldest: int | None  # seconds since 1970
     newest: int | None
 
 
-class Store(Protocol):
-    """Responses at rest. All of it is safe to call from any task of one event loop."""
+class Store(WorkStore, ConversationStore, Protocol):
+    """Responses at rest, work, and conversations. All of it is safe to call from any task of one event loop."""
 
-    async def save(self, owner: str, record: Record, item_ids: Sequence[str], call_ids: Sequence[str]) -> None:
+    async def save(
+        self,
+        owner: str,
+        record: Record,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        *,
+        addition: Addition | None = None,
+    ) -> None:
         """Keeps a response; once this returns it survives the death of the process and of the machine. A second record of the same
-        owner and id takes the place of the first. `item_ids` and `call_ids` are what its items can be found by."""
+        owner and id takes the place of the first. `item_ids` and `call_ids` are what its items can be found by. What it adds to a
+        conversation is kept in the same transaction, if there still is such a conversation."""
         ...
 
     async def get(self, owner: str, id: str) -> Record | None: ...
 
-    async def chain(self, owner: str, id: str) -> list[Turn] | None:
-        """A response and everything it continued, the oldest first, in one query. None if any of it is not there: a history with a
-        hole is no history."""
+    async def chain(self, owner: str, id: str) -> bytes | None:
+        """A response and everything it continued, in one query: the input and the output of each, the oldest first, with commas
+        between them. None if any of it is not there: a history with a hole is no history."""
         ...
 
     async def delete(self, owner: str, id: str) -> bool:
-        """Whether there was anything to delete. Nothing of it is left, in the index of items neither."""
+        """Whether there was anything to delete. Nothing of it is left: in the index of items neither, nor any work or events."""
         ...
 
     async def with_item(self, owner: str, item_id: str) -> Turn | None:
@@ -73,8 +70,8 @@ class Store(Protocol):
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         """Deletes, of all owners, at most `step` of the oldest responses that were made before a moment (seconds since 1970), or
-        that are more than so many; of both only those that no other response continues, so that a chain grows old as a whole.
-        Returns how many; who wants all of it gone calls again until there are none."""
+        that are more than so many; of both only those that no other response continues, so that a chain grows old as a whole, and
+        never one that has yet to be made. Returns how many; who wants all of it gone calls again until there are none."""
         ...
 
     async def stats(self) -> Stats: ...

@@ -20,21 +20,32 @@ from antiphon.store.sqlite import SqliteStore
 
 async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store | None:
     """The store that is configured; None if nothing is to be kept. A relative path is one from the current folder."""
-    if config.url == "off":
-        return None
-    if config.url is None:
-        return await SqliteStore.open(default_path(environ))
-    scheme, _, rest = config.url.partition("://")
-    match scheme:
-        case "sqlite":
-            return await SqliteStore.open(_sqlite_path(rest))
-        case "postgresql" | "postgres":
+    match _meant(config, environ):
+        case None:
+            return None
+        case Path() as file:
+            return await SqliteStore.open(file)
+        case url:
             from antiphon.store.postgres import PostgresStore  # its driver takes a while to load, which most need not wait for
 
-            return await PostgresStore.open(config.url)
+            return await PostgresStore.open(url)
+
+
+def place_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str | None:
+    """Where responses are kept, for people; None if they are not."""
+    match _meant(config, environ):
+        case None:
+            return None
+        case Path() as file:
+            return str(file)
         case _:
-            came = f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is no URL that is known here"
-            raise ConfigError(f"[store] url {came}; wanted {WANTED}")
+            return "PostgreSQL"
+
+
+def sqlite_file(config: StoreConfig, environ: Mapping[str, str]) -> Path | None:
+    """The file of a SQLite database, if that is where responses are kept."""
+    meant = _meant(config, environ)
+    return meant if isinstance(meant, Path) else None
 
 
 def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
@@ -50,6 +61,23 @@ def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Pa
             "set one of them, or [store] url to sqlite:////folder/antiphon.db or to off"
         )
     return folder / "antiphon" / "antiphon.db"
+
+
+def _meant(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None:
+    """The file of a SQLite database, the URL of a PostgreSQL one, or nothing."""
+    if config.url == "off":
+        return None
+    if config.url is None:
+        return default_path(environ)
+    scheme, _, rest = config.url.partition("://")
+    match scheme:
+        case "sqlite":
+            return _sqlite_path(rest)
+        case "postgresql" | "postgres":
+            return config.url
+        case _:
+            came = f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is no URL that is known here"
+            raise ConfigError(f"[store] url {came}; wanted {WANTED}")
 
 
 def _sqlite_path(rest: str) -> Path:

@@ -1,32 +1,40 @@
 """Responses in PostgreSQL, for one gateway or many.
 
-Saves that wait at the same time are written by one statement, which is one transaction and one round trip; each is acknowledged
-after the commit of its own. Everything that came from outside is `bytea`, so nothing of it is looked at, changed or refused.
+What is asked is one statement, which is one transaction and one round trip; saves that wait at the same time share one. Everything
+that came from outside is `bytea`, so nothing of it is looked at, changed or refused.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Iterator, Sequence
-from hashlib import sha256
+import secrets
+from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from antiphon.errors import StorageUnavailable
+from antiphon.store.changes import Changes
+from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Stats, Turn
+from antiphon.store.postgres_batches import Batches
 from antiphon.store.postgres_connections import Connections, Limits
-from antiphon.store.postgres_faults import DAMAGED, FAILURES, UNFIT, unavailable
+from antiphon.store.postgres_conversations import ADD, PostgresConversations
+from antiphon.store.postgres_conversations import columns_of as entry_columns_of
+from antiphon.store.postgres_faults import DAMAGED
+from antiphon.store.postgres_keys import key
+from antiphon.store.postgres_listener import CHANNEL, Listener
+from antiphon.store.postgres_saving import CALL, ITEM, SAVE, Save, columns_of, keys_of, row_of
+from antiphon.store.postgres_work import PostgresWork
 
 
-class PostgresStore:
+class PostgresStore(PostgresWork, PostgresConversations):
     """A `Store` on PostgreSQL."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._waiting: deque[_Entry] = deque()
-        self._writer: asyncio.Task[None] | None = None
+        self._saves = Batches(self._save)
+        self._appends = Batches(self._append)
+        self._changes = Changes()
+        self._origin = secrets.token_hex(8)
+        self._listener = Listener(connections, self._changes, self._origin)
 
     @classmethod
     async def open(cls, url: str, limits: Limits | None = None) -> PostgresStore:
@@ -36,26 +44,20 @@ class PostgresStore:
         await connections.open()
         return cls(connections)
 
-    async def save(self, owner: str, record: Record, item_ids: Sequence[str], call_ids: Sequence[str]) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = _Entry(
-            row=(
-                owner.encode(),
-                record.id.encode(),
-                None if record.previous is None else record.previous.encode(),
-                record.created_at,
-                record.status.encode(),
-                record.head,
-                record.input,
-                record.output,
-            ),
-            keys=[*((ITEM, _key(id)) for id in item_ids), *((CALL, _key(id)) for id in call_ids)],
-            done=done,
-        )
-        self._waiting.append(entry)
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_what_waits())
-        await done
+    async def save(
+        self,
+        owner: str,
+        record: Record,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        *,
+        addition: Addition | None = None,
+    ) -> None:
+        save = Save(row_of(owner, record), keys_of(item_ids, call_ids))
+        if addition is None:
+            await self._saves.ask(save)
+        else:
+            await self._save_and_add(save, addition)
 
     async def get(self, owner: str, id: str) -> Record | None:
         rows = await self._connections.ask(GET, owner.encode(), id.encode())
@@ -72,29 +74,21 @@ class PostgresStore:
             output=output,
         )
 
-    async def chain(self, owner: str, id: str) -> list[Turn] | None:
-        # All of the chain, in any order, or nothing.
-        rows = {row[0]: row for row in await self._connections.ask(CHAIN, owner.encode(), id.encode())}
-        if not rows:
-            return None
-        turns: list[Turn] = []
-        name: bytes | None = id.encode()
-        while name is not None:
-            row = rows[name]
-            turns.append(_turn(row))
-            name = row[1]
-        turns.reverse()
-        return turns
+    async def chain(self, owner: str, id: str) -> bytes | None:
+        rows = await self._connections.ask(CHAIN, owner.encode(), id.encode())
+        return rows[0][0] if rows else None
 
     async def delete(self, owner: str, id: str) -> bool:
-        return bool(await self._connections.ask(DELETE, owner.encode(), id.encode()))
+        deleted = bool(await self._connections.ask(DELETE, owner.encode(), id.encode(), self._told(id)))
+        self._tell(id)
+        return deleted
 
     async def with_item(self, owner: str, item_id: str) -> Turn | None:
-        rows = await self._connections.ask(FOUND_BY, owner.encode(), ITEM, _key(item_id), 1)
+        rows = await self._connections.ask(FOUND_BY, owner.encode(), ITEM, key(item_id), 1)
         return _turn(rows[0]) if rows else None
 
     async def with_call(self, owner: str, call_id: str) -> list[Turn]:
-        return [_turn(row) for row in await self._connections.ask(FOUND_BY, owner.encode(), CALL, _key(call_id), 2)]
+        return [_turn(row) for row in await self._connections.ask(FOUND_BY, owner.encode(), CALL, key(call_id), 2)]
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         [[count]] = await self._connections.ask(PRUNE, before, keep, step)
@@ -119,133 +113,59 @@ class PostgresStore:
         return findings
 
     async def close(self) -> None:
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
+        await self._listener.stop()
+        await self._saves.stop()
+        await self._appends.stop()
         await self._connections.close()
 
-    async def _write_what_waits(self) -> None:
-        batch: list[_Entry] = []
-        try:
-            while self._waiting:
-                batch = _next_batch(self._waiting)
-                await self._write(batch)
-        finally:
-            self._writer = None
-            # Nobody waits for a writer that fell over.
-            for entry in (*batch, *self._waiting):
-                if not entry.done.done():
-                    entry.done.set_exception(StorageUnavailable("the response could not be kept"))
-            self._waiting.clear()
+    async def _save(self, saves: Sequence[Save]) -> list[None]:
+        await self._connections.try_to_ask(SAVE, *columns_of(saves))
+        return [None] * len(saves)
 
-    async def _write(self, batch: list[_Entry]) -> None:
-        try:
-            await self._connections.try_to_ask(SAVE, *_columns(batch))
-        except FAILURES as error:
-            if len(batch) == 1 or not isinstance(error, UNFIT):
-                _tell(batch, error)
-                return
-            for entry in batch:
-                await self._write([entry])
-        else:
-            _tell(batch, None)
+    async def _save_and_add(self, save: Save, addition: Addition) -> None:
+        columns, entries = list(columns_of([save])), entry_columns_of(addition.entries)
 
+        async def save_and_add(connection: Any) -> None:
+            await connection.fetch(SAVE, *columns)
+            await connection.fetch(ADD, save.row[0], addition.conversation.encode(), *entries)
 
-class _Entry(Struct, frozen=True):
-    """A response that waits to be written."""
-
-    row: tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]  # as SAVE has them
-    keys: list[tuple[int, bytes]]  # what it is found by
-    done: asyncio.Future[None]
-
-
-def _next_batch(waiting: deque[_Entry]) -> list[_Entry]:
-    """The first that wait, as many as are written at once; and none twice, since one statement cannot write a row twice."""
-    batch: list[_Entry] = []
-    names: set[tuple[bytes, bytes]] = set()
-    size = 0
-    while waiting and len(batch) < BATCH and size < BATCH_BYTES and waiting[0].row[:2] not in names:
-        entry = waiting.popleft()
-        batch.append(entry)
-        names.add(entry.row[:2])
-        size += sum(map(len, entry.row[5:]))
-    return batch
-
-
-def _columns(batch: list[_Entry]) -> Iterator[Sequence[Any]]:
-    """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its response."""
-    yield from zip(*(entry.row for entry in batch), strict=True)
-    keys = [(*entry.row[:2], *key) for entry in batch for key in entry.keys]
-    yield from zip(*keys, strict=True) if keys else ((), (), (), ())
-
-
-def _tell(batch: list[_Entry], error: BaseException | None) -> None:
-    for entry in batch:
-        if entry.done.done():  # whoever asked has left
-            continue
-        if error is None:
-            entry.done.set_result(None)
-        else:
-            entry.done.set_exception(unavailable(error))
+        await self._connections.ask_together(save_and_add)
 
 
 def _turn(row: Any) -> Turn:
-    id, _, input, output = row
+    id, input, output = row
     return Turn(id=id.decode(), input=input, output=output)
 
 
-def _key(id: str) -> bytes:
-    """What an item or a call is found by. An index takes no more than 2,700 bytes, so what is too long keeps its beginning, and a
-    digest stands for the rest; none that is short is as long as this."""
-    key = id.encode()
-    return key if len(key) < LONGEST_KEY else key[: LONGEST_KEY - 32] + sha256(key).digest()
-
-
-ITEM: Final = 0
-CALL: Final = 1
-BATCH: Final = 64
-BATCH_BYTES: Final = 4 * 1024 * 1024  # once reached, nothing more is added
-LONGEST_KEY: Final = 512
-
-# One statement, hence one transaction. What takes the place of another keeps its number, and of the ids that led to it those that
-# lead there no more are removed; `xmax` is not 0 where a row was there before.
-SAVE: Final = """
-WITH kept AS (
-    INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
-    ON CONFLICT (owner, id) DO UPDATE SET previous = excluded.previous, created_at = excluded.created_at,
-        status = excluded.status, head = excluded.head, input = excluded.input, output = excluded.output
-    RETURNING seq, owner, id, xmax <> 0 AS replaced
-), keys AS (
-    SELECT seq, kept.owner, kind, key.id FROM kept
-    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
-        ON key.owner = kept.owner AND key.response = kept.id
-), added AS (
-    INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
-)
-DELETE FROM antiphon_found_by AS old USING kept WHERE kept.replaced AND old.seq = kept.seq
-    AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
-"""
-
 GET: Final = "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
 
-# UNION, so that a circle ends: it has no beginning, and neither has a chain with a hole, and without one there is no answer. Each
-# step looks up one row, by force of LIMIT; the contents are read last.
-CHAIN: Final = """
-WITH RECURSIVE links (seq, id, previous) AS (
-    SELECT seq, id, previous FROM antiphon_responses WHERE owner = $1 AND id = $2
-    UNION
-    SELECT before.seq, before.id, before.previous FROM links CROSS JOIN LATERAL (
-        SELECT seq, id, previous FROM antiphon_responses WHERE owner = $1 AND id = links.previous LIMIT 1
-    ) AS before
+# Each step looks up one row, by force of LIMIT; the contents are read last. Without a beginning there is no answer. A circle has
+# none, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there again.
+CHAIN: Final = r"""
+WITH RECURSIVE walk (seq, previous, step, mark) AS (
+    SELECT seq, previous, 1::bigint, 0::bigint FROM antiphon_responses WHERE owner = $1 AND id = $2
+    UNION ALL
+    SELECT before.seq, before.previous, step + 1, CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END
+    FROM walk CROSS JOIN LATERAL (
+        SELECT seq, previous FROM antiphon_responses WHERE owner = $1 AND id = walk.previous LIMIT 1
+    ) AS before WHERE before.seq <> mark
 )
-SELECT links.id, links.previous, input, output FROM links JOIN antiphon_responses USING (seq)
-WHERE EXISTS (SELECT FROM links WHERE previous IS NULL)
+SELECT string_agg(input || '\x2c'::bytea || output, '\x2c'::bytea ORDER BY step DESC)
+FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NULL)
 """
 
-DELETE: Final = "DELETE FROM antiphon_responses WHERE owner = $1 AND id = $2 RETURNING seq"
+# If there is work, its row is held first, as everybody does who holds both, and whoever runs it is told.
+DELETE: Final = f"""
+WITH work AS MATERIALIZED (
+    SELECT FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
+    WHERE owner = $1 AND response.id = $2 FOR UPDATE OF work
+)
+DELETE FROM antiphon_responses WHERE owner = $1 AND id = $2 AND (SELECT count(pg_notify('{CHANNEL}', $3)) FROM work) >= 0
+RETURNING seq
+"""
 
 FOUND_BY: Final = """
-SELECT response.id, previous, input, output FROM antiphon_found_by AS key JOIN antiphon_responses AS response USING (seq)
+SELECT response.id, input, output FROM antiphon_found_by AS key JOIN antiphon_responses AS response USING (seq)
 WHERE key.owner = $1 AND kind = $2 AND key.id = $3 ORDER BY seq DESC LIMIT $4
 """
 
@@ -254,7 +174,11 @@ PRUNE: Final = "SELECT antiphon_prune($1, $2, $3)"
 STATS: Final = """
 SELECT count(*) AS responses, count(DISTINCT owner) AS owners,
     (SELECT count(*) FROM (SELECT DISTINCT owner, id FROM antiphon_found_by WHERE kind = 0) AS items) AS items,
-    pg_total_relation_size('antiphon_responses') + pg_total_relation_size('antiphon_found_by') AS bytes,
+    (SELECT count(*) FROM antiphon_conversations) AS conversations,
+    (SELECT coalesce(sum(count), 0)::bigint FROM antiphon_events) AS events,
+    (SELECT sum(pg_total_relation_size(name))::bigint FROM unnest(ARRAY[
+        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations', 'antiphon_entries'
+    ]::regclass[]) AS name) AS bytes,
     min(created_at) AS oldest, max(created_at) AS newest
 FROM antiphon_responses
 """
@@ -269,5 +193,14 @@ VERIFY: Final = (
         "SELECT count(*) FROM antiphon_found_by AS key WHERE NOT EXISTS "
         "(SELECT FROM antiphon_responses AS response WHERE response.seq = key.seq AND response.owner = key.owner)",
         "ids lead to no response of their owner",
+    ),
+    (
+        "SELECT count(*) FROM (SELECT sha256(content) AS digest, first <> coalesce(lag(first + count) OVER (PARTITION BY seq "
+        "ORDER BY first), 0) AS is_astray FROM antiphon_events) AS batch WHERE is_astray OR octet_length(digest) <> 32",
+        "batches of events do not follow those before them",
+    ),
+    (
+        "SELECT count(*) FROM antiphon_entries WHERE octet_length(sha256(item)) <> 32",
+        "items of conversations cannot be read",
     ),
 )

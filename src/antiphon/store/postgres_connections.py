@@ -40,6 +40,7 @@ class Connections:
     """A few connections, made when they are needed and shared by all who ask."""
 
     def __init__(self, url: str, limits: Limits) -> None:
+        self._url = url
         self._limits = limits
         self._pool = asyncpg.create_pool(
             url,
@@ -75,6 +76,18 @@ class Connections:
         """The same, but what PostgreSQL or the way to it did wrong is raised as it is."""
         return await self._ask(lambda connection: connection.fetch(sql, *arguments))
 
+    async def ask_together(self, question: Callable[[Any], Awaitable[T]]) -> T:
+        """What `question` finds with several statements on one connection, all of it one transaction."""
+
+        async def transaction(connection: Any) -> T:
+            async with connection.transaction():
+                return await question(connection)
+
+        try:
+            return await self._ask(transaction)
+        except FAILURES as error:
+            raise unavailable(error) from error
+
     async def ask_without_haste(self, sql: str) -> list[Any]:
         """The same, for questions that read everything."""
         limit = self._limits.unhurried
@@ -89,6 +102,16 @@ class Connections:
             return await self._ask(question)
         except FAILURES as error:
             raise unavailable(error) from error
+
+    async def connect(self) -> Any:
+        """One more connection, which is the caller's own to close."""
+        connection = await asyncpg.connect(self._url, timeout=self._limits.connect, command_timeout=self._limits.answer)
+        try:
+            await self._settle(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     async def close(self) -> None:
         """Says goodbye to the server, or not, if that takes too long."""

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
@@ -47,6 +47,11 @@ def connect(path: Path, patience: float, *, only_reads: bool = False) -> apsw.Co
         db.close(True)
         raise
     return db
+
+
+def fetch(cursor: apsw.Cursor, statement: str, *bindings: bytes | str | float | None) -> list[Any]:
+    """Every row, so that nothing is left half read: a reader in the middle keeps the log from being emptied."""
+    return cursor.execute(statement, bindings).fetchall()
 
 
 def wait_for(db: apsw.Connection, patience: float) -> None:

@@ -70,4 +70,50 @@ MIGRATIONS: Final = (
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX found_by_seq ON found_by (seq);
     """,
+    # Work stays when it has ended, so that whoever finished it and was not told can ask again. Its row is written often and stays
+    # small: what was asked is elsewhere, and goes when it has ended.
+    """
+    CREATE TABLE work (
+        seq INTEGER PRIMARY KEY REFERENCES responses (seq) ON DELETE CASCADE,
+        id BLOB NOT NULL UNIQUE,
+        attempt INTEGER NOT NULL DEFAULT 0,
+        runner BLOB,
+        held_until REAL,
+        next_event INTEGER NOT NULL DEFAULT 0,
+        is_cancelled INTEGER NOT NULL DEFAULT 0,
+        has_ended INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE INDEX work_open ON work (seq) WHERE has_ended = 0;
+    CREATE TABLE work_requests (
+        seq INTEGER PRIMARY KEY REFERENCES work (seq) ON DELETE CASCADE,
+        request BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE events (
+        seq INTEGER NOT NULL REFERENCES responses (seq) ON DELETE CASCADE,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        sizes BLOB NOT NULL,
+        content BLOB NOT NULL,
+        PRIMARY KEY (seq, first)
+    ) STRICT;
+    """,
+    # `place` is the order in which items came.
+    """
+    CREATE TABLE conversations (
+        seq INTEGER PRIMARY KEY,
+        owner BLOB NOT NULL,
+        id BLOB NOT NULL,
+        created_at INTEGER NOT NULL,
+        metadata BLOB NOT NULL,
+        UNIQUE (owner, id)
+    ) STRICT;
+    CREATE TABLE entries (
+        place INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL REFERENCES conversations (seq) ON DELETE CASCADE,
+        id BLOB NOT NULL,
+        item BLOB NOT NULL,
+        UNIQUE (seq, id)
+    ) STRICT;
+    CREATE INDEX entries_in_order ON entries (seq, place);
+    """,
 )

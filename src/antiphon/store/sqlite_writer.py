@@ -1,8 +1,8 @@
 """The one thread that writes to an SQLite file. Everything that waits when it comes by is one transaction: one write to the disk.
 
 What was asked is acknowledged when its COMMIT has returned, and never before. The event loop is told once for each transaction.
-Every call into SQLite lets go of the interpreter and must wait for it afterwards, which a busy event loop makes long; so the
-responses of a transaction go in together, and one by one only if that fails.
+Every call into SQLite lets go of the interpreter and must wait for it afterwards, which a busy event loop makes long; so what
+comes often goes in together, all of its kind that a transaction has, and one by one only if that fails.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import itertools
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
-from msgspec import Struct
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite_file import fault, wait_for
@@ -27,16 +27,18 @@ T = TypeVar("T")
 Work = Callable[[apsw.Cursor], T]
 
 
-class Save(Struct, frozen=True):
-    """A response as a row, and the kinds and ids that it can be found by. Called, it takes the place of an earlier one."""
+class Joint(ABC):
+    """Work that goes in together with others of its kind."""
 
-    row: tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]
-    keys: tuple[tuple[int, bytes], ...]
+    @abstractmethod
+    def __call__(self, cursor: apsw.Cursor) -> Any:
+        """Does it alone."""
 
-    def __call__(self, cursor: apsw.Cursor) -> None:
-        seq = cursor.execute(REPLACE, self.row).fetchall()[0][0]
-        cursor.execute("DELETE FROM found_by WHERE seq = ?", (seq,))
-        _insert(cursor, FIND, FIND_ROW, [(self.row[0], *key, seq) for key in self.keys])
+    @classmethod
+    @abstractmethod
+    def together(cls, cursor: apsw.Cursor, several: Sequence[Any]) -> list[Any]:
+        """Does all of them in a few statements. If this raises, each is done alone, so it may leave nothing behind that is in the
+        way of that."""
 
 
 class Writer:
@@ -54,12 +56,12 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="antiphon-store-writer", daemon=True)
         self._thread.start()
 
-    def ask(self, work: Work[T]) -> asyncio.Future[T]:
-        """What `work` returns, once it is on disk."""
+    def ask(self, work: Work[T], *, deletes: bool = False) -> asyncio.Future[T]:
+        """What `work` returns, once it is on disk. If it `deletes`, and returns anything, no file has any of it afterwards."""
         if self._ended is not None:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Asked(work, future, time.monotonic()))
+        self._queue.put(_Asked(work, deletes, future, time.monotonic()))
         return future
 
     async def stop(self) -> None:
@@ -118,14 +120,13 @@ class Writer:
         cursor.execute("BEGIN IMMEDIATE")
         outcomes: list[Any] = []
         for kind, run in itertools.groupby((asked.work for asked in batch), type):
-            if kind is Save:
-                for saves in _pieces(cast(list[Save], list(run)), ROWS):
-                    outcomes += _save_together(cursor, saves)
+            if issubclass(kind, Joint):
+                for several in _pieces(list(run), ROWS):
+                    outcomes += _together(cursor, kind, several)
             else:
-                done = [_alone(cursor, work) for work in run]
-                self._must_wipe |= any(done)  # they say whether there was anything to delete
-                outcomes += done
+                outcomes += [_alone(cursor, work) for work in run]
         cursor.execute("COMMIT")
+        self._must_wipe |= any(asked.deletes and outcome for asked, outcome in zip(batch, outcomes, strict=True))
         if self._must_wipe and self._queue.empty():
             self._wipe(self._db)
         return outcomes
@@ -150,6 +151,7 @@ class Writer:
 
 class _Asked(NamedTuple):
     work: Work[Any]
+    deletes: bool
     future: asyncio.Future[Any]
     since: float
 
@@ -164,19 +166,19 @@ def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_result(outcome)
 
 
-def _save_together(cursor: apsw.Cursor, saves: Sequence[Save]) -> list[Any]:
-    """All of them in two statements. If that fails, each by itself: most often one of them takes the place of another."""
+def insert(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Many rows in few statements."""
+    for piece in _pieces(rows, ROWS):
+        cursor.execute(statement + ", ".join([row] * len(piece)), tuple(itertools.chain.from_iterable(piece)))
+
+
+def _together(cursor: apsw.Cursor, kind: type[Joint], several: Sequence[Any]) -> list[Any]:
     try:
-        _insert(cursor, NEW, NEW_ROW, [save.row for save in saves])
-        # They were given numbers that follow each other, since nobody else writes meanwhile.
-        first = cursor.connection.last_insert_rowid() - len(saves) + 1
-        keys = [(save.row[0], *key, seq) for seq, save in enumerate(saves, first) for key in save.keys]
-        _insert(cursor, FIND, FIND_ROW, keys)
+        return kind.together(cursor, several)
     except Exception:
         if not cursor.connection.in_transaction:
             raise  # SQLite has taken back everything before this as well
-        return [_alone(cursor, save) for save in saves]
-    return [None] * len(saves)
+        return [_alone(cursor, work) for work in several]
 
 
 def _alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
@@ -193,24 +195,9 @@ def _alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
     return outcome
 
 
-def _insert(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    for piece in _pieces(rows, ROWS):
-        cursor.execute(statement + ", ".join([row] * len(piece)), tuple(itertools.chain.from_iterable(piece)))
-
-
 def _pieces(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 AT_ONCE: Final = 512  # in one transaction, so that nobody waits for ever while more is asked
 ROWS: Final = 64  # in one statement; each number of rows is a statement of its own, which the connection keeps
-COLUMNS: Final = ("previous", "created_at", "status", "input", "output", "head")
-NEW: Final = f"INSERT INTO responses (owner, id, {', '.join(COLUMNS)}) VALUES "
-NEW_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
-REPLACE: Final = (
-    f"{NEW}{NEW_ROW} ON CONFLICT (owner, id) DO UPDATE SET "
-    + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS)
-    + " RETURNING seq"
-)
-FIND: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
-FIND_ROW: Final = "(?, ?, ?, ?)"

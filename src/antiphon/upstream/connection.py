@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from antiphon.errors import UpstreamFault
-from antiphon.upstream.tls import TlsSession, refusal
+from antiphon.upstream.tls import Condition, TlsSession, refusal
 
 READ_SIZE: Final = 32 * 1024
 
@@ -99,12 +99,17 @@ class Connection(asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
+        data = self._room[:nbytes]
+        condition: Condition = "open"
         if self._tls is not None:
-            self._decrypt(self._tls, self._room[:nbytes])
-        elif self._listener is not None:
-            self._listener.received(self._room[:nbytes])
-        else:
-            self.drop()
+            data, condition = self._decrypt(self._tls, data)
+        if data:
+            if self._listener is not None:
+                self._listener.received(data)
+            else:
+                self.drop()
+        if condition != "open":
+            self.drop(properly=condition == "done")
 
     def eof_received(self) -> None:
         # Inside TLS the end is announced; an end without that can come from anybody on the way.
@@ -116,15 +121,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Inside
 
-    def _decrypt(self, tls: TlsSession, data: memoryview) -> None:
+    def _decrypt(self, tls: TlsSession, data: memoryview) -> tuple[memoryview, Condition]:
+        """What `data` says: nothing, if it was TLS talking about itself, which it may do at any time."""
         plain, condition = tls.decrypt(data)
         self.write_raw(tls.to_send())
-        if plain and self._listener is not None:
-            self._listener.received(memoryview(plain))
-        elif plain:  # else it was TLS talking about itself, which it may do at any time
-            self.drop()
-        if condition != "open":
-            self.drop(properly=condition == "done")
+        return memoryview(plain), condition
 
 
 class _Handshake:

@@ -1,4 +1,5 @@
-"""Codex completes a turn through the gateway: a shell command, a patch that really changes a file, a last word.
+"""Codex completes a turn through the gateway: a shell command, a patch that really changes a file, a last word. Over a WebSocket it
+goes on with a second one.
 
 `make test-clients` installs it into `.clients` and runs this; `make test` does not. The upstream is strict: what real servers
 refuse fails the test. Codex runs in a process group of its own, which is ended whatever happens.
@@ -6,11 +7,12 @@ refuse fails the test. Codex runs in a process group of its own, which is ended 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,8 @@ from tests.running import running
 
 from antiphon import config, fakes
 from antiphon.fakes import ChatServer, Reply, ResponsesServer, turn
+from antiphon.store.opening import open_store
+from antiphon.trace.reading import list_traces, read_trace
 
 pytestmark = pytest.mark.heavy
 
@@ -83,6 +87,72 @@ def test_codex_completes_a_turn_over_a_responses_server_that_knows_only_function
     assert upstream.received[2].json["input"][-1]["call_id"] == "call_2"
 
 
+WEBSOCKET = "supports_websockets = true"
+
+
+def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
+    """WS-1, WS-2, WS-5, PREV-4: each run warms its connection up, then sends only what is new; nothing of it is stored."""
+    look = call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"})
+    again = call("call_2", "exec_command", {"cmd": "cat looked.txt"})
+    said = [turn(fakes.reasoning("I look."), look), turn(fakes.text("Done.")), turn(again), turn(fakes.text("Done again."))]
+    with ChatServer(said, strict_fields=True) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
+        store = config.StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
+        traces = config.TraceConfig(dir=str(tmp_path / "traces"))
+        with running(config.Config(upstreams=[served], store=store, trace=traces)) as gateway:
+            home, workplace = places(tmp_path, gateway.url, WEBSOCKET)
+            first = exec_codex(FREEFORM, home, workplace)
+            second = exec_codex(FREEFORM, home, workplace, ["exec", "resume", "--last", "--skip-git-repo-check", "And again."])
+            lines = gateway.requests(6)
+        assert upstream.refusals == []
+    assert [(line["method"], line["status"]) for line in lines] == [("WEBSOCKET", 200)] * 6
+    assert asyncio.run(count_kept(store)) == 0
+    assert [message_of(events) for events in (first, second)] == ["Done.", "Done again."]
+    assert [event["type"] for event in second if event["type"].startswith("turn.")] == ["turn.started", "turn.completed"]
+    (looked,) = [event["item"] for event in second if event["type"] == "item.completed" and "command" in event["item"]]
+    assert looked["aggregated_output"] == "looked\n"
+    warm, asked, answered = requests_in(tmp_path / "traces")[3:]
+    assert warm["generate"] is False
+    assert warm["store"] is False
+    assert asked["previous_response_id"]
+    assert [item["type"] for item in answered["input"]] == ["function_call_output"]
+    calls = [message["tool_calls"][0]["id"] for message in upstream.received[3].json["messages"] if "tool_calls" in message]
+    assert calls == ["call_1", "call_2"]
+
+
+def test_codex_falls_back_where_websockets_are_switched_off(tmp_path: Path) -> None:
+    with ChatServer([turn(fakes.text(LAST_WORDS))], strict_fields=True) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
+        server = config.ServerConfig(websocket=False)
+        with running(config.Config(upstreams=[served], server=server)) as gateway:
+            home, workplace = places(tmp_path, gateway.url, WEBSOCKET)
+            said = exec_codex(FREEFORM, home, workplace)
+            lines = gateway.requests(1)
+    assert message_of(said) == LAST_WORDS
+    assert [(line["method"], line["status"]) for line in lines] == [("POST", 200)]
+
+
+async def count_kept(kept_in: config.StoreConfig) -> int:
+    store = await open_store(kept_in, {})
+    assert store is not None
+    try:
+        return (await store.stats()).responses
+    finally:
+        await store.close()
+
+
+def message_of(events: list[dict[str, Any]]) -> str:
+    """Codex's last word."""
+    items = [event["item"] for event in events if event["type"] == "item.completed"]
+    return str([item["text"] for item in items if item["type"] == "agent_message"][-1])
+
+
+def requests_in(folder: Path) -> list[dict[str, Any]]:
+    """What Codex sent, message by message."""
+    found = [read_trace(folder, summary.id).client_request for summary in list_traces(folder)]
+    return [msgspec.json.decode(each.body.raw) for each in found if each is not None]
+
+
 def script(way: Way) -> list[Reply]:
     """Looks, then patches, then says that it is done."""
     return [
@@ -104,26 +174,32 @@ def turn_of_codex(way: Way, upstream: Any, folder: Path, changes: dict[str, Any]
     assert documented.upstream_model("gpt-5.5") == "mock-1"
     models = [*documented.models, config.ModelRule(from_=way.model, to="mock-1")]
     served = msgspec.structs.replace(documented, base_url=upstream.base_url, models=models, **changes)
-    workplace = folder / "workplace"
-    workplace.mkdir()
-    (workplace / "greeting.txt").write_text("hello\n")
     with running(config.Config(upstreams=[served])) as gateway:
-        home = folder / "home"
-        home.mkdir()
-        (home / "config.toml").write_text(block("model_providers").replace("http://127.0.0.1:8080", gateway.url))
+        home, workplace = places(folder, gateway.url)
+        (workplace / "greeting.txt").write_text("hello\n")
         events = exec_codex(way, home, workplace)
         assert {line["status"] for line in gateway.requests(3)} == {200}
     assert {received.json["model"] for received in upstream.received} == {"mock-1"}
     return events
 
 
-def exec_codex(way: Way, home: Path, workplace: Path) -> list[dict[str, Any]]:
+def places(folder: Path, gateway: str, *settings: str) -> tuple[Path, Path]:
+    """Codex's home, with the documented configuration and more settings for the provider, and a folder to work in."""
+    home, workplace = folder / "home", folder / "workplace"
+    home.mkdir()
+    workplace.mkdir()
+    documented = block("model_providers").replace("http://127.0.0.1:8080", gateway)
+    (home / "config.toml").write_text("\n".join([documented, *settings]))
+    return home, workplace
+
+
+def exec_codex(way: Way, home: Path, workplace: Path, command: Sequence[str] = ()) -> list[dict[str, Any]]:
     if not CODEX.exists():
         pytest.fail("Codex is not installed; run `make test-clients`")
     # No sandbox: it needs rights that a container rarely has, and what is run is written above.
     settings = ["--model", way.model, "--dangerously-bypass-approvals-and-sandbox", "-c", "analytics.enabled=false"]
     _, *documented = shlex.split(block("codex exec").splitlines()[-1])
-    asked = [str(CODEX), *documented, "--json", *settings]
+    asked = [str(CODEX), *(command or documented), "--json", *settings]
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home), "ANTIPHON_API_KEY": "any"}
     with subprocess.Popen(
         asked,

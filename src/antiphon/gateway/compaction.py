@@ -1,0 +1,205 @@
+"""What a compaction holds, and what it stands for in a conversation. Pure, but for the seal that it is given.
+
+It holds a summary, and word for word: the words of the system and of developers, tools, what the user said last and, if there is
+room, before; the newest steps since then; calls that wait for their outputs. It also knows what it covers: where that stands before
+it, as in a chain or in the input of a client that drops nothing, it is left out, and what the compaction never saw stays.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import note_of
+from antiphon.errors import ClientFault
+from antiphon.gateway.sealing import Seal, is_ours
+from antiphon.gateway.token_estimate import estimate_items
+from antiphon.gateway.window import CALLS, OUTPUTS, is_standing, is_summary, is_users, last_place, steps_of, summary_message
+from antiphon.protocol import codec
+from antiphon.protocol.base import Unknown
+from antiphon.protocol.content import (
+    InputAudio,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    InputVideo,
+    Refusal,
+)
+from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam, ReasoningParam
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """What is sealed."""
+
+    summary: str
+    standing: list[ItemParam]  # what holds for the whole conversation
+    kept: list[ItemParam]  # what comes behind the summary
+    covered: frozenset[bytes]  # the fingerprints of all that it stands for
+
+    def items(self) -> list[ItemParam]:
+        """The conversation, as it is from here on."""
+        return [*self.standing, summary_message(self.summary), *self.kept]
+
+    def encoded(self) -> bytes:
+        covered = b64encode(b"".join(sorted(self.covered))).decode()
+        return codec.encode({"summary": self.summary, "standing": self.standing, "kept": self.kept, "covered": covered})
+
+
+class Unsealing(Struct, frozen=True, kw_only=True):
+    """How the compactions of one request are opened."""
+
+    seal: Seal
+    owner: str
+    keeps_foreign: bool = False  # the upstream may be the one that made those which we did not
+
+    def open(self, item: CompactionParam, path: str) -> Contents | None:
+        """What an item holds; None if it is another server's and goes there as it is."""
+        if not is_ours(item.encrypted_content):
+            if self.keeps_foreign:
+                return None
+            raise _invalid(path, "this gateway did not make it, and the model that is asked for cannot read it")
+        content = self.seal.open(self.owner, item.encrypted_content)
+        if content is None:
+            raise _invalid(path, "it is damaged, or was not made for you by this gateway")
+        return _decoded(content)
+
+
+def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int], str]) -> list[ItemParam]:
+    """The conversation with what its compactions stand for in their place, the newest first: what that one covers need not be
+    opened. Triggers that were answered say nothing any more."""
+    front: list[list[ItemParam]] = []
+    behind: list[list[ItemParam]] = []
+    rest = [(place, item) for place, item in enumerate(items) if type(item) is not CompactionTrigger]
+    prints: dict[int, bytes] = {}
+    at = len(rest)
+    while (at := at - 1) >= 0:
+        place, item = rest[at]
+        if not isinstance(item, CompactionParam) or (found := unsealing.open(item, path_of(place))) is None:
+            continue
+        for earlier, other in rest[:at]:
+            prints[earlier] = prints.get(earlier) or fingerprint(other)
+        behind.append([summary_message(found.summary), *found.kept, *(other for _, other in rest[at + 1 :])])
+        front.append(found.standing)
+        gone = found.covered | {fingerprint(item)}
+        rest = [each for each in rest[:at] if prints[each[0]] not in gone and not isinstance(each[1], ReasoningParam)]
+        at = len(rest)
+    window = [item for part in reversed(front) for item in part]
+    window += [item for _, item in rest]
+    return window + [item for part in reversed(behind) for item in part]
+
+
+def calls_in(items: list[ItemParam]) -> set[str]:
+    """The ids of the calls in a conversation."""
+    return {item.call_id for item in items if isinstance(item, CALLS)}
+
+
+def chosen(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
+    """Of an open conversation, what holds for all of it, and what is kept word for word in about `room` tokens, half of them for
+    what the user said before, half for the newest steps. What the user said last and calls without outputs are kept whatever they
+    take."""
+    standing = {fingerprint(item): item for item in items if is_standing(item)}
+    spoken = [item for item in items if not is_standing(item) and not is_summary(item)]
+    last = last_place(spoken)
+    begin = 0 if last is None else last + 1
+    kept = _newest_words([item for item in spoken[:begin] if is_users(item)], room // 2) + _newest_steps(spoken, begin, room // 2)
+    items_kept = list(standing.values())
+    if len(codec.encode([*items_kept, *kept])) > LARGEST:
+        items_kept, kept = list(map(_without_media, items_kept)), list(map(_without_media, kept))
+    return items_kept, kept
+
+
+def fingerprint(item: ItemParam) -> bytes:
+    """By which an item is known again, however its sender spells it now: with another id, or as parts and no string."""
+    match item:
+        case MessageParam():
+            known: Any = ["message", item.role, item.content if isinstance(item.content, str) else _parts(item.content)]
+        case _ if isinstance(item, CALLS):
+            known = ["call", item.call_id]
+        case _ if isinstance(item, OUTPUTS):
+            known = ["output", item.call_id]
+        case CompactionParam():
+            known = ["compaction", item.encrypted_content]
+        case Unknown():
+            known = [item.kind, {name: raw for name, raw in item.fields().items() if name not in BOOKKEEPING}]
+        case _:
+            known = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
+    return sha256(codec.encode(known)).digest()[:PRINT]
+
+
+def _newest_words(said: list[ItemParam], room: int) -> list[ItemParam]:
+    kept: list[ItemParam] = []
+    for item in reversed(said):
+        room -= estimate_items([item])
+        if room < 0 and kept:
+            break
+        kept.insert(0, item)
+    return kept
+
+
+def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemParam]:
+    places: set[int] = set()
+    is_full = False
+    for step in reversed(steps_of(items)):
+        tokens = estimate_items(items[place] for place in step.places)
+        is_full = is_full or step.places[0] < begin or tokens > room
+        if not is_full or step.open_calls:
+            places.update(step.places)
+            room -= tokens
+    return [item for place, item in enumerate(items) if place in places]
+
+
+def _without_media(item: ItemParam) -> ItemParam:
+    """For what would make the item larger than it may be."""
+    for name in ("content", "output"):
+        parts = getattr(item, name, None)
+        if isinstance(parts, list) and any(isinstance(part, MEDIA) for part in parts):
+            told = [InputText(text=note_of(part)) if isinstance(part, MEDIA) else part for part in parts]
+            return replace(item, **{name: told})
+    return item
+
+
+def _parts(content: list[Any]) -> Any:
+    """A content as it is the same in every spelling: texts are text, and one text alone is a string."""
+    told = [_text_of(part) for part in content]
+    return told[0] if len(told) == 1 else told
+
+
+def _text_of(part: Any) -> Any:
+    if isinstance(part, Refusal):
+        return part.refusal
+    text = getattr(part, "text", None)
+    return text if isinstance(text, str) else part
+
+
+def _decoded(content: bytes) -> Contents:
+    sealed = msgspec.json.decode(content, type=_Sealed)
+    covered = b64decode(sealed.covered)
+    return Contents(
+        summary=sealed.summary,
+        standing=codec.decode_as(sealed.standing, list[ItemParam]),
+        kept=codec.decode_as(sealed.kept, list[ItemParam]),
+        covered=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
+    )
+
+
+class _Sealed(Struct, frozen=True):
+    summary: str
+    standing: Raw
+    kept: Raw
+    covered: str
+
+
+def _invalid(path: str, why: str) -> ClientFault:
+    return ClientFault(f"{path}: this compaction cannot be used: {why}", code="invalid_compaction", param=path)
+
+
+BOOKKEEPING: Final = ("id", "status", "created_by")
+MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
+PRINT: Final = 8
+LARGEST: Final = 4 * 1024 * 1024  # bytes of what is kept; the sealed form is a third larger, and may have ten million characters

@@ -1,0 +1,75 @@
+"""A turn in a conversation (API-4): which one it names, and what it adds to it once it has ended. Pure.
+
+Items of a conversation are copies of their own. They stay when the response that brought them is deleted, and are added whether or
+not that response is kept at all: `store` speaks of the response, and whoever names a conversation wants it to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+
+from antiphon.errors import ClientFault
+from antiphon.gateway.naming import id_of, named
+from antiphon.protocol import codec
+from antiphon.protocol.items import CompactionTrigger, ItemParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+from antiphon.store.conversations import Addition, ConversationStore, Entry
+from antiphon.store.record import Record
+
+
+class Joined(Struct, frozen=True, kw_only=True):
+    """The conversation that a turn belongs to."""
+
+    id: str
+    store: ConversationStore
+
+
+def conversation_of(request: Request) -> str | None:
+    """The id of the conversation that a request names, as text or as an object; None if it names none."""
+    said = request.conversation
+    if said is UNSET or said is None:
+        return None
+    id: Any = said.get("id") if isinstance(said, dict) else said
+    if not isinstance(id, str) or not id:
+        param = "conversation.id" if isinstance(said, dict) else "conversation"
+        raise ClientFault(f'{param}: wanted the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param)
+    if request.previous_response_id:
+        raise ClientFault(
+            "conversation: a request goes on either in a conversation or from previous_response_id, not both", param="conversation"
+        )
+    return id
+
+
+def addition(conversation: str, record: Record, stamps: Stamps) -> Addition | None:
+    """What a turn that has ended adds: what it was asked, then what it said. One that failed adds nothing: the client will ask
+    again."""
+    if record.status not in ENDED_WELL:
+        return None
+    items: list[ItemParam] = [item for array in (record.input, record.output) for item in codec.decode_as(array, list[ItemParam])]
+    return Addition(conversation=conversation, entries=entries_of(items, stamps))
+
+
+def entries_of(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
+    """Items as they are kept, each under an id. What only asks for something to be done is no part of a conversation."""
+    kept: list[Entry] = []
+    for item in items:
+        if isinstance(item, CompactionTrigger):
+            continue
+        id = id_of(item)
+        if id is None:
+            item, id = named(item, stamps)
+        kept.append(Entry(id=id, item=codec.encode(item)))
+    return kept
+
+
+def array_of(entries: Iterable[Entry]) -> bytes:
+    """Entries as one array of items."""
+    return b"[" + b",".join(entry.item for entry in entries) + b"]"
+
+
+ENDED_WELL: Final = frozenset({ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE})

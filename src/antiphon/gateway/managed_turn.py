@@ -1,0 +1,202 @@
+"""Turns whose conversation is made shorter on the way: summed up first, cut because it does not fit, or summed up and nothing else.
+
+For whoever carries a turn to its client it is a turn like any other: it is asked, and read. Only what is asked differs, and that
+the compaction is the first thing the client is told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.compacting import Compactor, Made, added, usage_of
+from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.pipe import Reader
+from antiphon.gateway.speech import EventsToHub
+from antiphon.gateway.token_estimate import estimate
+from antiphon.gateway.truncation import room_in, shortened
+from antiphon.gateway.turn import MAX_WHOLE, Prepared, Turn, prepare
+from antiphon.protocol import codec
+from antiphon.protocol.events import (
+    ItemAdded,
+    ItemDone,
+    ResponseCreated,
+    ResponseInProgress,
+    ResponseQueued,
+    StreamEvent,
+    TerminalEvent,
+    TextRun,
+    UnknownEvent,
+)
+from antiphon.protocol.items import ItemParam
+from antiphon.protocol.policy import Pad
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+from antiphon.trace.writing import Trace
+from antiphon.upstream.transport import Answer, Transport
+
+Told = TypeVar("Told", StreamEvent, StreamEvent | TextRun)
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is to be done with the conversation of a turn."""
+
+    request: Request  # with the whole conversation, its compactions open
+    raw: list[ItemParam]  # the same as the client knows it
+    compactor: Compactor | None = None  # None: nothing is summed up
+    threshold: int | None = None
+    only_compacts: bool = False
+    truncates: bool = False
+    context: int | None = None
+
+
+class ManagedTurn(Turn):
+    """One such turn."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        stamps: Stamps,
+        pad: Pad | None,
+        trace: Trace | None,
+        keeper: Keeper | None,
+        plan: Plan,
+    ) -> None:
+        super().__init__(prepared, stamps, pad, trace, keeper)
+        self._plan: Plan | None = plan  # until it is carried out: it holds all that was ever said
+        self._made: Made | None = None
+
+    async def ask(self, transport: Transport) -> Answer:
+        """Sums up if that is to be done, then asks. A server that finds the rest too long is asked once more with less of it."""
+        plan, self._plan = self._plan, None
+        assert plan is not None  # a turn is asked once
+        request = plan.request
+        if plan.compactor is not None:
+            made = await plan.compactor.compact(request, plan.raw, transport, self.losses, threshold=plan.threshold)
+            self._made = made
+            self._note("compacted")
+            if plan.only_compacts:
+                return Nothing()
+            request = replace(request, input=made.contents.items())
+            if plan.truncates and plan.context is not None:
+                request = shortened(request, room_in(plan.context, request), self.losses)
+            self._prepare(request)
+        try:
+            return await super().ask(transport)
+        except ClientFault as error:
+            if not plan.truncates or error.code != "context_length_exceeded":
+                raise
+            shorter = shortened(request, estimate(request) * AGAIN // 100, self.losses)
+            if shorter is request:
+                raise
+        self._note("shortened")
+        self._prepare(shorter)
+        return await super().ask(transport)
+
+    def reader(self) -> Reader:
+        wire = self.prepared.target.upstream.profile.wire
+        to_hub = self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire)
+        return ReaderBehind(to_hub, lambda: self._made)
+
+    async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
+        return b"" if isinstance(answer, Nothing) else await super().body_of(answer, limit)
+
+    def _read_whole(self, body: bytes) -> Response:
+        made = self._made
+        if made is None:
+            return super()._read_whole(body)
+        if body:
+            return _behind(super()._read_whole(body), made)
+        usage = usage_of(made, self.losses)
+        now = self._stamps.now()
+        return replace(self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[made.item], usage=usage)
+
+    def _prepare(self, request: Request) -> None:
+        prepared = prepare(request, self.prepared.target, keeps=bool(self.prepared.request.store))
+        self.prepared.body = prepared.body
+        self.losses.extend(prepared.losses)
+        if self._trace is not None:
+            self._trace.hub_request(codec.encode(request))
+
+    def _note(self, what: str) -> None:
+        if self._trace is not None:
+            self._trace.note("conversation", what)
+
+
+class Nothing:
+    """The answer of a turn that asks no upstream for one."""
+
+    status: Final = 200
+    headers: Final[Mapping[str, str]] = {"content-type": "application/json"}
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    def abort(self) -> None:
+        pass  # nothing is held
+
+
+class ReaderBehind(Reader):
+    """An upstream's stream that comes behind an item of ours: the item is told once the response is in progress, and everything of
+    the upstream's is counted on from there."""
+
+    def __init__(self, to_hub: EventsToHub, made: Callable[[], Made | None]) -> None:
+        super().__init__(to_hub)
+        self._made = made
+        self._is_told = False
+
+    def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
+        return self._moved(super().feed_runs(data))
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        return self._moved(super().finish(error))
+
+    def _moved(self, events: Sequence[Told]) -> list[Told]:
+        made = self._made()
+        return list(events) if made is None else [told for event in events for told in self._move(event, made)]
+
+    def _move(self, event: Told, made: Made) -> Iterable[Told]:
+        if isinstance(event, ResponseCreated | ResponseQueued):
+            return (event,)
+        if isinstance(event, ResponseInProgress):
+            if self._is_told:
+                return (event,)
+            self._is_told = True
+            number = event.sequence_number
+            return (
+                event,
+                ItemAdded(sequence_number=number + 1, output_index=0, item=made.item),
+                ItemDone(sequence_number=number + 2, output_index=0, item=made.item),
+            )
+        changes: dict[str, Any] = {"sequence_number": event.sequence_number + BEFORE}
+        if isinstance(event, UnknownEvent):
+            changes["raw"] = _renumbered(event)
+        elif isinstance(event, TerminalEvent):
+            changes["response"] = _behind(event.response, made)
+        elif hasattr(event, "output_index"):
+            changes["output_index"] = event.output_index + 1
+        return (replace(event, **changes),)
+
+
+def _behind(response: Response, made: Made) -> Response:
+    return replace(response, output=[made.item, *response.output], usage=added(made.usage, response.usage))
+
+
+def _renumbered(event: UnknownEvent) -> Raw:
+    members: dict[str, Any] = event.fields() | {"sequence_number": event.sequence_number + BEFORE}
+    if "output_index" in members:
+        index = msgspec.json.decode(members["output_index"])
+        members["output_index"] = index + 1 if isinstance(index, int) else index
+    return Raw(codec.encode(members))
+
+
+BEFORE: Final = 2  # events
+AGAIN: Final = 60  # per cent of what was too long, by an estimate that may have been far off

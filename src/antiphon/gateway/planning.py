@@ -1,0 +1,120 @@
+"""What is to be done with the conversation of a turn before it is asked: `compaction_trigger`, `context_management`, `truncation`.
+
+Most turns ask for none of it, which is quick to see. The size of a model's context is only looked up for those that do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
+from antiphon.gateway.compacting import LEAST, Compactor, room_for
+from antiphon.gateway.compaction import chosen
+from antiphon.gateway.managed_turn import Plan
+from antiphon.gateway.models import Models
+from antiphon.gateway.routes import Target
+from antiphon.gateway.sealing import Seal
+from antiphon.gateway.token_estimate import estimate, estimate_items
+from antiphon.gateway.truncation import room_in, shortened
+from antiphon.protocol.items import CompactionTrigger, ItemParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.stamps import Stamps
+
+
+def is_planned(request: Request, own: list[ItemParam] | None) -> bool:
+    """Whether anything of the kind is asked for; `own` are the items that are new, if anything was looked up for them."""
+    return bool(request.context_management) or request.truncation == "auto" or (own is not None and _has_trigger(own))
+
+
+class Planner(Struct, frozen=True, kw_only=True):
+    """What all plans need."""
+
+    seal: Seal
+    models: Models
+    stamps: Stamps
+
+    async def plan(
+        self, request: Request, raw: list[ItemParam], own: list[ItemParam], target: Target, owner: str, losses: Losses
+    ) -> Plan:
+        """The plan for a request that has its whole conversation, its compactions open; `raw` is the same with them sealed."""
+        only_compacts = _is_triggered(own)
+        if only_compacts:
+            if not input_items(request):
+                raise MissingField("input: there is nothing before the compaction_trigger that could be compacted", param="input")
+            self.seal.check()
+        context = await self.models.context_of(target)
+        threshold = None if only_compacts else _threshold(request, context, losses)
+        truncates = request.truncation == "auto"
+        compactor = None
+        if only_compacts or (threshold is not None and _is_worth_it(request, context, threshold)):
+            self.seal.check()
+            compactor = Compactor(seal=self.seal, owner=owner, target=target, context=context, stamps=self.stamps)
+        elif truncates and context is not None:
+            request = shortened(request, room_in(context, request), losses)
+        return Plan(
+            request=request,
+            raw=raw,
+            compactor=compactor,
+            threshold=threshold,
+            only_compacts=only_compacts,
+            truncates=truncates,
+            context=context,
+        )
+
+
+def _has_trigger(own: list[ItemParam]) -> bool:
+    return any(type(item) is CompactionTrigger for item in own)
+
+
+def _is_triggered(own: list[ItemParam]) -> bool:
+    """Whether the request wants a compaction and nothing else."""
+    if not _has_trigger(own):
+        return False
+    place = next(place for place, item in enumerate(own) if type(item) is CompactionTrigger)
+    if place != len(own) - 1:
+        raise InvalidValue(
+            f"input[{place}]: a compaction_trigger is the last item of its input; more comes here", param=f"input[{place}]"
+        )
+    return True
+
+
+def _threshold(request: Request, context: int | None, losses: Losses) -> int | None:
+    """Beyond how many tokens the conversation is summed up; None for never."""
+    found: int | None = None
+    for place, entry in enumerate(request.context_management or ()):
+        path = f"context_management[{place}]"
+        kind = entry.get("type")
+        if kind != "compaction":
+            raise UnsupportedParameter(f"{path}.type: got {_shown(kind)}, wanted 'compaction'", param=f"{path}.type")
+        threshold = entry.get("compact_threshold")
+        if threshold is None:
+            threshold = context * FULL // 100 if context is not None else None
+        elif isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 1:
+            raise ClientFault(
+                f"{path}.compact_threshold: got {_shown(threshold)}, wanted a number of tokens, 1 or more",
+                param=f"{path}.compact_threshold",
+            )
+        if threshold is None:
+            losses.add(path, "when to compact", "neither compact_threshold nor the size of the model's context is known")
+        else:
+            found = threshold if found is None else min(found, threshold)
+    return found
+
+
+def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
+    """Whether the conversation is too long, and would be clearly shorter: what is kept word for word may be most of it."""
+    if estimate(request) <= threshold:
+        return False
+    items = input_items(request)
+    standing, kept = chosen(items, room_for(context, threshold))
+    return estimate_items(items) - estimate_items([*standing, *kept]) > max(LEAST, threshold // 8)
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:50]
+
+
+FULL: Final = 80  # per cent of the context

@@ -1,0 +1,119 @@
+"""A conversation as a text that a model can be asked about: who said what, what was called, what came of it. Pure.
+
+Calls and outputs are told in words, so that no server's rules for them are in the way; media become notes of what they were. What
+is too long is cut in its middle, and if all of it is too long, the oldest goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from antiphon.dialects.common.notes import note_of, type_of
+from antiphon.gateway.token_estimate import estimate_text
+from antiphon.gateway.window import is_standing, is_summary
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    ToolResult,
+    ToolUse,
+)
+from antiphon.protocol.items import (
+    CompactionParam,
+    CompactionTrigger,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+)
+
+
+class Transcript(NamedTuple):
+    text: str
+    left_out: int  # of the oldest items
+    media: int  # parts that are told by a note
+
+
+def transcript_of(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
+    """The conversation in at most `room` tokens, if it must. Words that hold all the way through are not in it: they are kept."""
+    told = [item for item in items if not is_standing(item)]
+    media = sum(map(_media_in, told))
+    head = [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
+    blocks: list[str] = []
+    for longest in LONGEST:
+        blocks = [block for item in told if (block := _told(item, longest))]
+        if room is None or _tokens([*head, *blocks]) <= room:
+            return Transcript("\n\n".join([*head, *blocks]), 0, media)
+    left_out = 0
+    assert room is not None  # or the first form would have done
+    while len(blocks) > 1 and _tokens([*head, *blocks]) > room:
+        gone = max(1, len(blocks) // 8)  # not one by one: each look costs as much as the text is long
+        left_out += gone
+        del blocks[:gone]
+    note = [f"[{left_out} older items are left out here: there was no room for them]"] if left_out else []
+    return Transcript("\n\n".join([*head, *note, *blocks]), left_out, media)
+
+
+def _tokens(blocks: list[str]) -> int:
+    return sum(estimate_text(block) + 1 for block in blocks)
+
+
+def _told(item: ItemParam, longest: int) -> str:
+    match item:
+        case MessageParam():
+            who = "what the conversation was before this" if is_summary(item) else item.role
+            return f"[{who}]\n{_cut(_words(item.content), longest)}"
+        case FunctionCallParam():
+            return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.arguments, longest)}"
+        case CustomToolCallParam():
+            return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.input, longest)}"
+        case FunctionCallOutputParam() | CustomToolCallOutputParam():
+            return f"[{item.call_id} gave]\n{_cut(_words(item.output), longest)}"
+        case ReasoningParam():
+            thoughts = _words([*item.summary, *(item.content or ())])
+            return f"[the assistant thought]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
+        case CompactionParam() | CompactionTrigger():  # another server's, which nobody here can read
+            return ""
+        case _:
+            return f"[{type_of(item)}]\n{_cut(codec.encode(item).decode(), BRIEF)}"
+
+
+def _words(content: str | list[Any]) -> str:
+    return content if isinstance(content, str) else "\n".join(map(_part, content))
+
+
+def _part(part: Any) -> str:
+    match part:
+        case InputText() | OutputTextParam() | Text() | SummaryText() | ReasoningText():
+            return part.text
+        case Refusal():
+            return part.refusal
+        case ToolUse() | ToolResult():
+            return codec.encode(part).decode()
+        case _:
+            return note_of(part)
+
+
+def _media_in(item: ItemParam) -> int:
+    content = getattr(item, "content", None) or getattr(item, "output", None)
+    return sum(not isinstance(part, WORDS) for part in content) if isinstance(content, list) else 0
+
+
+def _cut(text: str, longest: int) -> str:
+    """The beginning and the end of a long text: what it is stands in the one, what came of it in the other."""
+    if len(text) <= longest:
+        return text
+    start, end = longest * 2 // 3, longest // 3
+    return f"{text[:start]}\n[… {len(text) - start - end} characters left out …]\n{text[-end:]}"
+
+
+WORDS: Final = (InputText, OutputTextParam, Text, SummaryText, ReasoningText, Refusal, ToolUse, ToolResult)
+LONGEST: Final = (16_000, 4_000, 1_000)  # characters of one item, as much as there is room for
+BRIEF: Final = 2_000

@@ -1,0 +1,80 @@
+"""Work in the background, as clients see it (API-2): begun, told as a stream from any event on, and cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.history import UNDER_WAY
+from antiphon.gateway.keeping import response_of
+from antiphon.gateway.turn import Turn
+from antiphon.protocol import codec
+from antiphon.protocol.policy import Policy
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
+from antiphon.server.asgi import JSON
+from antiphon.server.exchange import Exchange, losses_header
+from antiphon.server.retrieve import find, owner_of, store_of
+from antiphon.server.services import Services
+from antiphon.server.tailing import not_found, tail
+
+PATIENCE: Final = 5.0  # seconds in which whoever runs a response should have ended it once it was cancelled
+
+
+async def begin_in_background(services: Services, exchange: Exchange, request: Request, turn: Turn) -> None:
+    """Keeps what was asked, and answers at once: with the response that waits, or with its stream."""
+    store, keeper = services.store, turn.keeper
+    assert store is not None  # `prepare` refuses the others
+    assert keeper is not None
+    owner = owner_of(exchange)
+    queue = await store.queue()
+    if queue.waiting >= services.config.background.waiting:
+        said = "too much work waits in the background already: try again later"
+        raise ApiError(said, code="overloaded", status=503, retry_after=10)
+    queued = replace(turn.opening, status=ResponseStatus.QUEUED)
+    record, item_ids, _ = keeper.record(queued)
+    # Who runs it makes a stream of it, whatever this client reads.
+    asked = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
+    await store.enqueue(owner, record, item_ids, asked)
+    if services.background is not None:
+        services.background.wake()
+    if request.stream:
+        await tail(services, store, exchange, owner, queued.id, -1, turn.losses)
+        return
+    await exchange.answer(200, [JSON, *losses_header(turn.losses)], codec.encode(queued))
+
+
+async def cancel_response(services: Services, exchange: Exchange) -> None:
+    """`POST /v1/responses/{id}/cancel`: what waits or runs is ended; what has ended is told as it is."""
+    store, owner, id = store_of(services), owner_of(exchange), exchange.parameter
+    record = await find(services, exchange)
+    response = response_of(record)
+    if not response.background:
+        raise ClientFault("only a response that was made with `background: true` can be cancelled", param="id")
+    cancelled = replace(response, status=ResponseStatus.CANCELLED)
+    in_its_place = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
+    if await store.cancel(owner, id, in_its_place) == "unknown":
+        raise not_found(id)
+    if services.background is not None:
+        services.background.cancel(id)
+    ended = await _ended(services, exchange)
+    exchange.line.response_id = id
+    await exchange.answer(200, [JSON], codec.encode(Policy.of(Request()).whole(ended)))
+
+
+async def _ended(services: Services, exchange: Exchange) -> Response:
+    """The response, once its runner has ended it; as it is, if that takes too long."""
+    store = store_of(services)
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while True:
+        moment = store.moment
+        response = response_of(await find(services, exchange))
+        left = deadline - asyncio.get_running_loop().time()
+        if response.status not in UNDER_WAY or left <= 0:
+            return response
+        await store.changed(response.id, left, moment)

@@ -1,0 +1,105 @@
+"""Conversations in PostgreSQL. Who adds to one holds its row meanwhile, so that what two add at once is not mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from antiphon.store.conversations import Conversation, Entry, Page
+from antiphon.store.postgres_connections import Connections
+from antiphon.store.postgres_keys import key
+
+
+class PostgresConversations:
+    """The part of the store that is a `ConversationStore`."""
+
+    _connections: Connections
+
+    async def create_conversation(self, owner: str, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        columns = columns_of(entries)
+        row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
+        await self._connections.ask(CREATE, *row, *columns)
+
+    async def get_conversation(self, owner: str, id: str) -> Conversation | None:
+        return _conversation(id, await self._connections.ask(GET, owner.encode(), id.encode()))
+
+    async def update_conversation(self, owner: str, id: str, metadata: bytes) -> Conversation | None:
+        return _conversation(id, await self._connections.ask(UPDATE, owner.encode(), id.encode(), metadata))
+
+    async def delete_conversation(self, owner: str, id: str) -> bool:
+        return bool(await self._connections.ask(DELETE, owner.encode(), id.encode()))
+
+    async def add_entries(self, owner: str, id: str, entries: Sequence[Entry]) -> bool:
+        return bool(await self._connections.ask(ADD, owner.encode(), id.encode(), *columns_of(entries)))
+
+    async def list_entries(
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int | None
+    ) -> Page | None:
+        most = None if limit is None else limit + 1
+        rows = await self._connections.ask(PAGES[order], owner.encode(), id.encode(), None if after is None else key(after), most)
+        if not rows:
+            return None
+        # A row without an item says that the conversation is there.
+        entries = [Entry(id=id.decode(), item=item) for id, item in rows if id is not None]
+        return Page(entries=entries[:limit], has_more=limit is not None and len(entries) > limit)
+
+    async def get_entry(self, owner: str, id: str, item_id: str) -> Entry | None:
+        rows = await self._connections.ask(ENTRY, owner.encode(), id.encode(), key(item_id))
+        return Entry(id=item_id, item=rows[0][0]) if rows else None
+
+    async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
+        return bool(await self._connections.ask(DELETE_ENTRY, owner.encode(), id.encode(), key(item_id)))
+
+
+def columns_of(entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """The last three arguments of `ADD`. Of items of the same id the last one counts: one statement cannot write a row twice."""
+    latest = {entry.id: number for number, entry in enumerate(entries)}
+    kept = [entry for number, entry in enumerate(entries) if latest[entry.id] == number]
+    return [key(entry.id) for entry in kept], [entry.id.encode() for entry in kept], [entry.item for entry in kept]
+
+
+def _conversation(id: str, rows: list[Any]) -> Conversation | None:
+    return Conversation(id=id, created_at=rows[0][0], metadata=rows[0][1]) if rows else None
+
+
+# Numbers are given out once the row of the conversation is held, hence after those of whoever held it before.
+ADDED: Final = """
+    INSERT INTO antiphon_entries (seq, key, id, item)
+    SELECT seq, key, entry.id, item
+    FROM conversation CROSS JOIN unnest({}::bytea[], {}::bytea[], {}::bytea[]) WITH ORDINALITY AS entry (key, id, item, number)
+    ORDER BY number
+    ON CONFLICT (seq, key) DO UPDATE SET place = excluded.place, item = excluded.item
+"""
+ADD: Final = f"""
+WITH conversation AS MATERIALIZED (
+    SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2 FOR UPDATE
+), added AS ({ADDED.format("$3", "$4", "$5")})
+SELECT FROM conversation
+"""
+CREATE: Final = f"""
+WITH conversation AS (
+    INSERT INTO antiphon_conversations (owner, id, created_at, metadata) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (owner, id) DO NOTHING RETURNING seq
+){ADDED.format("$5", "$6", "$7")}
+"""
+GET: Final = "SELECT created_at, metadata FROM antiphon_conversations WHERE owner = $1 AND id = $2"
+UPDATE: Final = "UPDATE antiphon_conversations SET metadata = $3 WHERE owner = $1 AND id = $2 RETURNING created_at, metadata"
+DELETE: Final = "DELETE FROM antiphon_conversations WHERE owner = $1 AND id = $2 RETURNING seq"
+OF_ONE: Final = "seq = (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AND key = $3"
+ENTRY: Final = f"SELECT item FROM antiphon_entries WHERE {OF_ONE}"
+DELETE_ENTRY: Final = f"DELETE FROM antiphon_entries WHERE {OF_ONE} RETURNING place"
+PAGES: Final = {
+    order: f"""
+    WITH start AS (
+        SELECT conversation.seq, place FROM antiphon_conversations AS conversation
+        LEFT JOIN antiphon_entries AS entry ON entry.seq = conversation.seq AND entry.key = $3
+        WHERE owner = $1 AND conversation.id = $2 AND ($3 IS NULL OR place IS NOT NULL)
+    )
+    SELECT page.id, page.item FROM start LEFT JOIN LATERAL (
+        SELECT entry.place, entry.id, entry.item FROM antiphon_entries AS entry
+        WHERE entry.seq = start.seq AND entry.place {after} coalesce(start.place, {before})
+        ORDER BY entry.place {order} LIMIT $4
+    ) AS page ON true ORDER BY page.place {order}
+    """
+    for order, before, after in (("asc", -1, ">"), ("desc", 2**63 - 1, "<"))
+}

@@ -1,0 +1,76 @@
+"""Responses as rows of PostgreSQL, many in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from antiphon.store.postgres_keys import key
+from antiphon.store.record import Record
+
+Row = tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]  # as SAVE has them
+
+
+class Save(Struct, frozen=True):
+    """A response that waits to be written, and what it is found by."""
+
+    row: Row
+    keys: list[tuple[int, bytes]]
+
+    @property
+    def name(self) -> tuple[bytes, bytes]:
+        return self.row[:2]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.row[5:]))
+
+
+def row_of(owner: str, record: Record) -> Row:
+    return (
+        owner.encode(),
+        record.id.encode(),
+        None if record.previous is None else record.previous.encode(),
+        record.created_at,
+        record.status.encode(),
+        record.head,
+        record.input,
+        record.output,
+    )
+
+
+def keys_of(item_ids: Sequence[str], call_ids: Sequence[str]) -> list[tuple[int, bytes]]:
+    return [*((ITEM, key(id)) for id in item_ids), *((CALL, key(id)) for id in call_ids)]
+
+
+def columns_of(saves: Sequence[Save]) -> Iterator[Sequence[Any]]:
+    """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its response."""
+    yield from zip(*(save.row for save in saves), strict=True)
+    keys = [(*save.name, *found_by) for save in saves for found_by in save.keys]
+    yield from zip(*keys, strict=True) if keys else ((), (), (), ())
+
+
+ITEM: Final = 0
+CALL: Final = 1
+
+# One statement, hence one transaction. What takes the place of another keeps its number, and of the ids that led to it those that
+# lead there no more are removed; `xmax` is not 0 where a row was there before.
+SAVE: Final = """
+WITH kept AS (
+    INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    ON CONFLICT (owner, id) DO UPDATE SET previous = excluded.previous, created_at = excluded.created_at,
+        status = excluded.status, head = excluded.head, input = excluded.input, output = excluded.output
+    RETURNING seq, owner, id, xmax <> 0 AS replaced
+), keys AS (
+    SELECT seq, kept.owner, kind, key.id FROM kept
+    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
+        ON key.owner = kept.owner AND key.response = kept.id
+), added AS (
+    INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
+)
+DELETE FROM antiphon_found_by AS old USING kept WHERE kept.replaced AND old.seq = kept.seq
+    AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
+"""

@@ -1,0 +1,145 @@
+"""Conversations in an SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Literal
+
+import apsw
+
+from antiphon.store.conversations import Conversation, Entry, Page
+from antiphon.store.sqlite_file import fetch
+from antiphon.store.sqlite_readers import Readers
+from antiphon.store.sqlite_writer import Writer, insert
+
+
+class SqliteConversations:
+    """The part of the store that is a `ConversationStore`."""
+
+    _writer: Writer
+    _readers: Readers
+
+    async def create_conversation(self, owner: str, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
+        await self._writer.ask(partial(_create, row=row, entries=entries))
+
+    async def get_conversation(self, owner: str, id: str) -> Conversation | None:
+        return await self._readers.ask(partial(_conversation, statement=GET, bindings=(owner.encode(), id.encode())))
+
+    async def update_conversation(self, owner: str, id: str, metadata: bytes) -> Conversation | None:
+        bindings = (metadata, owner.encode(), id.encode())
+        return await self._writer.ask(partial(_conversation, statement=UPDATE, bindings=bindings))
+
+    async def delete_conversation(self, owner: str, id: str) -> bool:
+        return await self._writer.ask(partial(_delete, statement=DELETE, bindings=(owner.encode(), id.encode())), deletes=True)
+
+    async def add_entries(self, owner: str, id: str, entries: Sequence[Entry]) -> bool:
+        return await self._writer.ask(partial(add, owner=owner.encode(), id=id.encode(), entries=entries))
+
+    async def list_entries(
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int | None
+    ) -> Page | None:
+        name = None if after is None else after.encode()
+        return await self._readers.ask(partial(_page, owner=owner.encode(), id=id.encode(), after=name, order=order, limit=limit))
+
+    async def get_entry(self, owner: str, id: str, item_id: str) -> Entry | None:
+        return await self._readers.ask(partial(_entry, owner=owner.encode(), id=id.encode(), item_id=item_id))
+
+    async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
+        bindings = (owner.encode(), id.encode(), item_id.encode())
+        return await self._writer.ask(partial(_delete, statement=DELETE_ENTRY, bindings=bindings), deletes=True)
+
+
+def add(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[Entry]) -> bool:
+    """Work for the writer: puts items at the end. Whether there is such a conversation."""
+    for (seq,) in fetch(cursor, SEQ, owner, id):
+        latest = {entry.id: number for number, entry in enumerate(entries)}
+        rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
+        # What is there already goes first, so that it gets a number after all that stay.
+        insert(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
+        return True
+    return False
+
+
+# Work for the writer
+
+
+def _create(cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[Entry]) -> None:
+    if fetch(cursor, CREATE, *row):
+        add(cursor, row[0], row[1], entries)
+
+
+def _delete(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:
+    return bool(fetch(cursor, statement, *bindings))
+
+
+# Questions
+
+
+def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> Conversation | None:
+    for id, created_at, metadata in fetch(cursor, statement, *bindings):
+        return Conversation(id=id.decode(), created_at=created_at, metadata=metadata)
+    return None
+
+
+def _page(
+    cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int | None
+) -> Page | None:
+    most = -1 if limit is None else limit + 1
+    [(is_there, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, most)
+    if not is_there:
+        return None
+    entries = _entries(sizes, ids, items) if sizes else []
+    return Page(entries=entries[:limit], has_more=limit is not None and len(entries) > limit)
+
+
+def _entries(sizes: str, ids: bytes, items: bytes) -> list[Entry]:
+    """The rows that `PAGES` strung together."""
+    entries: list[Entry] = []
+    id_end = item_end = 0
+    numbers = map(int, sizes.split())
+    for of_id, of_item in zip(numbers, numbers, strict=True):
+        id_start, id_end, item_start, item_end = id_end, id_end + of_id, item_end, item_end + of_item
+        entries.append(Entry(id=ids[id_start:id_end].decode(), item=items[item_start:item_end]))
+    return entries
+
+
+def _entry(cursor: apsw.Cursor, owner: bytes, id: bytes, item_id: str) -> Entry | None:
+    rows = fetch(cursor, ENTRY, owner, id, item_id.encode())
+    return Entry(id=item_id, item=rows[0][0]) if rows else None
+
+
+SEQ: Final = "SELECT seq FROM conversations WHERE owner = ? AND id = ?"
+CREATE: Final = """
+    INSERT INTO conversations (owner, id, created_at, metadata) VALUES (?, ?, ?, ?)
+    ON CONFLICT (owner, id) DO NOTHING RETURNING seq
+"""
+GET: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
+UPDATE: Final = "UPDATE conversations SET metadata = ? WHERE owner = ? AND id = ? RETURNING id, created_at, metadata"
+DELETE: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
+REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
+ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
+DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"
+# One row, for the same reason as in `CHAIN`. Where there is nothing to go on after, nothing is after it.
+PAGES: Final = {
+    order: f"""
+    WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
+    start AS (
+        SELECT seq, {before} AS place FROM conversation WHERE ?3 IS NULL
+        UNION ALL
+        SELECT e.seq, e.place FROM conversation CROSS JOIN entries AS e ON e.seq = conversation.seq AND e.id = ?3
+    ),
+    page AS (
+        SELECT id, item FROM entries AS e
+        WHERE e.seq = (SELECT seq FROM start) AND e.place {after} (SELECT place FROM start) ORDER BY e.place {order} LIMIT ?4
+    )
+    SELECT
+        (SELECT count(*) FROM start),
+        group_concat(format('%d %d', length(id), length(item)), ' '),
+        CAST(group_concat(id, '') AS BLOB),
+        CAST(group_concat(item, '') AS BLOB)
+    FROM page
+    """
+    for order, before, after in (("asc", -1, ">"), ("desc", 2**63 - 1, "<"))
+}

@@ -1,0 +1,52 @@
+"""Codex compacts a session through the gateway, over HTTP and over a WebSocket: its trigger gives one compaction, and it goes on
+from there. It does so by itself with a provider that calls itself OpenAI, once a turn has used more tokens than it may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.clients.heavy.test_codex import FREEFORM, WEBSOCKET, call, exec_codex, message_of, places, requests_in
+from tests.running import running
+
+from antiphon import config, fakes
+from antiphon.fakes import ChatServer, Received, Reply, turn
+from antiphon.gateway.compacting import PROMPT
+
+pytestmark = pytest.mark.heavy
+
+NOTES = "The user wants looked.txt; it was written."
+
+
+@pytest.mark.parametrize("settings", [[], [WEBSOCKET]], ids=["http", "websocket"])
+def test_codex_compacts_in_the_middle_of_its_work_and_goes_on(settings: list[str], tmp_path: Path) -> None:
+    """CMP-1, CMP-3: exactly one compaction item, which comes back as input and informs what follows."""
+    said: list[Reply] = [
+        turn(call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"}), fakes.usage(50_000, 10)),
+        turn(fakes.text("Done."), fakes.usage(500, 10)),
+    ]
+
+    def script(received: Received) -> Reply:
+        is_summary = received.json["messages"][0]["content"] == PROMPT
+        return turn(fakes.text(NOTES), fakes.usage(50_000, 20)) if is_summary else said.pop(0)
+
+    with ChatServer(script, strict_fields=True) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
+        traces = config.TraceConfig(dir=str(tmp_path / "traces"))
+        with running(config.Config(upstreams=[served], trace=traces)) as gateway:
+            home, workplace = places(tmp_path, gateway.url, *settings)
+            written = (home / "config.toml").read_text()
+            named = "\n".join('name = "OpenAI"' if line.startswith("name = ") else line for line in written.splitlines())
+            (home / "config.toml").write_text(f"model_auto_compact_token_limit = 20000\n{named}\n")
+            events = exec_codex(FREEFORM, home, workplace)
+            assert {line["status"] for line in gateway.requests(3)} == {200}
+        assert upstream.refusals == []
+    assert message_of(events) == "Done."
+    sent = [request for request in requests_in(tmp_path / "traces") if request.get("generate") is not False]
+    triggers = [request for request in sent if request["input"][-1]["type"] == "compaction_trigger"]
+    assert len(triggers) == 1
+    assert [item["type"] for item in sent[-1]["input"]].count("compaction") == 1
+    last = upstream.received[-1].json["messages"]
+    assert any(NOTES in str(message["content"]) for message in last)
+    assert not any("antiphon1." in str(message) for message in last)
+    assert sum("looked" in str(message.get("content")) and message["role"] == "tool" for message in last) <= 1

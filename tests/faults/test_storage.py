@@ -1,0 +1,303 @@
+"""faults.md, "Storage": whatever becomes of the place where responses are kept, nobody is told `completed` of what is not kept,
+nobody who stores nothing notices, and it heals without a restart.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.invariants import Lab, Told, laboratory, request
+from tests.running import BOUND, read_all, until
+from tests.server.probing import ALICE, UPSTREAM_KEY, head
+from tests.store import postgres_server
+from tests.store.test_sqlite import held
+from tests.websocket_client import open_websocket
+
+from antiphon import fakes
+from antiphon.config import StoreConfig
+from antiphon.fakes import turn
+from antiphon.protocol.response import Response
+from antiphon.store import sqlite_file
+from antiphon.store.interface import Store
+from antiphon.store.postgres import PostgresStore
+from antiphon.store.postgres_connections import Limits
+from antiphon.store.sqlite import SqliteStore
+from soak import kills
+
+COMPLETED = ("completed", None)
+UNAVAILABLE = ("failed", "storage_unavailable")
+BIG = turn(fakes.text("x" * 100_000), fakes.usage(5, 2))
+AUTHORIZED = ("authorization", f"Bearer {ALICE}")
+HANDLES = 12  # that a store may have open at most
+CROWD = 4  # clients who ask at once, and leave as many upstream connections to be used again
+
+
+@contextmanager
+def storing(url: str, *, has_a_fault: bool, **settings: Any) -> Iterator[Lab]:
+    """A lab that keeps responses. Where the storage fails, the log says so with all that is known."""
+    with laboratory("chat", store=StoreConfig(url=url), has_a_fault=has_a_fault, **settings) as lab:
+        lab.spare = (CROWD, 0, CROWD + HANDLES)
+        if has_a_fault:
+            lab.never.remove('"exception"')
+        yield lab
+
+
+def call(lab: Lab, method: str, id: str) -> Told:
+    with lab.gateway.connect() as connection:
+        connection.sendall(head(method, f"/v1/responses/{id}", ("host", "localhost"), AUTHORIZED, ("connection", "close")))
+        return Told(read_all(connection))
+
+
+def expect_kept(lab: Lab, response: Response) -> None:
+    """Invariant 2: what was told is what is there, and it can be continued."""
+    assert call(lab, "GET", response.id).response == response
+    assert lab.ask(previous_response_id=response.id, store=False).outcome == COMPLETED
+
+
+def expect_refusals(lab: Lab) -> None:
+    """The storage is ill: whoever wants something kept is told so, in every way there is, and nobody else is."""
+    plain, streamed = lab.ask(), lab.ask(stream=True)
+    plain.tells(503, "storage_unavailable")
+    assert streamed.outcome == UNAVAILABLE
+    assert b"response.completed" not in streamed.body
+    with open_websocket(lab.gateway.port, "/v1/responses", AUTHORIZED) as client:
+        client.send({"type": "response.create", "model": "mock-1", "input": "Say hello."})
+        events = [client.receive_json()]
+        while events[-1]["type"] not in ("response.completed", "response.failed", "error"):
+            events.append(client.receive_json())
+        assert events[-1]["type"] == "response.failed"  # WS-3: alone
+        assert events[-1]["response"]["error"]["code"] == "storage_unavailable"
+        assert [event["type"] for event in events].count("error") == 0
+        client.send({"type": "response.create", "model": "mock-1", "input": "Say hello.", "store": False})
+        while (event := client.receive_json())["type"] not in ("response.completed", "response.failed", "error"):
+            pass
+        assert event["type"] == "response.completed"
+    for stream in (True, False):
+        assert lab.ask(stream=stream, store=False).outcome == COMPLETED
+
+
+# kill -9
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_nothing_that_a_client_saw_finished_is_lost_by_kill_9(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A few rounds; `make soak` has many. How soon it is up again is measured there, where nobody else works."""
+    assert kills.main(["--store", store, "--rounds", "3", "--responses", "120", "--soon", "60"]) == 0
+    assert f"{store}: 3 rounds, " in (told := capsys.readouterr().out)
+    assert ", 0 lost, 0 wrong, " in told
+
+
+# A disk that is full
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
+    """A folder with little room, and how to make more; None where nobody may mount a disk."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        yield None
+        return
+    ballast = folder / "ballast"
+    try:
+        ballast.write_bytes(bytes(1_000_000))
+        yield ballast.unlink
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("limit", ["of the disk", "of the file"])
+def test_a_full_disk_is_told_and_heals_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """The limit of a file is what is left where no disk can be mounted, and is tried everywhere."""
+    with small_disk(tmp_path) if limit == "of the disk" else nullcontext() as make_room:
+        if make_room is None:
+            monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 150)
+        with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True) as lab:
+            lab.says = BIG
+            kept: list[Response] = []
+            while (told := lab.ask(stream=len(kept) % 2 == 0)).outcome == COMPLETED:
+                kept.append(told.response)
+                assert len(kept) < 30, "the disk is larger than it should be"
+            assert told.outcome == UNAVAILABLE
+            expect_refusals(lab)
+            for response in kept:
+                expect_kept(lab, response)
+            if told.status == 200:
+                call(lab, "GET", told.response.id).tells(404, "not_found")
+            if make_room is None:
+                assert call(lab, "DELETE", kept.pop().id).status == 200
+            else:
+                make_room()
+            after = lab.ask(stream=True)
+            assert after.outcome == COMPLETED
+            for response in [*kept, after.response]:
+                expect_kept(lab, response)
+            lab.settle()
+
+
+# A database that another process holds
+
+
+def test_another_process_that_holds_the_file_three_seconds_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
+    with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=False) as lab, ThreadPoolExecutor(3) as clients:
+        before = lab.ask().response
+        with held(tmp_path / "antiphon.db"):
+            waiting = [clients.submit(lab.ask, stream=stream) for stream in (True, False)]
+            end = time.monotonic() + 3
+            others = 0
+            while time.monotonic() < end:
+                assert lab.ask(stream=others % 2 == 0, store=False).outcome == COMPLETED
+                expect_kept(lab, before)  # reading goes on
+                others += 1
+            assert others > 10
+            assert not any(client.done() for client in waiting)
+        told = [client.result(BOUND) for client in waiting]
+        assert [one.outcome for one in told] == [COMPLETED] * 2
+        for one in told:
+            expect_kept(lab, one.response)
+        lab.settle()
+
+
+def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
+    async def hasty(config: StoreConfig, environ: object) -> Store:
+        del config, environ
+        return await SqliteStore.open(tmp_path / "antiphon.db", patience=0.2)
+
+    with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True, open_store=hasty) as lab:
+        before = lab.ask().response
+        with held(tmp_path / "antiphon.db"):
+            expect_refusals(lab)
+            expect_kept(lab, before)
+            call(lab, "DELETE", before.id).tells(503, "storage_unavailable")
+        expect_kept(lab, before)
+        expect_kept(lab, lab.ask(stream=True).response)
+        lab.settle()
+
+
+# A PostgreSQL that comes and goes
+
+
+class Crowd:
+    """Clients that ask without a pause, some to be kept and some not, until they are called off."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.kept: list[Response] = []
+        self.refused = 0
+        self.unstored = 0
+        self._lab = lab
+        self._is_over = threading.Event()
+        self._pool = ThreadPoolExecutor(CROWD)
+        self._clients = [
+            self._pool.submit(functools.partial(self._ask, stream=stream, store=store))
+            for stream in (True, False)
+            for store in (True, False)
+        ]
+
+    def expect_more(self, *, kept: int = 0, unstored: int = 0) -> None:
+        """Waits until so many more have been answered."""
+        wanted = len(self.kept) + kept, self.unstored + unstored
+        until(lambda: (len(self.kept) >= wanted[0] and self.unstored >= wanted[1]) or any(one.done() for one in self._clients))
+        assert not any(one.done() for one in self._clients), [one.exception() for one in self._clients if one.done()]
+
+    def end(self) -> None:
+        self._is_over.set()
+        for client in self._clients:
+            client.result(BOUND)
+        self._pool.shutdown()
+        for response in self.kept:
+            expect_kept(self._lab, response)
+
+    def _ask(self, *, stream: bool, store: bool) -> None:
+        while not self._is_over.is_set():
+            told = self._lab.ask(stream=stream, store=store)
+            if not store:
+                assert told.outcome == COMPLETED
+                self.unstored += 1
+            elif told.outcome == COMPLETED:
+                self.kept.append(told.response)
+            else:
+                assert told.outcome == UNAVAILABLE
+                self.refused += 1
+
+
+def test_a_postgresql_that_is_stopped_is_told_and_used_again_once_it_is_back() -> None:
+    url = postgres_server.fresh_url()
+
+    async def hasty(config: StoreConfig, environ: object) -> Store:
+        del config, environ
+        return await PostgresStore.open(url, Limits(patience=0.3))
+
+    with storing(url, has_a_fault=True, open_store=hasty) as lab:
+        before = lab.ask().response
+        crowd = Crowd(lab)
+        crowd.expect_more(kept=2, unstored=2)
+        postgres_server.stop()
+        try:
+            call(lab, "GET", before.id).tells(503, "storage_unavailable")
+            lab.ask(previous_response_id=before.id).tells(503, "storage_unavailable")
+            crowd.expect_more(unstored=5)
+            expect_refusals(lab)
+        finally:
+            postgres_server.start()
+        until(lambda: call(lab, "GET", before.id).status == 200, 5)
+        crowd.expect_more(kept=2, unstored=2)
+        crowd.end()
+        assert crowd.refused
+        expect_kept(lab, before)
+        lab.settle()
+
+
+def test_backends_that_are_killed_under_load_are_noticed_by_nobody() -> None:
+    url = postgres_server.fresh_url()
+    with storing(url, has_a_fault=False) as lab:
+        crowd = Crowd(lab)
+        killed = 0
+        for _ in range(5):
+            crowd.expect_more(kept=3, unstored=3)
+            killed += postgres_server.kill_backends(url)
+        crowd.expect_more(kept=3, unstored=3)
+        crowd.end()
+        assert killed >= 5
+        assert crowd.refused == 0
+        lab.settle()
+
+
+# What is on the disk
+
+
+def test_no_key_is_in_the_database(tmp_path: Path) -> None:
+    """Invariant 5."""
+    with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=False) as lab:
+        assert lab.ask(stream=True).outcome == COMPLETED
+        files = list(tmp_path.iterdir())
+        assert len(files) == 3
+        data = b"".join(file.read_bytes() for file in files)
+    assert b"Say hello." in data
+    assert ALICE.encode() not in data
+    assert UPSTREAM_KEY.encode() not in data
+
+
+def test_a_storage_that_fails_while_the_client_leaves_harms_nobody(tmp_path: Path) -> None:
+    """What could not be kept of it is in the log, since nobody else is there to be told."""
+
+    async def hasty(config: StoreConfig, environ: object) -> Store:
+        del config, environ
+        return await SqliteStore.open(tmp_path / "antiphon.db", patience=0.2)
+
+    gate = fakes.Gate()
+    with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True, open_store=hasty) as lab:
+        lab.says = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+        with held(tmp_path / "antiphon.db"):
+            with lab.gateway.connect() as client:
+                client.sendall(request(stream=True))
+                gate.wait_reached(BOUND)
+            until(lambda: "a response could not be kept" in lab.gateway.written)
+        lab.settle()

@@ -1,0 +1,216 @@
+"""`gateway/compaction`: what a compaction holds, and what it stands for in a conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from tests.gateway.test_window import THINKS, TOOLS, call, custom, items, output, says
+from tests.generate import conversations
+
+from antiphon.errors import ClientFault
+from antiphon.gateway.compaction import LARGEST, Contents, Unsealing, calls_in, chosen, fingerprint, opened
+from antiphon.gateway.sealing import Seal
+from antiphon.gateway.window import summary_message
+from antiphon.protocol import codec
+from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam
+
+SEAL = Seal(lambda: [b"k" * 32])
+UNSEALING = Unsealing(seal=SEAL, owner="alice")
+FOREIGN = CompactionParam(encrypted_content="gAAAAABpM0Yj")
+
+
+def path_of(place: int) -> str:
+    return f"input[{place}].encrypted_content"
+
+
+def compaction(
+    covered: list[ItemParam], summary: str = "sum", kept: list[ItemParam] | None = None, standing: list[ItemParam] | None = None
+) -> CompactionParam:
+    prints = frozenset(map(fingerprint, covered))
+    contents = Contents(summary=summary, standing=standing or [], kept=kept or [], covered=prints)
+    return CompactionParam(encrypted_content=SEAL.close("alice", contents.encoded()))
+
+
+def told(window: list[ItemParam]) -> list[Any]:
+    """Words, where there are words; calls and outputs by their ids."""
+    return [
+        ("sum" if item == summary_message("sum") else item.content)
+        if isinstance(item, MessageParam)
+        else getattr(item, "call_id", item)
+        for item in window
+    ]
+
+
+def test_a_compaction_stands_for_its_summary_and_what_it_keeps() -> None:
+    """CMP-3."""
+    kept = items(says("user", "last"), call("a"))
+    item = compaction([], kept=kept, standing=items(says("system", "rules"), TOOLS))
+    window = opened([item, *items(output("a"))], UNSEALING, path_of)
+    assert told(window[:1]) == ["rules"]
+    assert told(window[2:]) == ["sum", "last", "a", "a"]
+    assert calls_in(window) == {"a"}
+
+
+def test_what_it_covers_is_left_out_before_it_and_what_it_never_saw_stays() -> None:
+    before = items(says("user", "old"), call("a"), output("a"), says("assistant", "done"), THINKS)
+    unseen = items(says("developer", "new rules"), says("user", "cut…"))
+    item = compaction(before, standing=items(says("system", "rules")))
+    window = opened([*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))], UNSEALING, path_of)
+    assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # behind it the same words are new
+
+
+def test_thoughts_before_it_are_left_out_though_they_may_look_different_now() -> None:
+    shown = items({**THINKS, "summary": [{"type": "summary_text", "text": "Hm."}]})
+    assert told(opened([*shown, compaction([])], UNSEALING, path_of)) == ["sum"]
+
+
+def test_an_item_is_known_again_however_it_is_spelled() -> None:
+    """ITEM-6: output comes back as input, with ids and parts or without."""
+    same = [
+        items(
+            says("assistant", "words"),
+            {**says("assistant"), "content": [{"type": "output_text", "text": "words"}]},
+            {
+                **says("assistant"),
+                "id": "msg_1",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "words", "annotations": [], "logprobs": []}],
+            },
+        ),
+        items({**says("assistant"), "content": [{"type": "refusal", "refusal": "no"}]}, says("assistant", "no")),
+        items(call("a"), {**call("a"), "id": "fc_1", "status": "completed"}),
+        items(output("a"), {**output("a"), "id": "fco_1"}),
+        items({"type": "acme:thing", "x": 1}, {"type": "acme:thing", "id": "at_1", "status": "completed", "x": 1}),
+        items({"type": "web_search_call"}, {"type": "web_search_call", "id": "ws_1", "status": "completed"}),
+    ]
+    for group in same:
+        assert len(set(map(fingerprint, group))) == 1
+    parts = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}]
+    different = [
+        *(group[0] for group in same),
+        *items(says("user", "words"), {**says("user"), "content": parts}, custom("b"), TOOLS),
+    ]
+    assert len(set(map(fingerprint, different))) == len(different)
+
+
+@settings(max_examples=50)
+@given(conversation=conversations.conversations())
+def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[ItemParam]) -> None:
+    """CMP-2, CMP-3: whatever items there are, they can be sealed, known again and left out."""
+    standing, kept = chosen(conversation, 1000)
+    item = compaction(conversation, kept=kept, standing=standing)
+    after = codec.decode_as(codec.encode(conversation), list[ItemParam])
+    assert opened([*after, item], UNSEALING, path_of) == [
+        *codec.decode_as(codec.encode(standing), list[ItemParam]),
+        summary_message("sum"),
+        *codec.decode_as(codec.encode(kept), list[ItemParam]),
+    ]
+
+
+def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None:
+    """The key of an old one may be gone by now."""
+    lost = CompactionParam(encrypted_content="antiphon1.AAAA")
+    newest = compaction([lost, *items(says("user", "a"))])
+    window = opened([lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))], UNSEALING, path_of)
+    assert told(window) == ["sum", "b"]
+
+
+def test_one_that_the_newest_never_saw_is_opened_too() -> None:
+    first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
+    second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
+    window = opened([first, *items(says("user", "c")), second, *items(says("user", "d"))], UNSEALING, path_of)
+    assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
+
+
+def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
+    assert opened([*items(says("user")), CompactionTrigger()], UNSEALING, path_of) == items(says("user"))
+
+
+def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
+    """CMP-2: forged, damaged, somebody else's, another server's."""
+    good = compaction([])
+    damaged = CompactionParam(encrypted_content=good.encrypted_content[:-5])
+    bobs = Unsealing(seal=SEAL, owner="bob", keeps_foreign=True)
+    for item, unsealing in ((damaged, UNSEALING), (good, bobs), (FOREIGN, UNSEALING)):
+        with pytest.raises(ClientFault) as caught:
+            opened([*items(says("user")), item], unsealing, path_of)
+        error = caught.value
+        assert (error.status, error.type, error.code) == (400, "invalid_request", "invalid_compaction")
+        assert error.param == "input[1].encrypted_content"
+
+
+def test_another_servers_goes_where_it_may_have_come_from_with_all_that_stands_before_it() -> None:
+    lenient = Unsealing(seal=SEAL, owner="alice", keeps_foreign=True)
+    conversation = [*items(says("user")), FOREIGN, *items(says("user"))]
+    assert opened(conversation, lenient, path_of) == conversation
+
+
+# What is kept
+
+
+def kept_of(room: int, *said: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    standing, kept = chosen(items(*said), room)
+    return told(standing), told(kept)
+
+
+def test_system_words_the_last_turn_and_earlier_words_of_the_user_are_kept() -> None:
+    """CMP-3: recent turns and system text."""
+    assert kept_of(
+        1000,
+        says("system", "rules"),
+        says("user", "first"),
+        says("assistant", "gone"),
+        call("a"),
+        output("a"),
+        says("developer", "more rules"),
+        says("user", "last"),
+        call("b"),
+        output("b"),
+        says("assistant", "so far"),
+    ) == (["rules", "more rules"], ["first", "last", "b", "b", "so far"])
+
+
+def test_of_a_long_turn_the_newest_steps_are_kept_whole() -> None:
+    """An agent may work for hours on one message of its user."""
+    steps = [step for at in range(50) for step in (call(f"c{at}"), {**output(f"c{at}"), "output": "word " * 20})]
+    standing, kept = kept_of(400, says("user", "go"), *steps)
+    assert standing == []
+    assert kept[0] == "go"
+    assert 2 < len(kept) < 20
+    assert kept[1:] == [f"c{at}" for at in range(50) for _ in range(2)][-len(kept[1:]) :]
+
+
+def test_what_the_user_said_last_and_calls_without_outputs_are_kept_whatever_they_take() -> None:
+    """CMP-3: open tool calls."""
+    long = "word " * 1000
+    assert kept_of(
+        10, says("user", "old"), call("open"), says("assistant", long), says("user", long), call("a"), output("a"), custom("b")
+    ) == ([], [long, "open", "b"])
+    assert kept_of(10, call("x"), call("y"), output("x")) == ([], ["x", "y", "x"])
+
+
+def test_an_older_summary_is_not_kept_for_the_new_one_has_it() -> None:
+    assert chosen([summary_message("old"), *items(says("user", "last"))], 100) == ([], items(says("user", "last")))
+
+
+def test_rules_that_are_said_again_are_kept_once() -> None:
+    assert kept_of(100, says("developer", "rules"), says("developer", "rules"), says("user", "x")) == (["rules"], ["x"])
+
+
+def test_media_are_kept_unless_they_are_too_large_to_come_back() -> None:
+    def seen(size: int) -> list[ItemParam]:
+        picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * size}
+        return items(
+            {**says("user"), "content": [{"type": "input_text", "text": "Look:"}, picture]},
+            call("a"),
+            {**output("a"), "output": [picture]},
+        )
+
+    small = seen(10)
+    assert chosen(small, 10_000) == ([], small)
+    _, kept = chosen(seen(LARGEST // 2), 10_000)
+    assert "image omitted" in codec.encode(kept).decode()
+    assert len(codec.encode(kept)) < 1000
+    assert [fingerprint(item) for item in kept[1:]] == [fingerprint(item) for item in small[1:]]  # still calls and outputs

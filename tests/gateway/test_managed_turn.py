@@ -1,0 +1,253 @@
+"""`gateway/managed_turn`: turns whose conversation is made shorter on the way, in each of the four cases of who streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
+from tests.gateway.test_compacting import SEAL, answers, asked, stamps, too_long
+from tests.gateway.test_window import says
+
+from antiphon.config import TraceConfig
+from antiphon.dialects import responses
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.compacting import Compactor, Made
+from antiphon.gateway.managed_turn import ManagedTurn, Nothing, Plan, ReaderBehind
+from antiphon.gateway.turn import is_json, prepare
+from antiphon.protocol.events import ItemAdded, OutputTextDelta, ResponseCreated, ResponseQueued, StreamEvent, TextRun, UnknownEvent
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import Compaction
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import input_items
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.status import ResponseStatus
+from antiphon.trace.reading import read_trace
+from antiphon.trace.writing import Trace, Traces
+
+LONG = "word " * 300
+STREAM = (
+    b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"choices":[{"delta":{"content":"lo"}}]}\n\n'
+    b'data: {"choices":[{"delta":{"content":"."},"finish_reason":"stop"}]}\n\n'
+    b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\ndata: [DONE]\n\n'
+)
+USED = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
+
+
+def turn(
+    *items: dict[str, Any], compacts: bool = False, dialect: str = "chat", trace: Trace | None = None, **settings: Any
+) -> ManagedTurn:
+    request = asked(*items)
+    place = target(dialect)
+    compactor = Compactor(seal=SEAL, owner="alice", target=place, context=None, stamps=stamps()) if compacts else None
+    plan = Plan(request=request, raw=input_items(request), compactor=compactor, **settings)
+    return ManagedTurn(prepare(request, place), stamps(), None, trace, None, plan)
+
+
+async def whole(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> Response:
+    return await made.whole(await made.ask(ScriptedTransport(*answered)))
+
+
+async def events(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> list[StreamEvent]:
+    """The events of a turn, however the upstream answers."""
+    reader = made.reader()
+    answer = await made.ask(ScriptedTransport(*answered))
+    if is_json(answer):
+        return await made.whole_as_events(answer)
+    told: list[StreamEvent] = []
+    async for piece in answer.pieces():
+        told += reader.feed(piece)
+    return told + reader.finish()
+
+
+def kinds(response: Response) -> list[str]:
+    return [str(item.__struct_config__.tag) for item in response.output]
+
+
+def test_a_turn_that_only_compacts_has_one_item_and_what_it_took() -> None:
+    """CMP-1: exactly one compaction item, told as any other turn is."""
+    made = turn(says("user", LONG), compacts=True, only_compacts=True)
+    response = asyncio.run(whole(made, answers("Notes.", **USED)))
+    assert (response.status, kinds(response)) == (ResponseStatus.COMPLETED, ["compaction"])
+    assert response.usage is not None
+    assert response.usage.total_tokens == 99
+    told = asyncio.run(events(turn(says("user", LONG), compacts=True, only_compacts=True), answers("Notes.", **USED)))
+    assert judge(told) == []
+    assert kinds(fold(told)) == ["compaction"]
+
+
+def test_a_compaction_comes_first_however_the_upstream_answers() -> None:
+    """STR-5, STR-14: numbers and places are those of one response."""
+    items = [says("user", LONG), says("assistant", LONG), says("user", "Go on.")]
+    summary = answers("Notes.", **USED)
+    answered = [answers("Hello.", prompt_tokens=3, completion_tokens=2, total_tokens=5), ScriptedAnswer([STREAM], SSE)]
+    cut = [STREAM[at : at + 7] for at in range(0, len(STREAM), 7)]
+    found: list[Response] = [asyncio.run(whole(turn(*items, compacts=True), summary, answer)) for answer in answered]
+    for answer in (*answered, ScriptedAnswer(cut, SSE)):
+        told = asyncio.run(events(turn(*items, compacts=True), summary, answer))
+        assert judge(told) == []
+        assert [event.sequence_number for event in told] == list(range(len(told)))
+        found.append(fold(told))
+    for response in found:
+        assert kinds(response) == ["compaction", "message"]
+        assert response.usage is not None
+        assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (93, 11, 104)
+        assert "Hello." in str(response.output[1])
+
+
+def test_the_upstream_is_asked_with_the_summary_in_place_of_what_it_sums_up() -> None:
+    """CMP-3."""
+    made = turn(
+        says("system", "Rules."), says("user", LONG), says("assistant", LONG), says("user", "Go on."), compacts=True, threshold=400
+    )
+    transport = ScriptedTransport(answers("Notes."), answers("Hello."))
+    asyncio.run(made.ask(transport))
+    messages = msgspec.json.decode(transport.asked[1].body)["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "user"]
+    assert "\n\nNotes.\n\n" in messages[1]["content"]
+    assert messages[2]["content"] == "Go on."
+
+
+def test_what_is_still_too_long_after_a_summary_is_cut() -> None:
+    """REQ-2."""
+    long = [
+        says("user", "first"),
+        says("assistant", LONG),
+        *(says("user", f"{at} {LONG}") for at in range(20)),
+        says("user", "Go on."),
+    ]
+    made = turn(*long, compacts=True, truncates=True, context=1000)
+    transport = ScriptedTransport(answers("Notes."), answers("Hello."))
+    asyncio.run(made.ask(transport))
+    messages = msgspec.json.decode(transport.asked[1].body)["messages"]
+    assert "Notes." in messages[0]["content"]
+    assert messages[-1]["content"] == "Go on."
+    assert len(messages) < 6
+    assert any("truncation is auto" in loss.why for loss in made.losses)
+
+
+def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> None:
+    """REQ-2: auto, where the context is not known or the estimate was wrong."""
+    items = [*(says("user", f"{at} {LONG}") for at in range(10)), says("user", "Go on.")]
+    made = turn(*items, truncates=True)
+    transport = ScriptedTransport(too_long(), answers("Hello."))
+
+    async def ask() -> Response:
+        return await made.whole(await made.ask(transport))
+
+    assert kinds(asyncio.run(ask())) == ["message"]
+    counts = [len(msgspec.json.decode(each.body)["messages"]) for each in transport.asked]
+    assert counts[0] == 11
+    assert 5 <= counts[1] <= 7
+    assert [loss.path for loss in made.losses] == ["input[0]"]
+
+
+@pytest.mark.parametrize(
+    ("items", "settings", "answered"),
+    [
+        ([says("user", LONG), says("user", "x")], {"truncates": True}, [too_long(), too_long()]),  # once more, and no more
+        ([says("user", LONG)], {"truncates": True}, [too_long()]),  # nothing can go
+        ([says("user", LONG), says("user", "x")], {}, [too_long()]),  # REQ-2: disabled never drops
+    ],
+)
+def test_what_stays_too_long_is_told(items: list[Any], settings: dict[str, Any], answered: list[ScriptedAnswer]) -> None:
+    """REQ-2."""
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(whole(turn(*items, **settings), *answered))
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_other_errors_are_not_asked_about_twice() -> None:
+    made = turn(says("user", LONG), says("user", "x"), truncates=True)
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(whole(made, ScriptedAnswer([b'{"error":{"message":"no"}}'], JSON, 400)))
+    assert caught.value.code == "invalid_value"
+
+
+def test_a_summary_that_fails_fails_the_turn_and_its_stream_has_one_end() -> None:
+    """STR-8."""
+    made = turn(says("user", LONG), compacts=True)
+    pipe = made.pipe(responses.EventsFromHub(made.prepared.request))
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(made.ask(ScriptedTransport(UpstreamFault("gone", code="upstream_unavailable"))))
+    assert b'"response.failed"' in pipe.finish(caught.value)
+    assert pipe.response is not None
+    assert pipe.response.output == []
+
+
+def test_a_stream_that_breaks_off_keeps_the_compaction() -> None:
+    made = turn(says("user", LONG), compacts=True)
+    broken = ScriptedAnswer([STREAM[:60]], SSE)
+    told = asyncio.run(events(made, answers("Notes."), broken))
+    assert judge(told) == []
+    assert kinds(fold(told))[0] == "compaction"
+    assert fold(told).status == ResponseStatus.FAILED
+
+
+def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
+    traces = Traces(TraceConfig(dir=str(tmp_path)))
+    trace = traces.begin("req_1")
+    trace.client_request("POST", "/v1/responses", [], b"{}")
+    made = turn(*(says("user", f"{at} {LONG}") for at in range(9)), compacts=True, truncates=True, trace=trace)
+    asyncio.run(whole(made, answers("Notes."), too_long(), answers("Hello.")))
+    trace.finish()
+    traces.close()
+    record = read_trace(tmp_path, "req_1")
+    assert record.notes["conversation"] == "shortened"
+    assert record.hub_request is not None
+    assert b"Notes." in record.hub_request.body.raw
+
+
+def test_an_answer_of_nothing_has_nothing() -> None:
+    async def pieces() -> list[bytes]:
+        return [piece async for piece in Nothing().pieces()]
+
+    assert asyncio.run(pieces()) == []
+    Nothing().abort()
+
+
+class Told:
+    """A reader that tells what it is given."""
+
+    error = None
+
+    def __init__(self, *told: StreamEvent | TextRun) -> None:
+        self.losses = Losses()
+        self._told = list(told)
+
+    def feed(self, frame: object) -> list[StreamEvent]:
+        raise NotImplementedError
+
+    def finish(self, error: ApiError | None = None) -> list[Any]:
+        del error
+        return self._told
+
+
+def test_every_kind_of_event_is_counted_on() -> None:
+    response = opening(asked(says("user")), id="resp_1", created_at=1)
+    unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
+    raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]
+    item = Compaction(id="cmp_1", encrypted_content="x")
+    reader = ReaderBehind(
+        Told(
+            ResponseCreated(sequence_number=0, response=response),
+            ResponseQueued(sequence_number=1, response=response),
+            *asyncio.run(events(turn(says("user")), ScriptedAnswer([STREAM], SSE)))[1:2] * 2,
+            *(UnknownEvent(kind="acme:x", raw=msgspec.Raw(msgspec.json.encode(raw)), sequence_number=3) for raw in raws),
+            TextRun(4, "msg_1", 0, 0, ["a", "b"]),
+        ),
+        lambda: Made(item=item, contents=None, usage=None),  # type: ignore[arg-type]
+    )
+    told: list[Any] = reader.finish()
+    assert [event.sequence_number for event in told] == [0, 1, 1, 2, 3, 1, 5, 5, 5, 6]
+    assert isinstance(told[3], ItemAdded)
+    assert [msgspec.json.decode(event.raw) for event in told[6:9]] == [
+        {"type": "acme:x", "sequence_number": 5, "output_index": 1},
+        {"type": "acme:x", "sequence_number": 5, "output_index": "odd"},
+        {"type": "acme:x", "sequence_number": 5},
+    ]
+    assert (told[9].output_index, told[9].deltas) == (1, ["a", "b"])
+    assert OutputTextDelta not in map(type, told)

@@ -1,0 +1,139 @@
+"""About how many tokens a request has. The counts that texts are held against are those of real vocabularies."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+import pytest
+
+from antiphon.dialects import responses
+from antiphon.gateway.token_estimate import FILE, IMAGE, SMALL_IMAGE, VIDEO, estimate, estimate_items, estimate_text
+from antiphon.protocol.request import Request, input_items
+
+# Each text with what four vocabularies in wide use make of it, the smallest and the largest.
+TEXTS = {
+    "english": ("Hello! How can I help you today? Could you tell me what the weather is like in Paris right now?", 23, 23),
+    "python": ("def total(items: list[int]) -> int:\n    return sum(item for item in items if item > 0)\n", 24, 27),
+    "json": ('{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}', 18, 19),
+    "german": ("Gestern waren wir in einem neuen Restaurant, dessen Spezialitäten außerordentlich köstlich waren.", 20, 28),
+    "chinese": ("人工智能正在改变我们的生活方式,越来越多的企业开始使用大型语言模型。", 14, 32),
+    "russian": ("Вчера мы с друзьями ходили в новый ресторан, и нам очень понравилось.", 18, 39),
+}
+
+
+def read(**fields: object) -> Request:
+    request, _ = responses.request_to_hub(msgspec.json.encode({"model": "m", **fields}))
+    return request
+
+
+def counted(*items: object) -> int:
+    """The items alone, without what stands around each."""
+    return estimate_items(input_items(read(input=list(items)))) - 4 * len(items)
+
+
+def message(*parts: object) -> dict[str, object]:
+    return {"type": "message", "role": "user", "content": list(parts)}
+
+
+@pytest.mark.parametrize(("text", "least", "most"), TEXTS.values(), ids=TEXTS)
+def test_a_text_is_estimated_about_as_vocabularies_count_it(text: str, least: int, most: int) -> None:
+    assert 0.95 * least <= estimate_text(text) <= 1.3 * most
+
+
+def test_no_text_is_no_token_and_any_text_is_some() -> None:
+    assert estimate_text("") == 0
+    assert estimate_text("a") >= 1
+    assert estimate_text("\ud800") >= 1
+
+
+def test_a_long_text_is_estimated_from_pieces_of_it_all_over() -> None:
+    page = TEXTS["english"][0] + "\n" + TEXTS["python"][0]
+    whole = estimate_text(page)
+    assert 0.97 * whole * 1000 <= estimate_text(page * 1000) <= 1.03 * whole * 1000
+    halves = "word " * 50_000 + "字" * 50_000
+    assert 0.9 * 105_000 <= estimate_text(halves) <= 1.1 * 105_000
+
+
+def test_a_conversation_of_many_texts_is_estimated_as_one_text_would_be() -> None:
+    text = TEXTS["english"][0] * 10
+    few, many = ([message({"type": "input_text", "text": text})] * count for count in (5, 500))
+    assert 0.95 <= counted(*many) / counted(*few) / 100 <= 1.05
+
+
+def test_everything_that_a_model_reads_of_a_request_counts() -> None:
+    fields: dict[str, object] = {"input": "Hello there"}
+    before = estimate(read(**fields))
+    tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    schema = {"type": "json_schema", "name": "city", "schema": {"type": "object", "required": ["name"]}, "strict": True}
+    for more in ({"instructions": "Be brief."}, {"tools": [tool]}, {"text": {"format": schema}}):
+        fields |= more
+        after = estimate(read(**fields))
+        assert after > before + 3
+        before = after
+    settings = {"temperature": 0.5, "metadata": {"a": "b"}, "max_output_tokens": 100}
+    assert estimate(read(**fields, **settings)) == before
+
+
+def test_a_request_without_input_has_only_what_stands_around_it() -> None:
+    assert estimate(read()) == estimate_items([]) + 3 == 3
+    assert estimate(read(text={"format": {"type": "text"}})) == 3
+
+
+def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": '{"city":"Paris"}'}
+    output = {"type": "function_call_output", "call_id": "c", "output": "Sunny and 22 degrees"}
+    assert counted(call) > 6 + 4
+    assert counted(output) > 6 + 4
+    assert counted({**output, "output": [{"type": "input_image", "image_url": "https://a/b.png"}]}) == 6 + IMAGE
+    custom = {"type": "custom_tool_call", "call_id": "d", "name": "get_weather", "input": '{"city":"Paris"}'}
+    assert counted(custom) == counted(call)
+    assert counted({"type": "custom_tool_call_output", "call_id": "d", "output": "Sunny and 22 degrees"}) == counted(output)
+
+
+def test_media_count_by_kind_and_size_and_never_as_text() -> None:
+    data = base64.b64encode(bytes(300_000)).decode()
+    assert counted(message({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})) == IMAGE
+    assert counted(message({"type": "input_image", "image_url": "https://a/b.png", "detail": "low"})) == SMALL_IMAGE
+    assert counted(message({"type": "input_video", "video_url": "https://a/b.mp4"})) == VIDEO
+    assert counted(message({"type": "input_file", "file_id": "file_1"})) == FILE
+    assert counted(message({"type": "input_file", "file_data": data})) == 10_000
+    assert counted(message({"type": "input_file", "file_data": f"data:application/pdf;base64,{data}"})) == 10_000
+    assert counted(message({"type": "input_file", "file_data": f"data:text/plain;base64,{data}"})) == 100_001
+    assert counted(message({"type": "input_file", "file_data": f"data:image/png;base64,{data}"})) == IMAGE
+    assert counted(message({"type": "input_file", "file_data": f"data:audio/mpeg;base64,{data}"})) == 601
+    assert counted(message({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}})) == 601
+    screenshot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{data}"}
+    assert IMAGE < counted({"type": "computer_call_output", "call_id": "c", "output": screenshot}) < IMAGE + 40
+    assert counted({"type": "image_generation_call", "id": "ig_1", "result": data}) == IMAGE
+
+
+def test_reasoning_counts_open_or_sealed() -> None:
+    opened = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "It is sunny."}]}
+    assert counted(opened) == estimate_text("It is sunny.")
+    thought = [{"type": "reasoning_text", "text": "It is very sunny today."}]
+    assert counted({**opened, "content": thought}) == estimate_text("It is very sunny today.")
+    assert counted({**opened, "content": thought, "encrypted_content": "x" * 600}) == estimate_text("It is very sunny today.")
+    assert counted({**opened, "encrypted_content": "x" * 600}) == 100
+    assert counted({"type": "compaction", "encrypted_content": "x" * 600}) == 100
+
+
+def test_what_no_model_reads_does_not_count() -> None:
+    assert counted({"type": "item_reference", "id": "msg_1"}, {"type": "compaction_trigger"}) == 0
+
+
+def test_parts_of_every_kind_count() -> None:
+    said = estimate_text("I may not.")
+    assert counted(message({"type": "refusal", "refusal": "I may not."})) == said
+    assert counted(message({"type": "output_text", "text": "I may not."})) == said
+    assert counted({"type": "message", "role": "user", "content": "I may not."}) == said
+    assert counted(message({"type": "tool_use", "id": "t", "name": "get_weather", "input": {"city": ["Paris", 1, None]}})) > 8
+    assert counted(message({"type": "acme:part", "note": "I may not."})) > said
+
+
+def test_items_and_tools_of_any_type_count() -> None:
+    assert counted({"type": "acme:thing", "note": "It is sunny in Paris today, and warm."}) > 8
+    tools = {"type": "additional_tools", "tools": [{"type": "function", "name": "get_weather"}]}
+    assert counted(tools) > 4
+    deep = msgspec.json.decode(b"[" * 500 + b"]" * 500)
+    assert counted({"type": "acme:thing", "deep": deep}) >= 500

@@ -1,0 +1,87 @@
+"""`gateway/transcript`: a conversation as a text."""
+
+from __future__ import annotations
+
+from tests.gateway.test_window import call, custom, items, output, says
+
+from antiphon.gateway.token_estimate import estimate_text
+from antiphon.gateway.transcript import transcript_of
+from antiphon.gateway.window import summary_message
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+
+
+def test_everything_that_was_said_and_done_is_told() -> None:
+    told = transcript_of(
+        "Be kind.",
+        [
+            *items(says("system", "hidden")),
+            summary_message("long ago"),
+            *items(
+                says("user", "Look at this."),
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "Here:"}, IMAGE, {"type": "refusal", "refusal": "No."}],
+                },
+                {
+                    "type": "reasoning",
+                    "summary": [{"type": "summary_text", "text": "Hm."}],
+                    "content": [{"type": "reasoning_text", "text": "Well."}],
+                },
+                {"type": "reasoning", "summary": [], "encrypted_content": "sealed"},
+                call("a"),
+                custom("b"),
+                output("a"),
+                {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "done"}, IMAGE]},
+                {"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "g", "input": {}}]},
+                {"type": "compaction", "encrypted_content": "another server's"},
+                {"type": "acme:thing", "x": 1},
+                {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+            ),
+        ],
+        None,
+    )
+    assert told.text.split("\n\n") == [
+        "[instructions to the assistant, which stay in force]\nBe kind.",
+        *(f"[what the conversation was before this]\n{summary_message('long ago').content}").split("\n\n"),
+        "[user]\nLook at this.",
+        "[user]\nHere:\n[image omitted: image/png data]\nNo.",
+        "[the assistant thought]\nHm.\nWell.",
+        "[the assistant called f, as a]\n{}",
+        "[the assistant called f, as b]\nx",
+        "[a gave]\n42",
+        "[b gave]\ndone\n[image omitted: image/png data]",
+        '[assistant]\n{"type":"tool_use","id":"c","name":"g","input":{}}',
+        '[acme:thing]\n{"type":"acme:thing","x":1}',
+        '[web_search_call]\n{"type":"web_search_call","id":"ws_1","status":"completed"}',
+    ]
+    assert (told.left_out, told.media) == (0, 2)
+
+
+def test_a_long_output_is_cut_in_its_middle() -> None:
+    long = "begin " + "x" * 100_000 + " end"
+    told = transcript_of(None, items({**output("a"), "output": long}), None)
+    assert told.text.startswith("[a gave]\nbegin xxx")
+    assert told.text.endswith("xxx end")
+    assert "\n[… 84011 characters left out …]\n" in told.text
+    assert len(told.text) < 17_000
+
+
+def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
+    conversation = items(*(says("user", f"{at} " + "x" * 10_000) for at in range(20)))
+    whole = transcript_of(None, conversation, None)
+    tokens = estimate_text(whole.text)
+    cut = transcript_of(None, conversation, tokens // 2)
+    assert (cut.left_out, estimate_text(cut.text) <= tokens // 2) == (0, True)
+    few = transcript_of("Be kind.", conversation, 2_000)
+    assert 0 < few.left_out < 20
+    assert estimate_text(few.text) < 2_100
+    assert "Be kind." in few.text
+    assert f"[{few.left_out} older items are left out here" in few.text
+    assert "[user]\n19 x" in few.text
+    assert "[user]\n0 x" not in few.text
+
+
+def test_one_item_is_always_told() -> None:
+    assert transcript_of(None, items(says("user", "x" * 9_000)), 1).left_out == 0

@@ -1,0 +1,102 @@
+"""`gateway/truncation`: REQ-2, what goes and what stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.gateway.test_window import THINKS, TOOLS, call, output, says
+
+from antiphon.gateway.token_estimate import estimate
+from antiphon.gateway.truncation import room_in, shortened
+from antiphon.gateway.window import summary_message
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+LONG = "word " * 100
+
+
+def asked(*items: dict[str, Any], **fields: Any) -> Request:
+    return codec.decode_request(msgspec.json.encode({"model": "m", "input": list(items), **fields}))
+
+
+def left(request: Request, room: int) -> tuple[list[int], list[str]]:
+    """Which items are left, by their places, and the paths of what is lost."""
+    losses = Losses()
+    made = shortened(request, room, losses)
+    before = input_items(request)
+    return [before.index(item) for item in input_items(made)], [str(loss) for loss in losses]
+
+
+def test_what_fits_is_left_alone() -> None:
+    """REQ-2."""
+    request = asked(says("user", LONG))
+    losses = Losses()
+    assert shortened(request, estimate(request), losses) is request
+    assert not len(losses)
+
+
+def test_the_oldest_goes_first_and_no_more_than_must() -> None:
+    """REQ-2: oldest first; a loss for each run."""
+    request = asked(*(says(role, f"{at} {LONG}") for at, role in enumerate(["user", "assistant"] * 3)), says("user", "last"))
+    places, losses = left(request, estimate(request) - 200)
+    assert places == [2, 3, 4, 5, 6]
+    assert losses == [
+        "input[0]: 2 of the oldest items, from input[0] to input[1] "
+        f"(truncation is auto, and there is room for about {estimate(request) - 200} tokens)"
+    ]
+    assert left(request, 1)[0] == [6]
+
+
+def test_what_holds_all_the_way_through_stays_and_so_does_what_the_user_said_last() -> None:
+    """REQ-2: keeps system text."""
+    request = asked(
+        says("system", "s" + LONG), says("user", "a" + LONG), TOOLS, says("developer", "d" + LONG), says("user", "b" + LONG)
+    )
+    places, losses = left(request, 1)
+    assert places == [0, 2, 3, 4]
+    assert [loss.partition(" (")[0] for loss in losses] == ["input[1]: an old item"]
+
+
+def test_a_call_goes_with_its_output_and_thoughts_with_their_call() -> None:
+    """REQ-2: keeps tool call pairs whole."""
+    request = asked(
+        says("user", "go"),
+        THINKS,
+        {**call("a"), "arguments": LONG},
+        {**call("b"), "arguments": LONG},
+        output("b"),
+        output("a"),
+        {**call("c"), "arguments": LONG},
+        output("c"),
+    )
+    assert left(request, estimate(request) - 50)[0] == [0, 6, 7]
+    assert left(request, 1)[0] == [0, 6, 7]  # what came last is what the model is to answer
+
+
+def test_a_call_that_waits_for_its_output_stays() -> None:
+    request = asked({**call("a"), "arguments": LONG}, says("user", LONG), says("assistant", LONG), says("user", "last"))
+    assert left(request, 1)[0] == [0, 3]
+
+
+def test_a_summary_stays_for_it_is_all_that_is_left_of_what_it_sums_up() -> None:
+    summary = msgspec.to_builtins(summary_message(LONG))
+    request = asked(summary, says("user", LONG), says("user", "last"))
+    assert left(request, 1)[0] == [0, 2]
+
+
+def test_where_nothing_can_go_nothing_does() -> None:
+    for items in ([], [says("user", LONG)], [says("system", LONG), says("user", LONG)]):
+        request = asked(*items, instructions=LONG)
+        losses = Losses()
+        assert shortened(request, 1, losses) is request
+        assert not len(losses)
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "room"), [(8192, None, 7168), (8192, 4000, 4192), (1000, None, 750), (1000, 990, 250)]
+)
+def test_the_answer_has_to_fit_as_well(context: int, answer: int | None, room: int) -> None:
+    assert room_in(context, Request(max_output_tokens=answer)) == room

@@ -1,0 +1,150 @@
+"""Retention: what is too old or too much is removed, oldest first and chains as a whole, however ill the store was meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.running import one_upstream, running, until
+from tests.store.places import PLACES, Place, chained, record
+
+from antiphon.config import StoreConfig
+from antiphon.errors import StorageUnavailable
+from antiphon.fakes import ChatServer
+from antiphon.server import sweeping
+from antiphon.server.logs import Logger
+from antiphon.server.sweeping import sweep, sweep_once
+from antiphon.store.interface import Store
+from antiphon.store.sqlite import SqliteStore
+
+DAY = 86_400
+NOW = int(time.time())
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few responses are many, and nobody waits between two steps."""
+    monkeypatch.setattr(sweeping, "STEP", 3)
+    monkeypatch.setattr(sweeping, "PAUSE", 0)
+
+
+@pytest.fixture(params=PLACES.values(), ids=list(PLACES))
+def place(request: pytest.FixtureRequest) -> Place:
+    return cast(Place, request.param)
+
+
+async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
+    """Responses by id, what each continues, and its age in days."""
+    for id, previous, days in ages:
+        await store.save("anna", record(id, previous, at=int(NOW - days * DAY)), [f"msg_{id}"], [])
+
+
+async def left(store: Store, *ids: str) -> list[str]:
+    return [id for id in ids if await store.get("anna", id) is not None]
+
+
+def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
+    async def go() -> None:
+        async with place() as store:
+            await keep(store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10)))
+            assert await sweep_once(store, StoreConfig(retention_days=30)) == 10
+            stats = await store.stats()
+            assert (stats.responses, stats.items) == (10, 10)
+            assert await left(store, "old_0", "old_9", "new_0", "new_9") == ["new_0", "new_9"]
+            assert await sweep_once(store, StoreConfig(retention_days=30)) == 0
+            assert await sweep_once(store, StoreConfig(retention_days=4.5)) == 5
+
+    asyncio.run(go())
+
+
+def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> None:
+    async def go() -> None:
+        async with place() as store:
+            await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
+            assert await sweep_once(store, StoreConfig(max_responses=8)) == 12
+            assert await left(store, *(f"r{n}" for n in range(20))) == [f"r{n}" for n in range(12, 20)]
+            assert await sweep_once(store, StoreConfig()) == 0
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"])
+def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: StoreConfig) -> None:
+    """Nothing that somebody can still continue loses its beginning."""
+
+    async def go() -> None:
+        async with place() as store:
+            chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
+            await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
+            assert await sweep_once(store, config) == 1
+            assert await store.chain("anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
+            assert await left(store, "alone") == []
+            assert await store.delete("anna", "last")
+            await keep(store, ("other", None, 0.0))
+            assert await sweep_once(store, config) == 10
+            assert (await store.stats()).responses == 1
+
+    asyncio.run(go())
+
+
+class Ill:
+    """A store that cannot be reached the first time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked = 0
+
+    async def prune(self, **settings: Any) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise StorageUnavailable("the storage is busy")
+        return await self._store.prune(**settings)
+
+
+def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> None:
+    async def go() -> None:
+        log = io.StringIO()
+        logger = Logger(log, "json")
+        async with place() as store:
+            await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 1))
+            ill = Ill(store)
+            task = asyncio.create_task(sweep(cast(Store, ill), StoreConfig(), logger, every=0))
+            async with asyncio.timeout(20):
+                while ill.asked < 6:  # the failure; three steps and the one that finds nothing; the next sweep
+                    await asyncio.sleep(0)
+            task.cancel()
+            assert (await store.stats()).responses == 1
+        logger.flush()
+        lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
+        assert [(line["level"], line["event"]) for line in lines] == [
+            ("warning", "the store could not be swept"),
+            ("info", "responses were removed because of their age or number"),
+        ]
+        assert (lines[0]["why"], lines[1]["count"]) == ("the storage is busy", 7)
+
+    asyncio.run(go())
+
+
+def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = await SqliteStore.open(tmp_path / "antiphon.db")
+        await keep(store, ("old", None, 3), ("new", None, 1))
+        await store.close()
+
+    asyncio.run(fill())
+    config = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db", retention_days=2)
+    with ChatServer() as upstream, running(replace(one_upstream(upstream.base_url), store=config)) as gateway:
+        until(lambda: any(line.get("count") == 1 for line in gateway.log))
+
+    async def look() -> None:
+        store = await SqliteStore.open(tmp_path / "antiphon.db")
+        assert await left(store, "old", "new") == ["new"]
+        await store.close()
+
+    asyncio.run(look())

@@ -1,0 +1,95 @@
+"""The commands and settings of `docs/state.md` do what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shlex
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.clients.blocks import block
+from tests.store.postgres_server import fresh_url, sql, url_of
+
+from antiphon.cli import store as command
+from antiphon.cli.entry import parser
+from antiphon.config import StoreConfig, parse
+from antiphon.store.interface import Record
+from antiphon.store.opening import open_store
+
+RECORD = Record(id="resp_1", previous=None, created_at=1, status="completed", head=b"{}", input=b"[]", output=b"[]")
+
+
+def block_of(containing: str) -> str:
+    return block(containing, "state.md")
+
+
+def kept_in(text: str) -> StoreConfig:
+    return parse(text, "antiphon.toml", {}).store
+
+
+async def save(config: StoreConfig) -> None:
+    store = await open_store(config, {})
+    assert store is not None
+    await store.save("anybody", RECORD, [], [])
+    await store.close()
+
+
+def tell(line: str, folder: Path) -> str:
+    """What `antiphon store …` prints."""
+    program, *words = shlex.split(line)
+    assert program == "antiphon"
+    out = io.StringIO()
+    assert command.run(parser().parse_args(words), out, io.StringIO(), environ={}, cwd=folder) == 0
+    return out.getvalue()
+
+
+def test_the_commands_count_remove_and_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "antiphon.toml").write_text(block_of("sqlite:///"))
+    asyncio.run(save(StoreConfig(url="sqlite:///data/antiphon.db")))
+    stats, prune, verify = block_of("store stats").splitlines()
+    assert tell(stats, tmp_path).split()[:2] == ["responses", "1"]
+    assert tell(prune, tmp_path) == "removed 1 response\n"
+    assert tell(verify, tmp_path) == "everything that is kept is sound\n"
+
+
+def test_a_backup_holds_what_is_kept_while_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = kept_in(block_of("sqlite:///"))
+    _, line = block_of("VACUUM INTO").splitlines()
+    program, file, statement = shlex.split(line)
+
+    async def back_up() -> None:
+        store = await open_store(config, {})
+        assert store is not None
+        await store.save("anybody", RECORD, [], [])
+        apsw.Connection(file).execute(statement)
+        await store.close()
+        copy = await open_store(StoreConfig(url="sqlite:///copy.db"), {})
+        assert copy is not None
+        assert await copy.get("anybody", "resp_1") == RECORD
+        assert await copy.verify() == []
+        await copy.close()
+
+    assert program == "sqlite3"
+    asyncio.run(back_up())
+
+
+def test_the_settings_are_ones_that_there_are() -> None:
+    retention = kept_in(block_of("retention_days"))
+    assert (retention.url, retention.retention_days, retention.max_responses) == (None, 7, 100000)
+    postgres = kept_in(block_of("postgresql://"))
+    assert postgres.url == "postgresql://antiphon@db.example.com/antiphon"
+
+
+def test_the_user_of_the_page_may_do_all_that_is_needed() -> None:
+    fresh_url()  # a server that runs
+    for statement in block_of("CREATE USER").splitlines():
+        sql(statement)
+    try:
+        asyncio.run(save(StoreConfig(url=url_of("antiphon", "antiphon"))))
+    finally:
+        sql("DROP DATABASE antiphon")
+        sql("DROP USER antiphon")
