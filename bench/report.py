@@ -31,7 +31,8 @@ def circumstances(targets: Iterable[Target], load_before: float) -> str:
     load_after = os.getloadavg()[0]
     lines = [
         f"Measured on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores ({_cpu_model()}), Linux {platform.release()}, "
-        f"CPython {platform.python_version()} ({platform.python_compiler()}), load average {load_before:.1f} before and {load_after:.1f} after.\n"
+        f"CPython {platform.python_version()} ({platform.python_compiler()}), "
+        f"load average {load_before:.1f} before and {load_after:.1f} after.\n"
     ]
     lines += [f"- **{target.name}** ({version_of(target)}): {target.what}" for target in targets]
     return "\n".join(lines) + "\n"

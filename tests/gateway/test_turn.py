@@ -197,11 +197,11 @@ def test_store_is_echoed_as_what_it_is() -> None:
 @pytest.mark.parametrize("keeps", [True, False])
 def test_no_upstream_is_asked_to_keep_anything(keeps: bool) -> None:
     """Whatever memory it has of its own: the ids that a client knows are ours."""
-    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1"}')
+    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}')
     prepared = prepare(request, target("responses", profile="openai"), keeps=keeps)
     sent = msgspec.json.decode(prepared.body)
     assert sent["store"] is False
-    assert "previous_response_id" not in sent
+    assert not {"previous_response_id", "conversation"} & set(sent)
     assert sent["include"] == ["reasoning.encrypted_content"]  # RSN-2: else it would take no reasoning of its own back
     assert prepared.request.store is keeps
     assert prepared.request.previous_response_id == "resp_1"

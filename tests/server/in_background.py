@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -167,7 +171,9 @@ def scripted(says: dict[str, Reply]) -> Iterator[ChatServer]:
 
 
 @contextmanager
-def laboratory(url: str, *, upstream: ChatServer | None = None, says: dict[str, Reply] | None = None, **settings: Any) -> Iterator[Lab]:
+def laboratory(
+    url: str, *, upstream: ChatServer | None = None, says: dict[str, Reply] | None = None, **settings: Any
+) -> Iterator[Lab]:
     says = {} if says is None else says
     if upstream is None:
         with scripted(says) as upstream, laboratory(url, upstream=upstream, says=says, **settings) as lab:
@@ -229,3 +235,83 @@ class _Stalling:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         return self._stall.wrapped(found) if name == self._stall.method else found
+
+
+class Replica(Client):
+    """A gateway in a process of its own, which can be killed."""
+
+    def __init__(self, config: Config) -> None:
+        command = [sys.executable, "-c", "from tests.server.in_background import serve; serve()"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        assert self._process.stdin
+        self._process.stdin.write(msgspec.json.encode(config) + b"\n")
+        self._process.stdin.flush()
+
+    def listen(self) -> Replica:
+        """Waits until it is up."""
+        assert self._process.stdout
+        super().__init__(self._process.stdout.readline().decode().strip())
+        assert self.url, "the gateway did not start"
+        return self
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(BOUND)
+
+    def stop(self) -> None:
+        """In good order, if it still lives."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(BOUND)
+        self._process.stdout.close()
+
+
+@contextmanager
+def replicas(*configs: Config) -> Iterator[list[Replica]]:
+    """So many, begun in the same moment."""
+    begun = [Replica(config) for config in configs]
+    try:
+        yield [replica.listen() for replica in begun]
+    finally:
+        for replica in begun:
+            replica.stop()
+
+
+def serve() -> None:
+    """What such a process does: serves until nobody holds its input open."""
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=Config)
+    with running(config, pace=PACE) as gateway:
+        print(gateway.url, flush=True)
+        sys.stdin.read()
+
+
+class Fails:
+    """A store whose methods raise what they are told to, once for each time it is told."""
+
+    def __init__(self) -> None:
+        self.raises: dict[str, list[Exception]] = {}
+        self.asked: Counter[str] = Counter()
+        self._store: Any = None
+
+    async def open(self, config: StoreConfig, environ: Any) -> Any:
+        self._store = await open_store(config, environ)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name == "moment":
+            return found
+
+        async def ask(*arguments: Any, **named: Any) -> Any:
+            self.asked[name] += 1
+            waiting = self.raises.get(name)
+            is_empty = name == "append" and not arguments[3]
+            if waiting and not is_empty:
+                raise waiting.pop()
+            return await found(*arguments, **named)
+
+        return ask
+
+
+ROOT = Path(__file__).parents[2]

@@ -49,11 +49,15 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         "/openapi.json": (["GET"], True),
         "/metrics": (["GET"], False),
         "/v1/responses/input_tokens": (["POST"], False),
+        "/v1/conversations": (["POST"], False),
     }
     assert {path: (sorted(route.methods), route.public) for path, route in OF_ONE.items()} == {
         "/v1/responses/{id}": (["DELETE", "GET"], False),
         "/v1/responses/{id}/input_items": (["GET"], False),
         "/v1/responses/{id}/cancel": (["POST"], False),
+        "/v1/conversations/{id}": (["DELETE", "GET", "POST"], False),
+        "/v1/conversations/{id}/items": (["GET", "POST"], False),
+        "/v1/conversations/{id}/items/{item_id}": (["DELETE", "GET"], False),
     }
     assert not Route(methods={"GET": health}).public
 

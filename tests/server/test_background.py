@@ -45,6 +45,16 @@ def text_of(response: dict[str, Any]) -> str:
     return "".join(part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"])
 
 
+def line_of(lab: Lab) -> dict[str, Any]:
+    """What the log says of the latest work."""
+
+    def found() -> list[dict[str, Any]]:
+        return [line for line in lab.gateway.log if line.get("method") == "BACKGROUND"]
+
+    until(lambda: bool(found()))
+    return found()[-1]
+
+
 # A good day
 
 
@@ -63,7 +73,7 @@ def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay
     assert (response["metadata"], response["usage"]["output_tokens"]) == ({"a": "b"}, 2)
     assert told_by(lab.events(id)) == response
     assert lab.asked("slow") == 1
-    [line] = [line for line in lab.gateway.requests(1) if line["method"] == "BACKGROUND" and line["response_id"] == id]
+    line = line_of(lab)
     assert (line["status"], line["model"], line["owner"], line["output_tokens"]) == (200, "mock-1", "alice", 2)
 
 
@@ -152,6 +162,11 @@ def test_a_response_made_in_the_background_can_be_continued_once_it_has_ended(la
     assert second["status"] == "completed"
     assert [message["content"] for message in lab.upstream.received[-1].json["messages"]] == ["slow", "Hello.", "And?"]
     assert second["previous_response_id"] == id
+
+
+def metric(lab: Lab, name: str) -> float:
+    text = lab.ask("GET", "/metrics").text
+    return float(next(line for line in text.splitlines() if line.startswith(f"antiphon_background_{name} ")).split()[-1])
 
 
 # Cancelling
@@ -326,6 +341,8 @@ def test_work_beyond_the_limits_waits_and_beyond_those_it_is_refused(lab: Lab) -
     assert int(refused.headers["retry-after"]) > 0
     assert len(lab.upstream.received) == RUNNING
     assert lab.post().status_code == 200  # what is not in the background is nobody's queue
+    assert metric(lab, "running") == RUNNING
+    until(lambda: metric(lab, "waiting") == 20)
     gate.open()
     assert {lab.wait(id)["status"] for id in waiting} == {"completed"}
 
@@ -334,7 +351,7 @@ def test_a_turn_in_the_background_has_a_trace(tmp_path: Path) -> None:
     config = {"trace": TraceConfig(dir=str(tmp_path / "traces"))}
     with laboratory(f"sqlite:///{tmp_path}/a.db", config=config) as lab:
         lab.wait(lab.begin())
-        [line] = [line for line in lab.gateway.requests(2) if line["method"] == "BACKGROUND"]
+        line = line_of(lab)
     record = read_trace(tmp_path / "traces", line["request_id"])
     assert record.client_request is not None
     assert record.client_request.method == "BACKGROUND"

@@ -158,9 +158,10 @@ def test_a_turn_on_a_websocket_is_a_turn_of_the_conversation(here: Lab) -> None:
 def test_no_upstream_hears_of_conversations(here: Lab) -> None:
     """API-4: not one that would know the word either."""
     id = made(here, message("user", "One"))
-    here.told("Two", model="other-1", conversation=id)
+    assert here.told("Two", model="other-1", conversation=id)["conversation"] == {"id": id}
+    assert here.streamed("Three", model="other-1", conversation=id)["conversation"] == {"id": id}
     assert "conversation" not in here.other.received[-1].json
-    assert [item["role"] for item in here.items] == ["user", "user"]
+    assert [item["role"] for item in here.items] == ["user", "user", "assistant", "user"]
 
 
 def test_a_turn_in_the_background_is_added_when_it_ends(here: Lab) -> None:
@@ -206,6 +207,62 @@ def test_what_failed_is_no_part_of_the_conversation(here: Lab) -> None:
     assert events_in(here.ask("Two", conversation=id, stream=True))[-1]["type"] == "response.failed"
     assert here.refused("Two", conversation=id, model="away-1")["code"] == "upstream_unavailable"
     assert said_in(here, id) == ["One"]
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_a_turn_whose_client_left_is_no_part_of_the_conversation(here: Lab, store: bool) -> None:
+    """API-4: over HTTP and WebSocket, whether or not the response is kept."""
+    id = made(here)
+    gates = [fakes.Gate(), fakes.Gate()]
+    here.says.extend(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")) for gate in gates)
+    before = len(here.gateway.requests(0))
+    body = {"model": "mock-1", "input": "One", "stream": True, "conversation": id, "store": store}
+    with httpx2.Client(timeout=BOUND, headers={"authorization": f"Bearer {ALICE}"}) as client:
+        with client.stream("POST", f"{here.url}/v1/responses", json=body):
+            gates[0].wait_reached()
+    with here.socket() as talk:
+        talk.send("One", conversation=id, store=store)
+        gates[1].wait_reached()
+    lines = here.gateway.requests(before + 2)[before:]
+    assert [line.get("client_left") for line in lines] == [True, True]
+    for gate in gates:
+        gate.open()
+    assert items_in(here, id) == []
+
+
+def test_work_in_the_background_that_is_cancelled_adds_nothing(here: Lab) -> None:
+    """API-4, API-2."""
+    id = made(here)
+    gate = fakes.Gate()
+    here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")))
+    told = here.told("One", conversation=id, background=True)
+    gate.wait_reached()
+    assert here.call("POST", f"/v1/responses/{told['id']}/cancel").json()["status"] == "cancelled"
+    gate.open()
+    assert items_in(here, id) == []
+
+
+def test_a_compaction_stands_for_what_was_before_it() -> None:
+    """API-4, CMP-3: the items stay, the model hears the summary."""
+    with lab() as here:
+        id = made(here, message("user", "We launch on Tuesday."), message("assistant", "Understood."))
+        here.says.append(turn(fakes.text("The launch is on Tuesday.")))
+        compacted = here.told([{"type": "compaction_trigger"}], conversation=id)
+        assert [item["type"] for item in compacted["output"]] == ["compaction"]
+        assert [item["type"] for item in items_in(here, id)] == ["message", "message", "compaction"]
+        here.told("When?", conversation=id)
+        assert here.messages[-1] == ("user", "When?")
+        assert any("The launch is on Tuesday." in str(text) for _, text in here.messages)
+
+
+def test_a_connection_remembers_what_a_turn_in_a_conversation_stood_on(here: Lab) -> None:
+    """API-4, WS-5."""
+    id = made(here, message("user", "One"))
+    with here.socket() as talk:
+        told = talk.told("Two", conversation=id, store=False)
+        talk.told("Three", previous_response_id=told["id"], store=False)
+    assert [text for _, text in here.messages] == ["One", "Two", "Hello.", "Three"]
+    assert said_in(here, id) == ["One", "Two", "Hello."]
 
 
 def test_what_is_in_the_conversation_already_is_there_once(here: Lab) -> None:

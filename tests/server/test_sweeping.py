@@ -148,3 +148,28 @@ def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(look())
+
+
+def test_a_fault_of_ours_does_not_end_retention() -> None:
+    """It is told, and the next sweep comes."""
+
+    class Odd:
+        swept = 0
+
+        async def prune(self, **_: object) -> int:
+            self.swept += 1
+            if self.swept == 1:
+                raise RuntimeError("odd")
+            return 0
+
+    async def within() -> str:
+        store, log = Odd(), io.StringIO()
+        logger = Logger(log, "json")
+        task = asyncio.create_task(sweep(store, StoreConfig(), logger, every=0))  # type: ignore[arg-type]
+        while store.swept < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+        logger.flush()
+        return log.getvalue()
+
+    assert "sweeping the store failed inside the gateway" in asyncio.run(within())

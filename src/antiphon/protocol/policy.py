@@ -137,7 +137,8 @@ class Policy:
 
     def whole(self, response: Response) -> Response:
         """A response that nobody streamed, as the fold of what would have been delivered (STR-14)."""
-        if any(type(item) in CALLS for item in response.output):
+        # What was cancelled was judged as it came, and no stream can tell it once more (see `replay`).
+        if response.status != ResponseStatus.CANCELLED and any(type(item) in CALLS for item in response.output):
             return fold(told for event in replay(response) for told in self.feed(event))
         return self._trim_response(response)  # nothing to judge: the same, without the way round
 

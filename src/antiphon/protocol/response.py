@@ -169,8 +169,8 @@ def _echo_conversation(request: Request) -> dict[str, Any] | UnsetType:
     match request.conversation:
         case str() as id:
             return {"id": id}
-        case dict() as named:
-            return {"id": named.get("id")}
+        case {"id": str() as id}:
+            return {"id": id}
         case _:
             return UNSET
 

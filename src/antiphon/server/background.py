@@ -8,6 +8,7 @@ otherwise (`server_restarted`).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ class Background:
 
     def __init__(self, services: Services, store: Store, limit: int, pace: Pace) -> None:
         self.runner = new_id("run")
+        self.waiting = 0  # over all processes, as it was a moment ago
+        self._counted = -math.inf
         self._services = services
         self._store = store
         self._limit = limit
@@ -93,6 +96,7 @@ class Background:
             self._there_is_work.clear()
             try:
                 await self._take()
+                await self._count()
             except StorageUnavailable as error:
                 self._services.logger.event("no work can be claimed", level="warning", why=error.message)
             try:
@@ -111,6 +115,13 @@ class Background:
             job = _Job(self._services, self._store, self.runner, work, self._pace.batch)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._is_over(id, task))  # type: ignore[misc]
+
+    async def _count(self) -> None:
+        """Looks at the length of the queue now and then, for whoever reads metrics."""
+        now = asyncio.get_running_loop().time()
+        if now - self._counted >= self._pace.lease / 3:
+            self._counted = now
+            self.waiting = (await self._store.queue()).waiting
 
     def _is_over(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
@@ -214,7 +225,8 @@ class _Job:
             why = await self._make(line, trace)
         if self._is_lost:
             return
-        if why is not None and why is self._why and why.code == SHUTDOWN and not await self._log.has_spoken():
+        has_spoken = await self._log.has_spoken()
+        if not has_spoken and why is not None and why is self._why and why.code == SHUTDOWN:
             await self._store.release(self._runner, [self._work.id])
             return
         ended = await self._close(why or shutdown()) if self._making is None else self._making.end(why)
@@ -277,11 +289,10 @@ class _Job:
             return None  # it was deleted
         opened = replace(response_of(record), status=ResponseStatus.IN_PROGRESS)
         reader = responses.EventsToHub(Request(), opened, self._services.stamps)
-        for event in said.events:
-            reader.feed(sse.Frame("", event))
+        told = [event for line in said.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
         lines = Lines(is_cancelled=why.code == CANCELLED)
         self._log.number = len(said.events)
-        self._log.add([line for event in reader.finish(why) if (line := lines.feed(event))])
+        self._log.add([line for event in told[len(said.events) :] if (line := lines.feed(event))])
         response = lines.response
         assert response is not None
         ended = replace(
@@ -415,8 +426,6 @@ class _Log:
         """False: it is to be tried again."""
         async with self._lock:
             lines = list(self._held)
-            if not lines:
-                return True
             try:
                 if not await self._store.append(self._runner, self._id, self.number, lines, ResponseStatus.IN_PROGRESS):
                     self._lose()

@@ -21,7 +21,7 @@ from antiphon.server.asgi import JSON
 from antiphon.server.exchange import Exchange, losses_header
 from antiphon.server.retrieve import find, owner_of, store_of
 from antiphon.server.services import Services
-from antiphon.server.tailing import not_found, tail
+from antiphon.server.tailing import tail
 
 PATIENCE: Final = 5.0  # seconds in which whoever runs a response should have ended it once it was cancelled
 
@@ -31,6 +31,7 @@ async def begin_in_background(services: Services, exchange: Exchange, request: R
     store, keeper = services.store, turn.keeper
     assert store is not None  # `prepare` refuses the others
     assert keeper is not None
+    assert services.background is not None  # where there is a store
     owner = owner_of(exchange)
     queue = await store.queue()
     if queue.waiting >= services.config.background.waiting:
@@ -41,8 +42,7 @@ async def begin_in_background(services: Services, exchange: Exchange, request: R
     # Who runs it makes a stream of it, whatever this client reads.
     asked = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
     await store.enqueue(owner, record, item_ids, asked)
-    if services.background is not None:
-        services.background.wake()
+    services.background.wake()
     if request.stream:
         await tail(services, store, exchange, owner, queued.id, -1, turn.losses)
         return
@@ -58,10 +58,9 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
         raise ClientFault("only a response that was made with `background: true` can be cancelled", param="id")
     cancelled = replace(response, status=ResponseStatus.CANCELLED)
     in_its_place = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
-    if await store.cancel(owner, id, in_its_place) == "unknown":
-        raise not_found(id)
-    if services.background is not None:
-        services.background.cancel(id)
+    await store.cancel(owner, id, in_its_place)
+    assert services.background is not None  # where there is a store
+    services.background.cancel(id)
     ended = await _ended(services, exchange)
     exchange.line.response_id = id
     await exchange.answer(200, [JSON], codec.encode(Policy.of(Request()).whole(ended)))

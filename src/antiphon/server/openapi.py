@@ -15,7 +15,7 @@ import msgspec
 from antiphon import __version__
 from antiphon.errors import STATUS_OF_TYPE
 from antiphon.gateway.models import Model, ModelList
-from antiphon.protocol import content, events, items, request, response, tools
+from antiphon.protocol import content, conversation, events, items, request, response, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
 from antiphon.protocol.errors import ErrorBody
 from antiphon.protocol.losses import Loss
@@ -38,7 +38,12 @@ def document() -> bytes:
                 "/v1/responses/compact": {"post": _compact_response()},
                 "/v1/responses/input_tokens": {"post": _count_tokens()},
                 "/v1/responses/{id}": {"get": _get_response(), "delete": _delete_response()},
+                "/v1/responses/{id}/cancel": {"post": _cancel_response()},
                 "/v1/responses/{id}/input_items": {"get": _list_input_items()},
+                "/v1/conversations": {"post": _create_conversation()},
+                "/v1/conversations/{id}": _of_conversation(),
+                "/v1/conversations/{id}/items": {"get": _list_items(), "post": _add_items()},
+                "/v1/conversations/{id}/items/{item_id}": _of_item(),
                 "/v1/models": {"get": _list_models()},
                 "/health": {"get": _health()},
                 "/openapi.json": {"get": _openapi()},
@@ -124,7 +129,7 @@ def _get_response() -> Schema:
         "description": GET,
         "parameters": [
             ID,
-            _query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20}),
+            _include(),
             _query_parameter("stream", "Whether the response is told as events.", {"type": "boolean"}),
             _query_parameter("starting_after", AFTER_EVENT, {"type": "integer", "minimum": 0, "maximum": 2**53}),
             _query_parameter("include_obfuscation", "Whether deltas are padded.", {"type": "boolean"}),
@@ -159,30 +164,107 @@ def _delete_response() -> Schema:
     }
 
 
-def _list_input_items() -> Schema:
-    schema = {
-        "type": "object",
-        "properties": {
-            "object": {"const": "list"},
-            "data": {"type": "array", "items": _ref("ItemParam")},
-            "first_id": {"type": ["string", "null"]},
-            "last_id": {"type": ["string", "null"]},
-            "has_more": {"type": "boolean"},
+def _cancel_response() -> Schema:
+    return {
+        "operationId": "cancelResponse",
+        "summary": "Cancel a response that is made in the background",
+        "description": CANCEL,
+        "parameters": [ID],
+        "responses": {
+            "200": _json("The response, as it ended.", _ref("ResponseResource")),
+            **_errors(EVERYWHERE, KEYED, KEPT),
         },
-        "required": ["object", "data", "first_id", "last_id", "has_more"],
     }
+
+
+def _list_input_items() -> Schema:
     return {
         "operationId": "listInputItems",
         "summary": "List the items that a response was asked with",
         "description": "Those of its own request, without what it continued.",
-        "parameters": [
-            ID,
-            _query_parameter("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
-            _query_parameter("order", "The newest first, or the oldest.", {"enum": ["asc", "desc"], "default": "desc"}),
-            _query_parameter("after", "The id of the item that the page begins behind.", {"type": "string"}),
-            _query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20}),
-        ],
-        "responses": {"200": _json("A page of them.", schema), **_errors(EVERYWHERE, KEYED, KEPT)},
+        "parameters": [ID, *_paging()],
+        "responses": {"200": _json("A page of them.", _page()), **_errors(EVERYWHERE, KEYED, KEPT)},
+    }
+
+
+def _create_conversation() -> Schema:
+    return {
+        "operationId": "createConversation",
+        "summary": "Create a conversation",
+        "description": CONVERSATION,
+        "requestBody": _body("CreateConversation"),
+        "responses": {
+            "200": _json("It is made.", _ref("ConversationResource")),
+            **_errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN),
+        },
+    }
+
+
+def _of_conversation() -> dict[str, Schema]:
+    errors = _errors(EVERYWHERE, KEYED, IN_CONVERSATION)
+    return {
+        "get": {
+            "operationId": "getConversation",
+            "summary": "Get a conversation",
+            "parameters": [CONVERSATION_ID],
+            "responses": {"200": _json("The conversation.", _ref("ConversationResource")), **errors},
+        },
+        "post": {
+            "operationId": "updateConversation",
+            "summary": "Change the metadata of a conversation",
+            "description": "All of it: what is not sent again is gone.",
+            "parameters": [CONVERSATION_ID],
+            "requestBody": _body("UpdateConversation"),
+            "responses": {
+                "200": _json("It is changed.", _ref("ConversationResource")),
+                **_errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN),
+            },
+        },
+        "delete": {
+            "operationId": "deleteConversation",
+            "summary": "Delete a conversation",
+            "description": "With its items. Responses that were made in it stay.",
+            "parameters": [CONVERSATION_ID],
+            "responses": {"200": _json("It is gone.", _ref("DeletedConversation")), **errors},
+        },
+    }
+
+
+def _list_items() -> Schema:
+    return {
+        "operationId": "listConversationItems",
+        "summary": "List the items of a conversation",
+        "parameters": [CONVERSATION_ID, *_paging()],
+        "responses": {"200": _json("A page of them.", _page()), **_errors(EVERYWHERE, KEYED, IN_CONVERSATION)},
+    }
+
+
+def _add_items() -> Schema:
+    return {
+        "operationId": "createConversationItems",
+        "summary": "Add items to a conversation",
+        "description": "At its end, in their order, all of them or none.",
+        "parameters": [CONVERSATION_ID, _include()],
+        "requestBody": _body("AddItems"),
+        "responses": {"200": _json("They are added.", _page()), **_errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN)},
+    }
+
+
+def _of_item() -> dict[str, Schema]:
+    errors = _errors(EVERYWHERE, KEYED, IN_CONVERSATION)
+    return {
+        "get": {
+            "operationId": "getConversationItem",
+            "summary": "Get an item of a conversation",
+            "parameters": [CONVERSATION_ID, ITEM_ID, _include()],
+            "responses": {"200": _json("The item.", _ref("ItemParam")), **errors},
+        },
+        "delete": {
+            "operationId": "deleteConversationItem",
+            "summary": "Delete an item of a conversation",
+            "parameters": [CONVERSATION_ID, ITEM_ID],
+            "responses": {"200": _json("It is gone; the conversation.", _ref("ConversationResource")), **errors},
+        },
     }
 
 
@@ -265,6 +347,43 @@ def _type_of(status: int, code: str) -> str:
 
 def _json(description: str, schema: Schema) -> Schema:
     return {"description": description, "headers": _headers("x-request-id"), "content": {"application/json": {"schema": schema}}}
+
+
+def _body(name: str) -> Schema:
+    return {"required": True, "content": {"application/json": {"schema": _ref(name)}}}
+
+
+def _page() -> Schema:
+    """Some of many items."""
+    return {
+        "type": "object",
+        "properties": {
+            "object": {"const": "list"},
+            "data": {"type": "array", "items": _ref("ItemParam")},
+            "first_id": {"type": ["string", "null"]},
+            "last_id": {"type": ["string", "null"]},
+            "has_more": {"type": "boolean"},
+        },
+        "required": ["object", "data", "first_id", "last_id", "has_more"],
+    }
+
+
+def _paging() -> list[Schema]:
+    return [
+        _query_parameter("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+        _query_parameter("order", "The newest first, or the oldest.", {"enum": ["asc", "desc"], "default": "desc"}),
+        _query_parameter("after", "The id of the item that the page begins behind.", {"type": "string"}),
+        _include(),
+    ]
+
+
+def _include() -> Schema:
+    return _query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20})
+
+
+def _path_parameter(name: str, description: str) -> Schema:
+    schema = {"type": "string", "minLength": 1}
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
 
 
 def _headers(*names: str) -> dict[str, Schema]:
@@ -373,6 +492,11 @@ ROOTS: Final[tuple[type, ...]] = (
     Model,
     Loss,
     InputTokens,
+    conversation.CreateConversation,
+    conversation.UpdateConversation,
+    conversation.AddItems,
+    conversation.ConversationResource,
+    conversation.DeletedConversation,
 )
 # Choices that have a name.
 UNIONS: Final[dict[str, Any]] = {
@@ -452,6 +576,9 @@ NAMES: Final[dict[str, str]] = {
     "ErrorEvent": "ErrorStreamingEvent",
 }
 ABOUT_SHAPES: Final = {
+    "CreateConversation": "The body of `POST /v1/conversations`.",
+    "UpdateConversation": "The body of `POST /v1/conversations/{id}`.",
+    "AddItems": "The body of `POST /v1/conversations/{id}/items`.",
     "Request": "The body of `POST /v1/responses`.",
     "CompactRequest": "The body of `POST /v1/responses/compact`.",
     "CompactResource": "A conversation made short: its output is the base of further input.",
@@ -498,26 +625,32 @@ CREATE: Final = (
     "One turn of a conversation. What the chosen server cannot be told is named in `Antiphon-Losses`. With `stream: true` the"
     " answer is server-sent events, `event:` equal to `type` in their data; comment lines fill silence, and the last line is"
     " `data: [DONE]`. The response is kept unless `store` is false, and can be continued with `previous_response_id`."
+    " With `background: true` it is made whether the client stays or not: the answer is the response that waits, or its stream."
     " The same turns can be had over a WebSocket at this path, which OpenAPI has no words for: each message"
     ' `{"type": "response.create", …}` brings the same events, one message each, and a turn that fails before its first event'
     ' one error, `{"type": "error", "status": …, "error": …}`.'
 )
 GET: Final = (
     "What was told to the client that asked for it. With `stream=true` it is told as events once more, made from the response:"
-    " their deltas may be longer than they were."
+    " their deltas may be longer than they were. The events of a response that is made in the background are the very ones that"
+    " came, and the stream goes on until its end."
+)
+CANCEL: Final = (
+    "Ends a response that was asked for with `background: true` and has not ended: its status is `cancelled`. One that has ended"
+    " is told as it is."
 )
 INCLUDE: Final = "What is shown only to who asks for it, such as `reasoning.encrypted_content`."
 AFTER_EVENT: Final = "Of a stream, the `sequence_number` of the last event that the client has."
-ID: Final[Schema] = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "description": "The id of a response.",
-    "schema": {"type": "string", "minLength": 1},
-}
+ID: Final = _path_parameter("id", "The id of a response.")
+CONVERSATION_ID: Final = _path_parameter("id", "The id of a conversation.")
+ITEM_ID: Final = _path_parameter("item_id", "The id of an item in it.")
+CONVERSATION: Final = (
+    "A conversation holds items in their order. A turn that names it in `conversation` is asked with all of them before its own"
+    " input, and adds its input and output once it has ended. It stays until it is deleted."
+)
 COMPACT: Final = (
-    "The model sums a conversation up, and one `compaction` item stands for it: sent as `input` in its place, it tells the next turn"
-    " what came before. Its content is sealed, and opens for the same owner alone."
+    "The model sums a conversation up, and one `compaction` item stands for it: sent as `input` in its place, it tells the next"
+    " turn what came before. Its content is sealed, and opens for the same owner alone."
 )
 COUNT: Final = (
     "How long a turn would be, without asking for it: the body is that of a turn, and what it continues counts too. Where the"
@@ -584,13 +717,17 @@ EVERYWHERE: Final[dict[int, dict[str, str]]] = {
 KEYED: Final[dict[int, dict[str, str]]] = {401: {"invalid_api_key": "a valid key is needed"}}
 NOT_REACHED: Final = {"storage_unavailable": "the response could not be kept"}
 KEPT: Final[dict[int, dict[str, str]]] = {404: {"not_found": "no response with this id is kept here"}, 503: NOT_REACHED}
+IN_CONVERSATION: Final[dict[int, dict[str, str]]] = {
+    404: {"not_found": "no conversation with this id is kept here"},
+    503: NOT_REACHED,
+}
 CREATING: Final[dict[int, dict[str, str]]] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
         "json_too_deep": "the body is nested too deeply",
         "invalid_unicode": "the body is not valid UTF-8",
         "missing_field": "input[0].content: it is missing",
-        "unsupported_parameter": "background: got true, but this gateway runs no work in the background",
+        "unsupported_parameter": "background: got true, but store is false, and what runs in the background must be kept",
         "context_length_exceeded": "the input is longer than the model's context",
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
@@ -610,4 +747,10 @@ CREATING: Final[dict[int, dict[str, str]]] = {
     },
     503: {"overloaded": "the upstream is overloaded", **NOT_REACHED},
     504: {"upstream_timeout": "the upstream took too long"},
+}
+# Of a body that is kept and asks nobody anything.
+TAKEN: Final[dict[int, dict[str, str]]] = {
+    400: {code: CREATING[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
+    413: CREATING[413],
+    415: CREATING[415],
 }

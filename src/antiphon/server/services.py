@@ -37,6 +37,8 @@ MIB: Final = 1024 * 1024
 class Runner(Protocol):
     """What runs work in the background."""
 
+    waiting: int  # over all processes, as it was a moment ago
+
     @property
     def running(self) -> int: ...
 
@@ -127,6 +129,7 @@ class Services:
             await asyncio.sleep(0.01)
         if self._sweeper is not None:
             self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
         if self.store is not None:
             await self.store.close()
         await self.transport.close()
@@ -137,12 +140,23 @@ class Services:
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
 
+    def _count_running(self) -> float:
+        return self.background.running if self.background is not None else 0
+
+    def _count_waiting(self) -> float:
+        """All workers know of the same queue, and what they tell is added up."""
+        return self.background.waiting / self.config.server.workers if self.background is not None else 0
+
     def _measure(self) -> None:
         self.logger.tell(self.metrics.request)
         transport = self.transport
         gauge = self.metrics.gauge
         gauge("antiphon_requests_under_way", "Requests and turns that are not answered to their end.", lambda: self.under_way)
         gauge("antiphon_websockets", "Open WebSockets.", lambda: self.websockets)
+        gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
+        gauge(
+            "antiphon_background_waiting", "Those that wait to be, over all processes, as it was a moment ago.", self._count_waiting
+        )
         if isinstance(transport, HttpTransport):
             gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
             gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)

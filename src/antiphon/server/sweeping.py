@@ -23,6 +23,8 @@ async def sweep(store: Store, config: StoreConfig, logger: Logger, *, every: flo
             removed = await sweep_once(store, config)
         except StorageUnavailable as error:
             logger.event("the store could not be swept", level="warning", why=error.message)
+        except Exception as error:  # a fault of ours must not end retention for ever
+            logger.fault("sweeping the store failed inside the gateway", error)
         else:
             if removed:
                 logger.event("responses were removed because of their age or number", count=removed)

@@ -88,9 +88,7 @@ class _Source:
         is_over = said.status not in UNDER_WAY
         if is_over and not events and number < 0:
             record = await self._store.get(self._owner, self._id)
-            if record is None:
-                raise not_found(self._id)
-            events = _of_one_that_never_began(record)
+            events = [] if record is None else _of_one_that_never_began(record)
         return events, is_over
 
     async def _said(self, number: int, is_patient: bool) -> Said | None:

@@ -1,0 +1,322 @@
+"""faults.md, "kill -9 with background work queued and running": whatever becomes of the process or of the storage, all work reaches
+one end, nobody's is made twice, and what was said is never unsaid (API-2)."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.running import until
+from tests.server.in_background import (
+    PACE,
+    TOOLS,
+    Client,
+    Fails,
+    Lab,
+    Stall,
+    check,
+    config_of,
+    laboratory,
+    replicas,
+    scripted,
+    told_by,
+)
+from tests.store import postgres_server
+
+from antiphon import fakes
+from antiphon.config import BackgroundConfig
+from antiphon.errors import StorageUnavailable
+from antiphon.fakes import Gate, Reply, turn
+from antiphon.protocol.events import ResponseFailed
+from antiphon.server.background import _Job
+from antiphon.store.interface import Store
+from antiphon.store.opening import open_store
+from antiphon.store.work import Work
+
+SOON = 60.0  # seconds in which all of it has an end
+GOODBYE = "dead runner"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return postgres_server.fresh_url() if request.param == "postgres" else f"sqlite:///{tmp_path}/a.db"
+
+
+def silent(gate: Gate) -> Reply:
+    return turn(fakes.wait(gate), fakes.text("Hello."))
+
+
+def spoken(gate: Gate) -> Reply:
+    return turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+
+
+def has_begun(client: Client, id: str) -> bool:
+    """Whether somebody has seen anything of it: now somebody has."""
+    with client.reading("GET", f"/v1/responses/{id}?stream=true") as events:
+        return next(events).sequence_number == 0
+
+
+def test_all_of_fifty_reach_an_end_after_kill_9_and_none_is_made_twice(url: str) -> None:
+    """API-2: what had said nothing is begun again, what had is over, and what waited is made."""
+    gate = Gate()
+    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
+    texts = [*says, *(f"waiting {n}" for n in range(34))]
+    with scripted(says) as upstream:
+        config = config_of(url, upstream.base_url, background=BackgroundConfig(running=16))
+        with replicas(config) as [first]:
+            ids = {text: first.begin(input=text) for text in texts}
+            until(lambda: len(upstream.received) == 16)
+            assert all(has_begun(first, id) for text, id in ids.items() if text.startswith("spoken"))
+            first.kill()
+        gate.open()
+        with replicas(config) as [second]:
+            ended = {text: second.wait(id, seconds=SOON) for text, id in ids.items()}
+            streams = {text: second.events(id) for text, id in ids.items()}
+        asked = [received.json["messages"][-1]["content"] for received in upstream.received]
+    for text, response in ended.items():
+        assert told_by(streams[text]) == response
+        outcome = (response["status"], (response["error"] or {}).get("code"), asked.count(text))
+        if text.startswith("spoken"):
+            assert outcome == ("failed", "server_restarted", 1)
+            assert isinstance(streams[text][-1], ResponseFailed)
+            assert response["output"][0]["content"][0]["text"] == "Hel"
+        else:
+            assert outcome == ("completed", None, 2 if text.startswith("silent") else 1)
+
+
+def test_a_gateway_that_stops_gives_back_what_said_nothing_and_ends_the_rest(url: str) -> None:
+    """API-2, after the grace."""
+    gate = Gate()
+    says = {"silent": silent(gate), "spoken": spoken(gate)}
+    with scripted(says) as upstream:
+        with laboratory(url, upstream=upstream, says=says) as lab:
+            ids = {text: lab.begin(input=text) for text in says}
+            assert has_begun(lab, ids["spoken"])
+            until(lambda: lab.asked("silent") == 1)
+        gate.open()
+        with laboratory(url, upstream=upstream, says=says) as lab:
+            spoke = lab.wait(ids["spoken"])
+            assert (spoke["status"], spoke["error"]["code"]) == ("failed", "server_shutdown")
+            assert told_by(lab.events(ids["spoken"])) == spoke
+            assert lab.wait(ids["silent"])["status"] == "completed"
+            assert (lab.asked("silent"), lab.asked("spoken")) == (2, 1)
+
+
+RICH = turn(
+    fakes.reasoning("Well", "…"),
+    fakes.text("Hel", "lo\u2028\r\n."),
+    fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "f", "{}")),
+    fakes.usage(5, 2),
+)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_what_a_dead_gateway_left_after_any_event_is_brought_to_a_proper_end(url: str, is_cancelled: bool) -> None:
+    """STR-5 to STR-8, over what was kept and what was added to it. What was to be cancelled is, whoever gets to it."""
+    with laboratory(url, says={"rich": RICH}) as lab:
+        id = lab.begin(input="rich", tools=TOOLS)
+        lab.wait(id)
+        whole = lab.events(id)
+    ids = asyncio.run(leave_parts(url, id, len(whole) - 1, is_cancelled=is_cancelled))
+    with laboratory(url) as lab:
+        for count, left in enumerate(ids):
+            response = lab.wait(left)
+            events = lab.events(left)
+            assert len(events) > count
+            assert told_by(events) == response
+            code = response["error"]["code"] if response["error"] else None
+            if is_cancelled:
+                assert (response["status"], code) == ("cancelled", None)
+            elif count:
+                assert (response["status"], code) == ("failed", "server_restarted")
+            else:
+                assert response["status"] == "completed"  # nobody had seen any of it
+        assert len(lab.upstream.received) == (0 if is_cancelled else 1)
+
+
+async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> list[str]:
+    """As many responses as there are events before the end, each left after one more of them by somebody who died."""
+    store = await opened(url)
+    record, said = await store.get("alice", id), await store.said("alice", id, -1)
+    assert record is not None
+    assert said is not None
+    ids = []
+    for number in range(count):
+        ids.append(f"{id}x{number}")
+        head = record.head.replace(id.encode(), ids[-1].encode())
+        queued = replace(record, id=ids[-1], status="queued", head=head, output=b"[]")
+        await store.enqueue("alice", queued, [], b'{"model":"mock-1","input":"Again.","background":true}')
+        [work] = await store.claim(GOODBYE, 60.0, 1)
+        assert work.id == ids[-1]
+        events = [event.replace(id.encode(), work.id.encode()) for event in said.events[:number]]
+        assert await store.append(GOODBYE, work.id, 0, events, "in_progress")
+        if is_cancelled:
+            assert await store.cancel("alice", work.id, None) == "asked"
+    await store.renew(GOODBYE, 0.0, ids)
+    await store.close()
+    return ids
+
+
+async def opened(url: str) -> Store:
+    store = await open_store(config_of(url, "http://127.0.0.1:1").store, {})
+    assert store is not None
+    return store
+
+
+def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
+    """faults.md, "PostgreSQL restarted": its events wait, and so does whoever reads them."""
+    url = postgres_server.fresh_url()
+    with laboratory(url) as lab, ThreadPoolExecutor(1) as reader:
+        gates = [lab.gate(), lab.gate()]
+        lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]), fakes.text("."))
+        id = lab.begin(input="slow")
+        gates[0].wait_reached()
+        assert has_begun(lab, id)
+        reading = reader.submit(read_all, lab, id)
+        until(lambda: lab.gateway.services.under_way == 1)
+        postgres_server.stop()
+        gates[0].open()
+        gates[1].wait_reached()
+        postgres_server.start()
+        gates[1].open()
+        response = lab.wait(id)
+        assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", "Hello.")
+        heard = reading.result()
+        check(heard)
+        assert heard == lab.events(id)
+        assert lab.asked("slow") == 1
+
+
+def read_all(lab: Lab, id: str) -> list[Any]:
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
+        return list(events)
+
+
+def away() -> StorageUnavailable:
+    return StorageUnavailable("the storage is away")
+
+
+def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    """Claims, signs of life, events and the end are tried again; a reader waits; what could not even begin is begun again."""
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
+        gate = lab.gate()
+        lab.says["slow"] = spoken(gate)
+        store.raises = {"claim": [away()], "renew": [away()], "append": [away()], "finish": [away()]}
+        id = lab.begin(input="slow")
+        gate.wait_reached()
+        assert has_begun(lab, id)
+        reading = reader.submit(read_all, lab, id)
+        until(lambda: lab.gateway.services.under_way == 1)
+        store.raises["said"] = [away()]
+        gate.open()
+        check(reading.result())
+        assert lab.get(id)["status"] == "completed"
+        assert store.raises == {"claim": [], "renew": [], "append": [], "finish": [], "said": []}
+
+        store.raises["said"] = [away()]
+        assert lab.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 503
+        store.raises["get"] = [away()]
+        again = lab.begin()
+        until(lambda: not store.raises["get"])
+        assert lab.wait(again)["status"] == "completed"
+        assert "work was left to its lease" in lab.gateway.written
+
+
+@pytest.mark.parametrize("method", ["get", "finish"])
+def test_a_fault_of_the_gateway_itself_is_in_the_log_and_ends_the_response(tmp_path: Path, method: str) -> None:
+    store = Fails()
+    url = f"sqlite:///{tmp_path}/a.db"
+    with laboratory(url, open_store=store.open, has_a_fault=True) as lab:
+        store.raises[method] = [ZeroDivisionError()]
+        id = lab.begin()
+        until(lambda: not store.raises[method])
+        response = lab.wait(id)
+        assert told_by(lab.events(id)) == response
+        assert response["status"] == ("failed" if method == "get" else response["status"])
+        assert "work in the background failed inside the gateway" in lab.gateway.written
+
+
+@pytest.mark.parametrize("method", ["get", "append", "finish"])
+def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Path, method: str) -> None:
+    """Nobody hears of it any more from its runner, which finds out when it writes."""
+    stall = Stall(method)
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=stall.open, pace=replace(PACE, beat=60.0)) as lab:
+        stall.is_on = True
+        id = lab.begin()
+        assert stall.reached.wait(20)
+        assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
+        stall.let_go()
+        until(lambda: lab.gateway.services.background.running == 0)  # type: ignore[union-attr]
+        assert lab.ask("GET", f"/v1/responses/{id}").status_code == 404
+
+
+def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_path: Path) -> None:
+    with laboratory(f"sqlite:///{tmp_path}/a.db", pace=replace(PACE, beat=60.0)) as lab:
+        gates = [lab.gate(), lab.gate()]
+        lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]))
+        id = lab.begin(input="slow")
+        assert has_begun(lab, id)
+        assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
+        gates[0].open()
+        lab.upstream.wait_disconnected(1)
+        gates[1].open()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        turn(fakes.text("Hello."), stream=False),
+        turn(fakes.text("Hello."), omit=("done",)),
+    ],
+    ids=["no stream", "no end mark"],
+)
+def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, said: Reply) -> None:
+    with laboratory(f"sqlite:///{tmp_path}/a.db", says={"odd": said}) as lab:
+        response = lab.wait(lab.begin(input="odd"))
+        assert told_by(lab.events(response["id"])) == response
+        assert response["status"] == "completed"
+
+
+def test_much_at_once_is_written_down_without_delay(tmp_path: Path) -> None:
+    with laboratory(f"sqlite:///{tmp_path}/a.db", pace=replace(PACE, batch=60.0)) as lab:
+        gate = lab.gate()
+        lab.says["much"] = turn(fakes.text("Hello." * 20_000), fakes.wait(gate))
+        id = lab.begin(input="much")
+        assert has_begun(lab, id)
+        gate.open()
+        assert lab.wait(id)["status"] == "completed"
+
+
+def test_a_runner_that_let_its_lease_run_out_and_gets_it_again_does_not_begin_anew(tmp_path: Path) -> None:
+    store = Fails()
+    pace = replace(PACE, lease=0.01, look=0.01, beat=60.0)
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open, pace=pace) as lab:
+        gate = lab.gate()
+        lab.says["slow"] = spoken(gate)
+        id = lab.begin(input="slow")
+        gate.wait_reached()
+        before = store.asked["claim"]
+        until(lambda: store.asked["claim"] > before + 10)
+        gate.open()
+        assert lab.wait(id)["status"] == "completed"
+        assert lab.asked("slow") == 1
+
+
+def test_work_can_be_ended_before_its_first_step_and_after_it_is_gone(tmp_path: Path) -> None:
+    with laboratory(f"sqlite:///{tmp_path}/a.db") as lab:
+        runner: Any = lab.gateway.services.background
+
+        async def run(work: Work) -> None:
+            job = _Job(lab.gateway.services, lab.gateway.services.store, "somebody", work, 0.01)  # type: ignore[arg-type]
+            job.cancel()
+            await job.task
+
+        for is_cancelled in (False, True):
+            work = Work(owner="alice", id="resp_gone", request=b"{}", attempt=1, next_event=0, is_cancelled=is_cancelled)
+            asyncio.run_coroutine_threadsafe(run(work), runner._looking.get_loop()).result(20)
+        assert not lab.upstream.received
