@@ -282,16 +282,6 @@ def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, sa
         assert response["status"] == "completed"
 
 
-def test_much_at_once_is_written_down_without_delay(tmp_path: Path) -> None:
-    with laboratory(f"sqlite:///{tmp_path}/a.db", pace=replace(PACE, batch=60.0)) as lab:
-        gate = lab.gate()
-        lab.says["much"] = turn(fakes.text("Hello." * 20_000), fakes.wait(gate))
-        id = lab.begin(input="much")
-        assert has_begun(lab, id)
-        gate.open()
-        assert lab.wait(id)["status"] == "completed"
-
-
 def test_a_runner_that_let_its_lease_run_out_and_gets_it_again_does_not_begin_anew(tmp_path: Path) -> None:
     store = Fails()
     pace = replace(PACE, lease=0.01, look=0.01, beat=60.0)

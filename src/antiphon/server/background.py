@@ -38,7 +38,6 @@ from antiphon.store.interface import Record, Store
 from antiphon.store.work import Work
 from antiphon.trace.writing import Trace
 
-BATCH_BYTES: Final = 64 * 1024
 LINE: Final = b"\n"
 
 
@@ -392,7 +391,6 @@ class _Log:
         self._batch = batch
         self._lose = lose
         self._held: list[bytes] = []
-        self._size = 0
         self._news = asyncio.Event()
         self._lock = asyncio.Lock()
 
@@ -403,7 +401,6 @@ class _Log:
 
     def add(self, lines: list[bytes]) -> None:
         self._held += lines
-        self._size += sum(map(len, lines))
         self._news.set()
 
     async def has_spoken(self) -> bool:
@@ -415,8 +412,7 @@ class _Log:
         """Writes down what has gathered, again and again, a moment after something came. What cannot be written now waits."""
         while True:
             await self._news.wait()
-            if self._size < BATCH_BYTES:
-                await asyncio.sleep(self._batch)
+            await asyncio.sleep(self._batch)
             self._news.clear()
             if not await asyncio.shield(self._write()):
                 await asyncio.sleep(AGAIN)
@@ -433,7 +429,6 @@ class _Log:
             except StorageUnavailable:
                 return False
             del self._held[: len(lines)]
-            self._size -= sum(map(len, lines))
             self.number += len(lines)
             return True
 
