@@ -4,14 +4,14 @@ told among them."""
 from __future__ import annotations
 
 from antiphon.errors import ClientFault
-from antiphon.profiles.known_clients import Style, style_of
+from antiphon.profiles.known_clients import ANNOUNCEMENT, Style, style_of
 from antiphon.server.asgi import Scope, first_of
 
 
 def style_for(scope: Scope) -> Style:
     """API-6: what the client says it reads, else what clients like it are known to read."""
     match first_of(scope, b"antiphon-style"):
-        case b"" if b"responses_websockets" in first_of(scope, b"openai-beta"):  # WS-2: so clients of the older style say it
+        case b"" if ANNOUNCEMENT[1] in first_of(scope, ANNOUNCEMENT[0]):
             return "older"
         case b"":
             return style_of(first_of(scope, b"user-agent")[:512].decode("latin-1"))
