@@ -33,6 +33,6 @@ def style_of(user_agent: str) -> Style:
     return next((client.style for client in _TABLE if client.agent in user_agent), "standard")
 
 
-# WS-2: how clients of the older style announce themselves on a WebSocket, whatever they call themselves: a header, and a word in it.
+# WS-2: how clients of the older style announce themselves on a WebSocket: by a word in a header.
 ANNOUNCEMENT = (b"openai-beta", b"responses_websockets")
 _TABLE = known_clients()
