@@ -94,7 +94,7 @@ class Logger:
         self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
         self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()  # a signal may come, and have something to say, in the middle of a line
-        self._waiting: list[str] = []
+        self._waiting: list[RequestLine] = []
         self._hearers: list[Callable[[RequestLine], None]] = []
 
     def tell(self, hearer: Callable[[RequestLine], None]) -> None:
@@ -106,9 +106,8 @@ class Logger:
         line.note_end()
         for hear in self._hearers:
             hear(line)
-        level = _level_of(line)
         with self._lock:
-            self._waiting.append(self._pretty(line.time, level, _told(line)) if self._is_pretty else _line_of(line, level))
+            self._waiting.append(line)  # its text is made with that of the others, away from whoever waits for an answer
             if len(self._waiting) > 1:
                 return  # somebody will be here in a moment
         try:
@@ -121,7 +120,11 @@ class Logger:
         with self._lock:
             if self._waiting:
                 lines, self._waiting = self._waiting, []
-                self._write("\n".join(lines))
+                self._write("\n".join(map(self._formed, lines)))
+
+    def _formed(self, line: RequestLine) -> str:
+        level = _level_of(line)
+        return self._pretty(line.time, level, _told(line)) if self._is_pretty else _line_of(line, level)
 
     def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
         """Something other than a request: a start, a stop, a warning."""
