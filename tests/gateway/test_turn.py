@@ -13,6 +13,7 @@ from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport,
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream, prepare
+from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
@@ -222,3 +223,14 @@ def test_what_a_body_is_stands_in_its_head() -> None:
     assert is_json(ScriptedAnswer([], {"content-type": "application/json"}))
     assert not is_stream(ScriptedAnswer([], {}))
     assert not is_json(ScriptedAnswer([], {}))
+
+
+def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> None:
+    """Whoever reads the answer has to know which tools there were, and nothing else of what was said."""
+    more = {"type": "additional_tools", "tools": [{"type": "function", "name": "more"}]}
+    said = {"type": "message", "role": "user", "content": "Hi"}
+    body = msgspec.json.encode({"model": "m", "input": [said, more, said]})
+    prepared = prepare(decode_request(body), target())
+    for kept in (prepared.request, prepared.sent):
+        assert msgspec.json.decode(codec.encode(kept.input)) == [more]
+    assert prepare(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
