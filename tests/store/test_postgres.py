@@ -26,7 +26,7 @@ from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
 from antiphon.store.conversations import Conversation, Entry
 from antiphon.store.interface import Turn
 from antiphon.store.postgres import PostgresStore
-from antiphon.store.postgres_connections import Connections, Limits
+from antiphon.store.postgres_connections import Connections, Limits, Mortal
 from antiphon.store.postgres_faults import unavailable, unusable
 from antiphon.store.postgres_migrations import MIGRATIONS, migrate
 from antiphon.store.work import Said
@@ -720,3 +720,23 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def test_closing_a_connection_that_is_dead_already_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool closes some in tasks that nobody looks at, and what they raise would be told in the log."""
+
+    async def broken(self: object, *, timeout: float | None = None) -> None:
+        del self, timeout
+        raise BrokenPipeError
+
+    async def story() -> None:
+        connection = await asyncpg.connect(postgres_server.fresh_url(), connection_class=Mortal)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncpg.Connection, "close", broken)
+            await connection.close(timeout=1)
+        assert connection.is_closed()
+        other = await asyncpg.connect(postgres_server.fresh_url(), connection_class=Mortal)
+        await other.close(timeout=5)
+        assert other.is_closed()
+
+    asyncio.run(story())

@@ -36,6 +36,18 @@ class Limits(Struct, frozen=True, kw_only=True):
     unhurried: float = 600.0
 
 
+class Mortal(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that is closed though it is dead already: the pool closes some in tasks that nobody looks at."""
+
+    __slots__ = ()
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        try:
+            await super().close(timeout=timeout)
+        except FAILURES:
+            self.terminate()
+
+
 class Connections:
     """A few connections, made when they are needed and shared by all who ask."""
 
@@ -51,6 +63,7 @@ class Connections:
             max_inactive_connection_lifetime=IDLE,
             init=self._settle,
             reset=_leave_as_it_is,
+            connection_class=Mortal,
         )
 
     async def open(self) -> None:
