@@ -10,15 +10,19 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
+from tests.store.places import in_sqlite
 
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream, prepare
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
+from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
+from antiphon.store.interface import Record
 
 T = TypeVar("T")
 COMPLETION = {
@@ -234,3 +238,23 @@ def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> No
     for kept in (prepared.request, prepared.sent):
         assert msgspec.json.decode(codec.encode(kept.input)) == [more]
     assert prepare(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
+
+
+def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() -> None:
+    """STR-12, RSN-2: trimmed for the client alone; the next turn, and who asks later, can have it."""
+    token = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
+    choice = {"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop", "logprobs": {"content": [token]}}
+    request = decode_request(b'{"model": "m", "input": "Hi"}')
+    answer = ScriptedAnswer([msgspec.json.encode({"choices": [choice]})], JSON)
+    stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1_760_000_000)
+
+    async def within() -> tuple[Response, Record | None]:
+        async with in_sqlite() as store:
+            keeper = Keeper(store, "alice", input_items(request), stamps)
+            told = await Turn(prepare(request, target(), keeps=True), stamps, None, None, keeper).whole(answer)
+            return told, await store.get("alice", told.id)
+
+    told, record = run(within())
+    assert record is not None
+    assert b'"logprob":-0.5' not in codec.encode(told.output)
+    assert b'"logprob":-0.5' in record.output
