@@ -174,12 +174,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class TurnableClock(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test can put forward."""
+    """An event loop whose clock a test can put forward, or stop."""
 
     ahead = 0.0
+    stands_at: float | None = None
 
     def time(self) -> float:
-        return super().time() + self.ahead
+        return super().time() + self.ahead if self.stands_at is None else self.stands_at
 
 
 async def pass_time(seconds: float) -> None:

@@ -368,6 +368,24 @@ def test_an_exchange_has_one_timer_and_none_when_it_is_over() -> None:
     with_turned_clock(work)
 
 
+def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
+    """Clocks are floats: what lies between two moments may round to less than what was added to the first."""
+
+    async def work() -> None:
+        for tenths in range(1, 200):
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, TurnableClock)
+            loop.stands_at = begun = 1000 + tenths / 10
+            answer = (wire := Wire()).answer(Timeouts(total=0.02))
+            wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
+            loop.stands_at = begun + 0.02
+            answer._look_at_the_clock()
+            with pytest.raises(UpstreamFault, match="took longer"):
+                await whole(answer)
+
+    with_turned_clock(work)
+
+
 def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

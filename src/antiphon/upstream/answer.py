@@ -282,7 +282,7 @@ class HttpAnswer:
     def _look_at_the_clock(self) -> None:
         now = self._loop.time()
         limits = self._timeouts
-        if now - self._begun >= limits.total:
+        if now >= self._begun + limits.total:  # added up as below: a difference may round to less
             self._break(f"the upstream's answer took longer than {limits.total:g} s", "upstream_timeout", 504)
         elif self._time_left(now) > 0:
             self._timer = self._loop.call_later(self._time_left(now), self._look_at_the_clock)
