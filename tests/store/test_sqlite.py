@@ -25,7 +25,7 @@ from antiphon.store import sqlite, sqlite_file
 from antiphon.store.conversations import Conversation, Entry
 from antiphon.store.interface import Turn
 from antiphon.store.sqlite import SqliteStore
-from antiphon.store.sqlite_saving import Save
+from antiphon.store.sqlite_saving import Save, row_of
 from antiphon.store.sqlite_schema import APPLICATION, MIGRATIONS
 from antiphon.store.sqlite_writer import Writer
 from antiphon.store.work import Said
@@ -132,7 +132,7 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
     with closing(apsw.Connection(str(path))) as db:
         if steps:
             db.pragma("application_id", APPLICATION)
-        for step, kept in zip(MIGRATIONS[:steps], KEPT_BY_VERSION, strict=False):
+        for step, kept in zip(MIGRATIONS[:steps], KEPT_BY_VERSION[:steps], strict=True):
             db.execute(step)
             db.execute(kept)
         db.pragma("user_version", steps)
@@ -144,10 +144,16 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
             assert found
             assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
             assert await store.with_item("anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
+            assert await store.chain("anna", "resp_next") == b"[],[1],[2],[3]"
+            assert (
+                await store.chain("anna", "resp_early") == b"[],[1],[],[1]"
+            )  # its number is smaller than that of what it continues
         if steps >= 2:
             assert await store.said("anna", "resp_old", -1) == Said(events=[b"{}", b"[0]"], status="in_progress")
             [work] = await store.claim("one", 10, 5)
             assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
+        if steps >= 3:
+            assert await store.get_entry("anna", "conv_old", "a")
         await store.save("anna", record("resp_1"), ["msg_1"], [])
         await store.enqueue("anna", record("resp_2"), [], b"{}")
         await store.create_conversation("anna", Conversation(id="conv", created_at=1, metadata=b"{}"), [Entry(id="a", item=b"{}")])
@@ -165,11 +171,21 @@ KEPT_BY_VERSION = (
     INSERT INTO responses (owner, id, created_at, status, head, input, output)
     VALUES (CAST('anna' AS BLOB), CAST('resp_old' AS BLOB), 7, CAST('in_progress' AS BLOB), x'7B7D', x'5B5D', CAST('[1]' AS BLOB));
     INSERT INTO found_by SELECT owner, 0, CAST('msg_old' AS BLOB), seq FROM responses;
+    INSERT INTO responses (owner, id, previous, created_at, status, head, input, output)
+    SELECT owner, CAST('resp_next' AS BLOB), id, 8, status, head, CAST('[2]' AS BLOB), CAST('[3]' AS BLOB) FROM responses;
+    INSERT INTO responses (seq, owner, id, previous, created_at, status, head, input, output)
+    SELECT -1, owner, CAST('resp_early' AS BLOB), id, 9, status, head, input, output FROM responses WHERE seq = 1;
     """,
     """
-    INSERT INTO work (seq, id, attempt, runner, held_until, next_event) SELECT seq, id, 1, x'00', 1.5, 2 FROM responses;
+    INSERT INTO work (seq, id, attempt, runner, held_until, next_event)
+    SELECT seq, id, 1, x'00', 1.5, 2 FROM responses WHERE seq = 1;
     INSERT INTO work_requests SELECT seq, x'7B7D' FROM work;
     INSERT INTO events SELECT seq, 0, 2, CAST('2 3 ' AS BLOB), CAST('{}[0]' AS BLOB) FROM work;
+    """,
+    """
+    INSERT INTO conversations (owner, id, created_at, metadata)
+    SELECT owner, CAST('conv_old' AS BLOB), 7, x'7B7D' FROM responses WHERE seq = 1;
+    INSERT INTO entries (seq, id, item) SELECT seq, CAST('a' AS BLOB), x'7B7D' FROM conversations;
     """,
 )
 
@@ -238,12 +254,14 @@ def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None
 # Queries
 
 
-@pytest.mark.parametrize("query", ["RECORD", "CHAIN", "FOUND_BY", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"])
+@pytest.mark.parametrize(
+    "query", ["RECORD", "CHAIN", "CHAIN_BY_IDS", "FOUND_BY", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"]
+)
 def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     sqlite_file.prepare(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         statement = getattr(sqlite, query)
-        count = 2 if query == "CHAIN" else statement.count("?")
+        count = 2 if "CHAIN" in query else statement.count("?")
         plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * count)]
     scans = [
         line
@@ -255,14 +273,14 @@ def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     assert plan
     assert scans == []
     sorts = [line for line in plan if "TEMP B-TREE" in line]
-    assert sorts == (["USE TEMP B-TREE FOR ORDER BY"] if query == "CHAIN" else [])  # numbers of rows, before any of them is read
+    assert sorts == (["USE TEMP B-TREE FOR ORDER BY"] if "CHAIN" in query else [])  # numbers of rows, before any of them is read
 
 
-def test_a_chain_reads_no_heads_because_they_come_last(tmp_path: Path) -> None:
+def test_a_chain_reads_no_heads(tmp_path: Path) -> None:
     sqlite_file.prepare(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
-        assert [row[1] for row in db.execute("PRAGMA table_info(responses)")][-1] == "head"
-    assert "head" not in sqlite.CHAIN
+        assert [row[1] for row in db.execute("PRAGMA table_info(turns)")] == ["seq", "before", "input", "output"]
+    assert "responses" not in sqlite.CHAIN.partition("UNION ALL")[2]
 
 
 # Writing
@@ -322,7 +340,7 @@ def test_if_sqlite_takes_everything_back_everybody_is_told(tmp_path: Path) -> No
 
     async def go() -> None:
         writer = Writer(partial(sqlite_file.connect, path), asyncio.get_running_loop(), patience=10.0)
-        save = Save((b"anna", b"resp_1", None, 1, b"completed", b"[]", b"[]", b"{}"), ())
+        save = Save(row_of("anna", record("resp_1")), ())
         with held(path):
             asked = [writer.ask(save), writer.ask(fill_the_disk), writer.ask(save)]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
@@ -651,6 +669,39 @@ def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute("INSERT INTO found_by VALUES (CAST('bert' AS BLOB), 0, CAST('msg_1' AS BLOB), 1)")
         assert await store.verify() == ["ids that lead to no response of their owner: 1"]
+        await store.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM turns WHERE seq = 1", "UPDATE turns SET before = 2 WHERE seq = 1"])
+def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found(damage: str, tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("resp_1"), [], [])
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+            db.execute(damage)
+        assert await store.verify() == ["responses of which nothing is kept that was said, or that continue a later one: 1"]
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_a_chain_in_its_order_is_walked_by_numbers(tmp_path: Path) -> None:
+    """One after the other, and many in one transaction."""
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        names = [f"resp_{number}" for number in range(6)]
+        chain = [record(name, previous=before) for name, before in zip(names, [None, *names], strict=False)]
+        for each in chain[:3]:
+            await store.save("anna", each, [], [])
+        await asyncio.gather(*(store.save("anna", each, [], []) for each in chain[3:]))
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+            assert db.execute("SELECT seq, before FROM turns").fetchall() == [(seq, seq - 1) for seq in range(1, 7)]
+            said = db.execute(sqlite.CHAIN, (b"anna", b"resp_5")).fetchall()
+            by_ids = db.execute(sqlite.CHAIN_BY_IDS, (b"anna", b"resp_5")).fetchall()
+        assert said == by_ids == [(await store.chain("anna", "resp_5"),)]
         await store.close()
 
     asyncio.run(go())

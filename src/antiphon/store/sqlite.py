@@ -120,7 +120,7 @@ def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> Record | None:
     rows = fetch(cursor, RECORD, owner, id.encode())
     if not rows:
         return None
-    previous, created_at, status, input, output, head = rows[0]
+    previous, created_at, status, head, input, output = rows[0]
     return Record(
         id=id,
         previous=None if previous is None else previous.decode(),
@@ -133,7 +133,7 @@ def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> Record | None:
 
 
 def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bytes | None:
-    found: list[tuple[bytes]] = fetch(cursor, CHAIN, owner, id)
+    found: list[tuple[bytes]] = fetch(cursor, CHAIN, owner, id) or fetch(cursor, CHAIN_BY_IDS, owner, id)
     return found[0][0] if found else None
 
 
@@ -173,13 +173,15 @@ def _stats(cursor: apsw.Cursor, path: Path) -> Stats:
 def _verify(cursor: apsw.Cursor) -> list[str]:
     try:
         wrong = [line for (line,) in fetch(cursor, "PRAGMA integrity_check") if line != "ok"]
-        [(astray, gaps)] = fetch(cursor, ASTRAY)
+        [(astray, gaps, mute)] = fetch(cursor, ASTRAY)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is damaged: {error}"]
     if astray:
         wrong.append(f"ids that lead to no response of their owner: {astray}")
     if gaps:
         wrong.append(f"batches of events that do not follow those before them: {gaps}")
+    if mute:
+        wrong.append(f"responses of which nothing is kept that was said, or that continue a later one: {mute}")
     return wrong
 
 
@@ -188,7 +190,7 @@ def _verify(cursor: apsw.Cursor) -> list[str]:
 
 def _save_and_add(cursor: apsw.Cursor, save: Save, addition: Addition) -> None:
     save(cursor)
-    add(cursor, save.row[0], addition.conversation.encode(), addition.entries)
+    add(cursor, save.row.owner, addition.conversation.encode(), addition.entries)
 
 
 def _delete(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
@@ -207,11 +209,25 @@ def _prune(cursor: apsw.Cursor, seqs: Sequence[int], newest: Moment, step: int) 
 
 
 LAST: Final = 2**63 - 1  # no number of a row is greater
-RECORD: Final = "SELECT previous, created_at, status, input, output, head FROM responses WHERE owner = ? AND id = ?"
+RECORD: Final = """
+    SELECT previous, created_at, status, head, input, output
+    FROM responses AS r CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
+"""
 # One value, whatever the length of the chain: a thread waits for the interpreter after every row, and a busy server makes that
-# long; and what was told apart here would be put together again at once. A circle has no beginning, hence no answer, and the walk
-# through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there again.
+# long; and what was told apart here would be put together again at once.
 CHAIN: Final = """
+    WITH RECURSIVE walk (seq, before) AS (
+        SELECT seq, before FROM responses CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
+        UNION ALL
+        SELECT t.seq, t.before FROM walk CROSS JOIN turns AS t ON t.seq = walk.before
+    )
+    SELECT CAST(group_concat(input || ',' || output, ',') AS BLOB)
+    FROM (SELECT seq FROM walk ORDER BY seq) AS turn CROSS JOIN turns USING (seq) HAVING sum(before = 0)
+"""
+# The same, however its responses came in: one may have been written after what continues it, or anew. A circle has no beginning,
+# hence no answer, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there
+# again.
+CHAIN_BY_IDS: Final = """
     WITH RECURSIVE walk (seq, previous, step, mark) AS (
         SELECT seq, previous, 1, 0 FROM responses WHERE owner = ?1 AND id = ?2
         UNION ALL
@@ -219,12 +235,12 @@ CHAIN: Final = """
         FROM walk CROSS JOIN responses AS r WHERE r.owner = ?1 AND r.id = walk.previous AND r.seq <> mark
     )
     SELECT CAST(group_concat(input || ',' || output, ',') AS BLOB)
-    FROM (SELECT seq, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn
-    CROSS JOIN responses AS r ON r.seq = turn.seq
+    FROM (SELECT seq, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn CROSS JOIN turns USING (seq)
     HAVING sum(is_first)
 """
 FOUND_BY: Final = """
-    SELECT r.id, input, output FROM found_by AS f CROSS JOIN responses AS r ON r.seq = f.seq
+    SELECT r.id, input, output
+    FROM found_by AS f CROSS JOIN responses AS r ON r.seq = f.seq CROSS JOIN turns AS t ON t.seq = f.seq
     WHERE f.owner = ? AND kind = ? AND f.id = ? ORDER BY f.seq DESC LIMIT ?
 """
 MAY_GO: Final = """
@@ -255,5 +271,6 @@ ASTRAY: Final = """
             SELECT count(*)
             FROM (SELECT first <> coalesce(lag(first + count) OVER (PARTITION BY seq ORDER BY first), 0) AS is_astray FROM events)
             WHERE is_astray
-        )
+        ),
+        (SELECT count(*) FROM responses LEFT JOIN turns USING (seq) WHERE input IS NULL OR before >= seq)
 """

@@ -1,9 +1,12 @@
-"""Responses as rows of an SQLite file: how they go in, alone and many at once, and how an earlier one is replaced."""
+"""Responses as rows of an SQLite file: how they go in, alone and many at once, and how an earlier one is replaced.
+
+What was said is one row, and what the response is like is another: who reads a long chain passes over thousands of the second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 
@@ -11,8 +14,24 @@ from antiphon.store.record import Record
 from antiphon.store.sqlite_file import fetch
 from antiphon.store.sqlite_writer import Joint, insert
 
-Row = tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]
 FoundBy = tuple[tuple[int, bytes], ...]  # kinds and ids
+
+
+class Row(NamedTuple):
+    """A response as it is written."""
+
+    owner: bytes
+    id: bytes
+    previous: bytes | None
+    created_at: int
+    status: bytes
+    head: bytes
+    input: bytes
+    output: bytes
+
+    def turn(self, seq: int) -> tuple[int, bytes | None, bytes, bytes | None, int, bytes, bytes]:
+        """The arguments of `TURN_ROW`."""
+        return seq, self.previous, self.owner, self.previous, seq, self.input, self.output
 
 
 class Save(Joint):
@@ -23,35 +42,44 @@ class Save(Joint):
         self.keys = keys
 
     def __call__(self, cursor: apsw.Cursor) -> None:
-        [(seq,)] = fetch(cursor, REPLACE, *self.row)
-        find(cursor, self.row[0], seq, self.keys)
+        row = self.row
+        [(seq,)] = fetch(cursor, REPLACE, *row[:HEAD_END])
+        cursor.execute(REPLACE_TURN, row.turn(seq))
+        find(cursor, row.owner, seq, self.keys)
 
     @classmethod
     def together(cls, cursor: apsw.Cursor, several: Sequence[Save]) -> list[None]:
-        """All of them in two statements; this fails most often because one of them takes the place of another."""
-        insert(cursor, NEW, NEW_ROW, [save.row for save in several])
+        """All of them in three statements; this fails most often because one of them takes the place of another."""
+        insert(cursor, NEW, NEW_ROW, [save.row[:HEAD_END] for save in several])
         # They were given numbers that follow each other, since nobody else writes meanwhile.
         first = cursor.connection.last_insert_rowid() - len(several) + 1
-        keys = [(save.row[0], *key, seq) for seq, save in enumerate(several, first) for key in save.keys]
+        insert(cursor, NEW_TURN, TURN_ROW, [save.row.turn(seq) for seq, save in enumerate(several, first)])
+        keys = [(save.row.owner, *key, seq) for seq, save in enumerate(several, first) for key in save.keys]
         insert(cursor, FIND, FIND_ROW, keys)
         return [None] * len(several)
 
 
 def row_of(owner: str, record: Record) -> Row:
-    return (
+    return Row(
         owner.encode(),
         record.id.encode(),
         None if record.previous is None else record.previous.encode(),
         record.created_at,
         record.status.encode(),
+        record.head,
         record.input,
         record.output,
-        record.head,
     )
 
 
 def keys_of(item_ids: Sequence[str], call_ids: Sequence[str]) -> FoundBy:
     return (*((ITEM, id.encode()) for id in item_ids), *((CALL, id.encode()) for id in call_ids))
+
+
+def rewrite(cursor: apsw.Cursor, seq: int, row: Row) -> None:
+    """A response that has a number already."""
+    cursor.execute(REWRITE, (*row[2:HEAD_END], seq))
+    cursor.execute(REPLACE_TURN, row.turn(seq))
 
 
 def find(cursor: apsw.Cursor, owner: bytes, seq: int, keys: FoundBy) -> None:
@@ -62,13 +90,21 @@ def find(cursor: apsw.Cursor, owner: bytes, seq: int, keys: FoundBy) -> None:
 
 ITEM: Final = 0
 CALL: Final = 1
-COLUMNS: Final = ("previous", "created_at", "status", "input", "output", "head")
+HEAD_END: Final = 6  # of a row: what was said follows
+COLUMNS: Final = ("previous", "created_at", "status", "head")
 NEW: Final = f"INSERT INTO responses (owner, id, {', '.join(COLUMNS)}) VALUES "
-NEW_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
+NEW_ROW: Final = "(?, ?, ?, ?, ?, ?)"
 REPLACE: Final = (
     f"{NEW}{NEW_ROW} ON CONFLICT (owner, id) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS)
     + " RETURNING seq"
 )
+REWRITE: Final = f"UPDATE responses SET {', '.join(f'{column} = ?' for column in COLUMNS)} WHERE seq = ?"
+NEW_TURN: Final = "INSERT INTO turns (seq, before, input, output) VALUES "
+TURN_ROW: Final = "(?, iif(? IS NULL, 0, (SELECT seq FROM responses WHERE owner = ? AND id = ? AND seq < ?)), ?, ?)"
+REPLACE_TURN: Final = f"""
+    {NEW_TURN}{TURN_ROW} ON CONFLICT (seq)
+    DO UPDATE SET before = excluded.before, input = excluded.input, output = excluded.output
+"""
 FIND: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
 FIND_ROW: Final = "(?, ?, ?, ?)"

@@ -44,7 +44,7 @@ def _version(db: apsw.Connection, place: str) -> int:
 
 APPLICATION: Final = 0x416E7469  # "Anti"
 
-# Never change a step that was released: add one. Heads come last in their rows, so that what reads a chain does not read them.
+# Never change a step that was released: add one.
 MIGRATIONS: Final = (
     """
     CREATE TABLE responses (
@@ -115,5 +115,27 @@ MIGRATIONS: Final = (
         UNIQUE (seq, id)
     ) STRICT;
     CREATE INDEX entries_in_order ON entries (seq, place);
+    """,
+    # What was said, apart from the heads, which nobody reads who walks along a chain, and with the number of the turn before: 0
+    # where there is none, null where it is known by its id alone. It is always smaller: such a walk has an end, and as long as a
+    # turn is there no number below its own is given anew.
+    """
+    CREATE TABLE turns (
+        seq INTEGER PRIMARY KEY REFERENCES responses (seq) ON DELETE CASCADE,
+        before INTEGER,
+        input BLOB NOT NULL,
+        output BLOB NOT NULL
+    ) STRICT;
+    INSERT INTO turns (seq, before, input, output)
+    SELECT
+        seq,
+        iif(
+            previous IS NULL, 0, (SELECT seq FROM responses AS p WHERE p.owner = r.owner AND p.id = r.previous AND p.seq < r.seq)
+        ),
+        input,
+        output
+    FROM responses AS r;
+    ALTER TABLE responses DROP COLUMN input;
+    ALTER TABLE responses DROP COLUMN output;
     """,
 )

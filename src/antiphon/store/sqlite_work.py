@@ -18,7 +18,19 @@ from antiphon.store.record import Record
 from antiphon.store.sqlite_conversations import add
 from antiphon.store.sqlite_file import fetch
 from antiphon.store.sqlite_readers import Readers
-from antiphon.store.sqlite_saving import COLUMNS, NEW, NEW_ROW, FoundBy, Row, find, keys_of, row_of
+from antiphon.store.sqlite_saving import (
+    HEAD_END,
+    NEW,
+    NEW_ROW,
+    NEW_TURN,
+    TURN_ROW,
+    FoundBy,
+    Row,
+    find,
+    keys_of,
+    rewrite,
+    row_of,
+)
 from antiphon.store.sqlite_watch import Watch
 from antiphon.store.sqlite_writer import Joint, Writer, insert
 from antiphon.store.work import Queue, Said, Work
@@ -161,9 +173,10 @@ class _Held:
 
 
 def _enqueue(cursor: apsw.Cursor, row: Row, keys: FoundBy, request: bytes) -> None:
-    for (seq,) in fetch(cursor, ENQUEUE, *row):
-        find(cursor, row[0], seq, keys)
-        cursor.execute("INSERT INTO work (seq, id) VALUES (?, ?)", (seq, row[1]))
+    for (seq,) in fetch(cursor, ENQUEUE, *row[:HEAD_END]):
+        cursor.execute(f"{NEW_TURN}{TURN_ROW}", row.turn(seq))
+        find(cursor, row.owner, seq, keys)
+        cursor.execute("INSERT INTO work (seq, id) VALUES (?, ?)", (seq, row.id))
         cursor.execute("INSERT INTO work_requests (seq, request) VALUES (?, ?)", (seq, request))
 
 
@@ -207,7 +220,7 @@ def _finish(
     events: Sequence[bytes],
     addition: Addition | None,
 ) -> bool:
-    found = fetch(cursor, OWN, row[1], runner)
+    found = fetch(cursor, OWN, row.id, runner)
     if not found:
         return False
     [(seq, owner, next_event, has_ended)] = found
@@ -239,7 +252,7 @@ def _cancel(
 
 def _end(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
     """The work is over, and this is the response; `runner` may ask about it once more."""
-    cursor.execute(REWRITE, (*row[2:], seq))
+    rewrite(cursor, seq, row)
     cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = ? WHERE seq = ?", (runner, seq))
     cursor.execute("DELETE FROM work_requests WHERE seq = ?", (seq,))
 
@@ -283,7 +296,6 @@ def _json(values: object) -> str:
 LONGEST_WAIT: Final = 5.0  # so that what nobody waits for any more is not looked after for long
 FARTHEST: Final = 2**62
 ENQUEUE: Final = f"{NEW}{NEW_ROW} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
-REWRITE: Final = f"UPDATE responses SET {', '.join(f'{column} = ?' for column in COLUMNS)} WHERE seq = ?"
 IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
 FREE: Final = f"""
     SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request
