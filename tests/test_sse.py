@@ -119,6 +119,27 @@ def test_fields_mean_what_the_standard_says(wire: bytes, frames: list[Frame]) ->
     assert fed([wire[:1], b"", wire[1:]]) == frames
 
 
+@pytest.mark.parametrize(
+    ("read", "wanted"),
+    [
+        (b"data: a\r\n\r\n", ["a"]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", ["a", "b"]),
+        (b"data: a\r\ndata: b\r\n\r\n", ["a\nb"]),
+        (b"data: a\rdata: b\r\n\r\n", ["a\nb"]),
+        (b"data: a\n\ndata: b\r\n\r\n", ["a", "b"]),
+        (b"data: a\r\n\r\n\r\ndata: b\r\n\r\n", ["a", "b"]),
+        (b"data: \r\n\r\n", [""]),
+        (b": a\r\n\r\n", []),
+    ],
+)
+def test_frames_whose_lines_end_in_crlf_are_read_as_any_other(read: bytes, wanted: list[str]) -> None:
+    """The short way through `feed` again, for servers that write CRLF."""
+    decoder = Decoder()
+    assert [frame.data.decode() for frame in decoder.feed(b"data: x\r\n\r\n" + read)] == ["x", *wanted]
+    assert [frame.data.decode() for frame in decoder.feed(read)] == wanted
+    assert decoder.finish() == []
+
+
 def test_one_frame_a_read_is_read_as_any_other() -> None:
     """The short way through `feed`, which is taken only between frames, for exactly one frame of one data line."""
     decoder = Decoder()

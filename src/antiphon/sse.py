@@ -51,6 +51,11 @@ class Decoder:
             frames = _plain_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
             if frames is not None:
                 return frames
+        # The same of a server that ends its lines in CRLF.
+        if self._between and data[-4:] == b"\r\n\r\n" and end <= self._max_length:
+            frames = _crlf_frames(data)
+            if frames is not None:
+                return frames
         return self._feed(data)
 
     def finish(self) -> list[Frame]:
@@ -127,6 +132,14 @@ def _plain_frames(data: bytes) -> list[Frame] | None:
     """Frames of one data line each and nothing else; None if there is anything else among them."""
     parts = data[6:-2].split(b"\n\ndata: ")
     if data[:6] != b"data: " or data.count(b"\n") != 2 * len(parts):
+        return None
+    return [Frame("", part) for part in parts]
+
+
+def _crlf_frames(data: bytes) -> list[Frame] | None:
+    """The same where each line ends in CRLF."""
+    parts = data[6:-4].split(b"\r\n\r\ndata: ")
+    if data[:6] != b"data: " or not data.count(b"\n") == data.count(b"\r") == 2 * len(parts):
         return None
     return [Frame("", part) for part in parts]
 

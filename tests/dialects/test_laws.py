@@ -15,14 +15,14 @@ import pytest
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
-from antiphon.dialects import chat, responses
+from antiphon.dialects import chat, gemini, messages, responses
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import opening
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
 
-DIALECTS: dict[str, ModuleType] = {"chat": chat, "responses": responses}
+DIALECTS: dict[str, ModuleType] = {"chat": chat, "gemini": gemini, "messages": messages, "responses": responses}
 NAMES = {
     "request_to_hub": ["body"],
     "request_from_hub": ["request", "wire"],

@@ -344,6 +344,18 @@ DEMANDS: dict[str, tuple[Limits, Any, dict[str, str], tuple[int, str] | None]] =
     "an unknown field": (Limits(strict_fields=True), full({"top_k": 1}), {}, (400, "unknown_parameter")),
     "an unknown field where nobody minds": (Limits(), full({"top_k": 1}), {}, None),
     "a long prompt": (Limits(max_chars=5), full(says(USER, USER, USER)), {}, (400, "context_length_exceeded")),
+    "a tool loop without its thoughts": (
+        Limits(wants_reasoning=True),
+        full(says(USER, CALLED, RESULT)),
+        {},
+        (400, "invalid_request_error"),
+    ),
+    "a tool loop with its thoughts": (
+        Limits(wants_reasoning=True),
+        full(says(USER, {**CALLED, "reasoning_content": "Hm."}, RESULT)),
+        {},
+        None,
+    ),
     "a prompt that just fits": (Limits(max_chars=4), full(says(USER, USER)), {}, None),
     "a lenient server counts too": (Limits(max_chars=1, strict=False), full({}), {}, (400, "context_length_exceeded")),
     "without messages nothing is too long": (Limits(max_chars=1, strict=False), full({"messages": 1}), {}, None),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.fakes.improvise import Offered, Prompt, improvise
+from antiphon.fakes.improvise import Offered, Prompt, improvise, schema_told
 from antiphon.fakes.script import Finish, Reasoning, Text, ToolCalls, Turn
 
 PLACE = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
@@ -79,6 +79,22 @@ def test_it_sums_up_what_tools_said_and_calls_none_again() -> None:
 def test_it_answers_in_the_form_that_is_asked_for() -> None:
     assert said(answer("json", schema=PLACE)) == '{"place":"place"}'
     assert said(answer("json", schema={})) == '{"echo":"json"}'
+
+
+@pytest.mark.parametrize(
+    ("instructions", "schema"),
+    [
+        ("Be brief.", None),
+        ("Answer with one JSON object, and with nothing else.", {}),
+        (
+            'Answer with one JSON object that obeys this JSON schema, and with nothing else:\n{"type": "object"} Be {brief}.',
+            {"type": "object"},
+        ),
+        ("Answer with one JSON object {like this}", {}),
+    ],
+)
+def test_it_hears_when_instructions_ask_for_json(instructions: str, schema: dict[str, Any] | None) -> None:
+    assert schema_told(instructions) == schema
 
 
 def test_it_thinks_when_it_is_asked_to() -> None:

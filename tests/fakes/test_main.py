@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-m", "antiphon.fakes"]
 SRC = Path(__file__).parents[2] / "src"
 
 
-@pytest.mark.parametrize("dialect", ["chat", "responses"])
+@pytest.mark.parametrize("dialect", ["chat", "gemini", "messages", "responses"])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_runs_by_hand_until_it_is_told_to_stop(dialect: str, stop: signal.Signals) -> None:
     command = [*COMMAND, dialect, "--model", "one", "--model", "two"]

@@ -28,6 +28,7 @@ from antiphon.fakes import (
 )
 from antiphon.fakes.improvise import Offered, Prompt
 from antiphon.fakes.responses import ResponsesManners, prompt_of
+from antiphon.fakes.responses_rules import sealed
 from antiphon.fakes.script import End, Turn
 from antiphon.protocol import codec
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
@@ -196,3 +197,16 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
 def test_models_are_listed() -> None:
     with ResponsesServer() as server:
         assert [model["id"] for model in ask(server, "/v1/models", method="GET").json["data"]] == ["mock-1"]
+
+
+def test_reasoning_is_sealed_for_who_asks_for_that_and_taken_back() -> None:
+    """RSN-2: each item for itself."""
+    said = turn(reasoning("h", "m"), text("a"), reasoning("so"))
+    with ResponsesServer([said, said]) as server:
+        asked = {"model": "mock-1", "input": "hi"}
+        plain = ask(server, "/v1/responses", asked).json["output"]
+        thoughts = ask(server, "/v1/responses", {**asked, "include": ["reasoning.encrypted_content"]}).json["output"]
+    assert not any("encrypted_content" in item for item in plain)
+    given = [(item["id"], item["encrypted_content"]) for item in thoughts if item["type"] == "reasoning"]
+    assert given == [(id, sealed(id, "fake")) for id, _ in given]
+    assert len(given) == 2

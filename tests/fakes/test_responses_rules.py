@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.asking import received, told
 
 from antiphon.fakes.responses import ResponsesManners
-from antiphon.fakes.responses_rules import FIELDS
+from antiphon.fakes.responses_rules import FIELDS, sealed
 from antiphon.fakes.rules import Limits
 
 USER = {"type": "message", "role": "user", "content": "hi"}
@@ -152,6 +152,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "an unknown verbosity": ({"text": {"verbosity": "chatty"}}, "verbosity", {"text": {"verbosity": "low"}}),
     "stream options without a stream": ({"stream_options": {}}, "stream_options", {"stream_options": {}, "stream": True}),
+    "reasoning that another sealed": (
+        says({**THOUGHT, "encrypted_content": sealed("rs_1", "other")}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "encrypted_content": sealed("rs_1", "fake")}),
+    ),
+    "reasoning that was sealed by nobody": (
+        says({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "encrypted_content": None}),
+    ),
+    "reasoning that was sealed for another item": (
+        says({**THOUGHT, "id": "rs_2", "encrypted_content": sealed("rs_1", "fake")}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "id": "rs_1", "encrypted_content": sealed("rs_1", "fake")}),
+    ),
     "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
     "an unknown effort": ({"reasoning": {"effort": "huge"}}, "effort", {"reasoning": {"effort": "low", "summary": "auto"}}),
     "too few tokens": ({"max_output_tokens": 15}, "max_output_tokens", {"max_output_tokens": 16}),

@@ -1,6 +1,11 @@
 """Scripted, strict servers of every dialect: for tests, for `check` and for the bench."""
 
 from antiphon.fakes.chat import ChatServer
+from antiphon.fakes.gemini import GeminiServer
+from antiphon.fakes.gemini_errors import gemini_error
+from antiphon.fakes.gemini_rules import GeminiLimits
+from antiphon.fakes.messages import MessagesServer
+from antiphon.fakes.messages_errors import messages_error
 from antiphon.fakes.responses import ResponsesServer
 from antiphon.fakes.script import (
     SSE_HEAD,
@@ -17,6 +22,7 @@ from antiphon.fakes.script import (
     pause,
     raw,
     reasoning,
+    redacted,
     refusal,
     text,
     tool_call,
@@ -30,6 +36,9 @@ __all__ = [
     "SSE_HEAD",
     "ChatServer",
     "Gate",
+    "GeminiLimits",
+    "GeminiServer",
+    "MessagesServer",
     "Received",
     "Reply",
     "ResponsesServer",
@@ -38,11 +47,14 @@ __all__ = [
     "error",
     "exactly",
     "finish",
+    "gemini_error",
     "head",
     "interleaved",
+    "messages_error",
     "pause",
     "raw",
     "reasoning",
+    "redacted",
     "refusal",
     "text",
     "tool_call",

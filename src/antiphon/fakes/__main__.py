@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from antiphon.fakes.chat import ChatServer
+from antiphon.fakes.gemini import GeminiServer
+from antiphon.fakes.harness import FakeServer
+from antiphon.fakes.messages import MessagesServer
 from antiphon.fakes.responses import ResponsesServer
 
-SERVERS = {"chat": ChatServer, "responses": ResponsesServer}
+SERVERS: dict[str, Callable[..., FakeServer]] = {
+    "chat": ChatServer,
+    "gemini": GeminiServer,
+    "messages": MessagesServer,
+    "responses": ResponsesServer,
+}
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
 

@@ -16,7 +16,7 @@ from antiphon import sse
 from antiphon.fakes import chat_rules
 from antiphon.fakes.harness import FakeServer
 from antiphon.fakes.improvise import Offered, Prompt, improvise
-from antiphon.fakes.rules import Limits, Refused, texts_in
+from antiphon.fakes.rules import Limits, Refused, elsewhere, texts_in
 from antiphon.fakes.script import (
     End,
     Finish,
@@ -25,6 +25,7 @@ from antiphon.fakes.script import (
     Raw,
     Reasoning,
     Received,
+    Redacted,
     Refusal,
     Script,
     Step,
@@ -51,23 +52,32 @@ class ChatServer(FakeServer):
         max_chars: int | None = None,
         strict: bool = True,
         strict_fields: bool = False,
+        wants_reasoning: bool = False,
         reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content",
         port: int = 0,
     ) -> None:
         served = None if models is None else tuple(models)
-        limits = Limits(key=key, models=served, max_chars=max_chars, strict=strict, strict_fields=strict_fields)
+        limits = Limits(
+            key=key,
+            models=served,
+            max_chars=max_chars,
+            strict=strict,
+            strict_fields=strict_fields,
+            wants_reasoning=wants_reasoning,
+        )
         super().__init__(ChatManners(limits, reasoning_field), script, port=port)
 
 
 class ChatManners:
     """What makes the server one of this dialect. It does no IO."""
 
-    path = "/v1/chat/completions"
-
     def __init__(self, limits: Limits = Limits(), reasoning_field: str = "reasoning_content") -> None:  # noqa: B008
         self._limits = limits
         self._reasoning_field = reasoning_field
         self._numbers = itertools.count(1)
+
+    def elsewhere(self, received: Received) -> Plain | None:
+        return elsewhere(received, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
 
     def refusal_of(self, received: Received) -> Plain | None:
         try:
@@ -75,9 +85,6 @@ class ChatManners:
         except Refused as refused:
             return refused.reply
         return None
-
-    def models(self) -> list[str]:
-        return list(self._limits.models or ("mock-1",))
 
     def improvise(self, received: Received) -> Turn:
         return improvise(prompt_of(received.json))
@@ -131,6 +138,8 @@ class _Stream:
                     self._steps.append(said.data)
                 case Pause() | Wait() | End():
                     self._steps.append(said)
+                case Redacted():
+                    pass  # chat has no thoughts without words
                 case Finish() | Usage():
                     pass  # told at the end, where they belong
                 case _ as never:

@@ -41,6 +41,8 @@ def check(received: Received, limits: Limits) -> dict[str, Any]:
         _check_combinations(body)
         check_metadata(body)
         _check_messages(body)
+        if limits.wants_reasoning:
+            _check_reasoning(body["messages"])
         names = _check_tools(body)
         _check_choice(body, names)
         _check_format(body)
@@ -104,6 +106,17 @@ def _check_messages(body: dict[str, Any]) -> None:
         else:
             _check_content(message.get("content"), f"{path}.content", PARTS_OF_ROLE[role])
     _check_all_answered(waiting, f"messages[{len(messages) - 1}]")
+
+
+def _check_reasoning(messages: list[dict[str, Any]]) -> None:
+    # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that called tools.
+    for at, message in enumerate(messages):
+        if message.get("tool_calls") and not message.get("reasoning_content"):
+            raise Refused(
+                "the `reasoning_content` in the thinking mode must be passed back to the API",
+                param=f"messages[{at}].reasoning_content",
+                code="invalid_request_error",
+            )
 
 
 def _check_all_answered(waiting: list[str], path: str) -> None:

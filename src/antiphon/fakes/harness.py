@@ -18,18 +18,17 @@ from typing import Final, Protocol, Self, assert_never
 
 import httptools
 
-from antiphon.fakes.script import Bytes, End, Pause, Plain, Received, Reply, Script, Step, Turn, Wait, error, whole
+from antiphon.fakes.script import Bytes, End, Pause, Plain, Received, Reply, Script, Step, Turn, Wait, error
 
 
 class Manners(Protocol):
     """How a server of one dialect behaves."""
 
-    path: str
+    def elsewhere(self, received: Received) -> Plain | None:
+        """The answer of all that is no endpoint of turns: lists of models, counts, wrong addresses; None where a turn goes."""
 
     def refusal_of(self, received: Received) -> Plain | None:
         """The error that a real server would give this request, if any."""
-
-    def models(self) -> list[str]: ...
 
     def improvise(self, received: Received) -> Turn:
         """An answer where there is no script."""
@@ -102,8 +101,12 @@ class FakeServer:
     # What is seen
 
     @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{self.origin}/v1"
 
     @property
     def open_connections(self) -> int:
@@ -191,21 +194,7 @@ class FakeServer:
 
     def steps_for(self, received: Received) -> Iterable[Step]:
         """All that happens on the wire for this request."""
-        return self._steps_of(self._misplaced(received) or self._refused(received) or self._scripted(received), received)
-
-    def _misplaced(self, received: Received) -> Plain | None:
-        """The answer of everything that is not the one endpoint a turn goes to."""
-        path = received.path.partition("?")[0]
-        match received.method, path:
-            case "POST", self._manners.path:
-                return None
-            case "GET", "/v1/models":
-                listed = [{"id": name, "object": "model", "created": 0, "owned_by": "fake"} for name in self._manners.models()]
-                return whole({"object": "list", "data": listed})
-            case _, self._manners.path | "/v1/models":
-                return error(405, f"{received.method} is not allowed on {path}", code="method_not_allowed")
-            case _:
-                return error(404, f"there is no {received.method} {path} here", code="unknown_url")
+        return self._steps_of(self._manners.elsewhere(received) or self._refused(received) or self._scripted(received), received)
 
     def _refused(self, received: Received) -> Plain | None:
         refusal = self._manners.refusal_of(received)

@@ -53,6 +53,17 @@ def improvise(prompt: Prompt) -> Turn:
     return turn(*_limited(said, prompt.max_pieces))
 
 
+def schema_told(instructions: str) -> dict[str, Any] | None:
+    """The schema that the answer must have by these instructions: empty for any JSON object, None where they ask for none."""
+    asked = ASKS_FOR_JSON.search(instructions)
+    if asked is None:
+        return None
+    rest = instructions[asked.end() :]
+    written = _object_at_start(rest[rest.find("{") :])
+    schema: dict[str, Any] = msgspec.json.decode(written) if written else {}
+    return schema
+
+
 def _calls(prompt: Prompt) -> list[ToolCall]:
     """The calls to make: those that the user spells out, else one of a tool that the user speaks of or the request forces."""
     if prompt.choice == "none" or prompt.results:
@@ -130,6 +141,7 @@ def _encoded(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+ASKS_FOR_JSON: Final = re.compile(r"answer with one json object", re.IGNORECASE)
 CALL: Final = re.compile(r"\bcall ([a-zA-Z0-9_-]+)")
 DECODER: Final = json.JSONDecoder()
 WORD: Final = re.compile(r"[a-z0-9]+")

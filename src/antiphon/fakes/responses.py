@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, assert_never, cast
 
 from antiphon.dialects.responses import EventsFromHub, error_from_hub, request_to_hub
@@ -15,7 +16,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.fakes import responses_rules
 from antiphon.fakes.harness import FakeServer
 from antiphon.fakes.improvise import Offered, Prompt, improvise
-from antiphon.fakes.rules import Limits, Refused, texts_in
+from antiphon.fakes.rules import Limits, Refused, elsewhere, texts_in
 from antiphon.fakes.script import (
     End,
     Finish,
@@ -24,6 +25,7 @@ from antiphon.fakes.script import (
     Raw,
     Reasoning,
     Received,
+    Redacted,
     Refusal,
     Said,
     Script,
@@ -56,22 +58,24 @@ class ResponsesServer(FakeServer):
         max_chars: int | None = None,
         strict: bool = True,
         strict_fields: bool = False,
+        maker: str = "fake",
         port: int = 0,
     ) -> None:
         served = None if models is None else tuple(models)
-        limits = Limits(key=key, models=served, max_chars=max_chars, strict=strict, strict_fields=strict_fields)
+        limits = Limits(key=key, models=served, max_chars=max_chars, strict=strict, strict_fields=strict_fields, maker=maker)
         super().__init__(ResponsesManners(limits), script, port=port)
 
 
 class ResponsesManners:
     """What makes the server one of this dialect. It does no IO."""
 
-    path = "/v1/responses"
-
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
         self._limits = limits
         self._numbers = itertools.count(1)
         self._stamps = Stamps(lambda prefix: f"{prefix}_{next(self._numbers)}", lambda: int(time.time()))
+
+    def elsewhere(self, received: Received) -> Plain | None:
+        return elsewhere(received, "/v1/responses", list(self._limits.models or ("mock-1",)))
 
     def refusal_of(self, received: Received) -> Plain | None:
         try:
@@ -83,9 +87,6 @@ class ResponsesManners:
             status, body = error_from_hub(fault)
             return Plain(status=status, body=body, headers={"content-type": "application/json"})
         return None
-
-    def models(self) -> list[str]:
-        return list(self._limits.models or ("mock-1",))
 
     def improvise(self, received: Received) -> Turn:
         return improvise(prompt_of(received.json))
@@ -109,7 +110,8 @@ class ResponsesManners:
         request, _ = request_to_hub(received.body)
         opening = hub.opening(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
         events = Collector()
-        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json)
+        seal = partial(responses_rules.sealed, maker=self._limits.maker)
+        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
         told: list[Any] = []
         for said in turn.said:
             match said:
@@ -128,15 +130,18 @@ class ResponsesManners:
 class _Teller:
     """Tells the writer what is said; a new kind of content begins a new item."""
 
-    def __init__(self, writer: ResponseWriter, body: dict[str, Any]) -> None:
+    def __init__(self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]) -> None:
         self.writer = writer
+        self._new_id = stamps.new_id
+        self._seal = seal
+        self._wants_sealed = "reasoning.encrypted_content" in (body.get("include") or ())
         self._body = body
         self._wants_logprobs = "message.output_text.logprobs" in (body.get("include") or ())
         self._keys = itertools.count()
         self._key = -1
         self._kind: type[Said] | None = None
 
-    def tell(self, said: Text | Reasoning | Refusal | ToolCalls | Finish | Usage) -> None:
+    def tell(self, said: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | Usage) -> None:
         match said:
             case Text():
                 key = self._item(Text)
@@ -147,12 +152,14 @@ class _Teller:
                 for piece in said.pieces:
                     self.writer.refusal(key, piece)
             case Reasoning():
-                key = self._item(Reasoning)
+                key = self._thought()
                 for piece in said.pieces:
                     self.writer.reasoning(key, piece)
             case ToolCalls():
                 self._close()
                 self._calls(said)
+            case Redacted():
+                pass  # what has no words is no item here
             case Finish() | Usage():
                 pass  # told at the end, where they belong
             case _ as never:
@@ -175,6 +182,17 @@ class _Teller:
             self._kind = kind
             self._key = next(self._keys)
         return self._key
+
+    def _thought(self) -> int:
+        """A reasoning item, with its sealed form if that was asked for."""
+        begins = self._kind is not Reasoning
+        key = self._item(Reasoning)
+        if begins:
+            id = self._new_id("rs")
+            self.writer.reasoning_item(key, id=id)
+            if self._wants_sealed:
+                self.writer.encrypted(key, self._seal(id))
+        return key
 
     def _close(self) -> None:
         for key in self.writer.open_keys:

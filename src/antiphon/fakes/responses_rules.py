@@ -5,6 +5,8 @@ The server keeps nothing: whatever points to something stored is refused. Each r
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any, Final
 
 from antiphon.fakes.rules import (
@@ -27,6 +29,12 @@ from antiphon.fakes.rules import (
 from antiphon.fakes.script import Received
 
 
+def sealed(id: str, maker: str) -> str:
+    """The sealed form of a reasoning item: it says for which item it was made, and the maker can tell that it made it."""
+    mark = hashlib.sha256(f"{maker}:{id}".encode()).hexdigest()[:32]
+    return base64.urlsafe_b64encode(f"{id}:{mark}".encode()).decode()
+
+
 def check(received: Received, limits: Limits) -> dict[str, Any]:
     check_key(received, limits)
     body = json_object(received)
@@ -38,7 +46,7 @@ def check(received: Received, limits: Limits) -> dict[str, Any]:
         _check_nothing_stored(body)
         _check_combinations(body)
         check_metadata(body)
-        _check_input(body)
+        _check_input(body, limits)
         names = _check_tools(body)
         _check_choice(body, names)
         _check_format(body)
@@ -90,7 +98,7 @@ def _check_combinations(body: dict[str, Any]) -> None:
 # The conversation.
 
 
-def _check_input(body: dict[str, Any]) -> None:
+def _check_input(body: dict[str, Any], limits: Limits) -> None:
     given = body.get("input")
     if isinstance(given, str) and given:
         return
@@ -103,6 +111,8 @@ def _check_input(body: dict[str, Any]) -> None:
         if not isinstance(item, dict):
             raise Refused("an item is an object", param=path, code="invalid_type")
         _check_item(item, path, waiting)
+        if item.get("type") == "reasoning" and item.get("encrypted_content"):
+            _check_sealed(item, path, limits.maker)
     # "No tool output found for function call X": every call in the input has its output after it.
     for id, path in waiting.items():
         raise Refused(f"no tool output found for the call {id}", param=path, code="invalid_value")
@@ -209,6 +219,26 @@ def _check_reasoning(item: dict[str, Any], path: str) -> None:
         good = isinstance(parts, list) and all(isinstance(part, dict) and part.get("type") == kind for part in parts)
         if not good:
             raise Refused(f"{field} is a list of {kind} parts", param=f"{path}.{field}", code="invalid_value")
+
+
+def _check_sealed(item: dict[str, Any], path: str, maker: str) -> None:
+    # "The encrypted content … could not be verified": what another server sealed, or what was changed on the way.
+    content = item["encrypted_content"]
+    id = _opened(content).partition(":")[0]
+    if content != sealed(id, maker):
+        said = f"the encrypted content {str(content)[:20]}… could not be verified: it could not be decrypted or parsed"
+        raise Refused(said, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
+    # "Encrypted content item_id did not match the target item id": an item without an id is taken.
+    if item.get("id") not in (None, id):
+        said = f"the encrypted content {content[:20]}… could not be verified: its item id did not match the target item id"
+        raise Refused(said, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
+
+
+def _opened(content: Any) -> str:
+    try:
+        return base64.urlsafe_b64decode(content).decode()
+    except (ValueError, TypeError):
+        return ""
 
 
 # Tools and formats.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from antiphon.fakes.script import Plain, Received, error
+from antiphon.fakes.script import Plain, Received, error, whole
 
 
 class Refused(Exception):
@@ -31,6 +31,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_chars: int | None = None
     strict: bool = True
     strict_fields: bool = False
+    #: Whether a tool loop must bring the server's own thoughts back.
+    wants_reasoning: bool = False
+    #: Who seals the server's reasoning: it takes back no other's.
+    maker: str = "fake"
 
 
 class Range(Struct, frozen=True):
@@ -39,6 +43,19 @@ class Range(Struct, frozen=True):
     least: float
     most: float
     fraction: bool = False
+
+
+def elsewhere(received: Received, turns: str, models: list[str]) -> Plain | None:
+    """What chat and responses servers say to all that does not go to `turns`: their list of models, or that nothing is there."""
+    path = received.path.partition("?")[0]
+    if (received.method, path) == ("POST", turns):
+        return None
+    if (received.method, path) == ("GET", "/v1/models"):
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "fake"} for name in models]
+        return whole({"object": "list", "data": listed})
+    if path in (turns, "/v1/models"):
+        return error(405, f"{received.method} is not allowed on {path}", code="method_not_allowed")
+    return error(404, f"there is no {received.method} {path} here", code="unknown_url")
 
 
 def json_object(received: Received) -> dict[str, Any]:

@@ -80,7 +80,16 @@ class Text(Struct, frozen=True):
 
 
 class Reasoning(Struct, frozen=True):
+    """Thoughts; where a dialect signs them, with this signature or else one that the server makes."""
+
     pieces: tuple[str, ...]
+    signature: str | None = None
+
+
+class Redacted(Struct, frozen=True):
+    """Thoughts without words, sealed. Dialects that have no such thing say nothing of them."""
+
+    data: str
 
 
 class Refusal(Struct, frozen=True):
@@ -132,7 +141,7 @@ class End(Struct, frozen=True):
     how: Ending
 
 
-Said = Text | Reasoning | Refusal | ToolCalls | Finish | Usage | Raw | Pause | Wait | End
+Said = Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | Usage | Raw | Pause | Wait | End
 #: What a server does for an answer, in order: sends these bytes, waits, or ends the connection.
 Step = bytes | Pause | Wait | End
 
@@ -174,8 +183,12 @@ def text(*pieces: str) -> Text:
     return Text(pieces)
 
 
-def reasoning(*pieces: str) -> Reasoning:
-    return Reasoning(pieces)
+def reasoning(*pieces: str, signature: str | None = None) -> Reasoning:
+    return Reasoning(pieces, signature)
+
+
+def redacted(data: str) -> Redacted:
+    return Redacted(data)
 
 
 def refusal(*pieces: str) -> Refusal:

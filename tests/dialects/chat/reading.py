@@ -10,6 +10,7 @@ from tests.generate.events import counting_stamps
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub, response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.envelope import unseal
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
@@ -92,6 +93,16 @@ def said(response: Response) -> list[str]:
     return [*lines, f"{response.status}: {reason}" if reason else response.status]
 
 
+def _opened(sealed: str) -> str:
+    """What the maker of sealed reasoning gets back, out of all its envelopes."""
+    envelope = unseal(sealed)
+    if envelope is None:
+        return sealed
+    details = envelope.content.get("reasoning_details", ())
+    kept = [detail.get("data") or detail.get("signature") for detail in details]
+    return " ".join(_opened(each) for each in kept if each)
+
+
 def _lines(item: Item) -> list[str]:
     end = "" if getattr(item, "status", None) == "completed" else f" ({getattr(item, 'status', None)})"
     match item:
@@ -99,7 +110,7 @@ def _lines(item: Item) -> list[str]:
             parts = item.content if isinstance(item, Message) else [*item.summary, *(item.content or ())]
             lines = [f"{type(part).__name__}: {_text(part)}{end}" for part in parts]
             sealed = isinstance(item, Reasoning) and item.encrypted_content
-            return [*lines, f"sealed: {sealed}"] if sealed else lines
+            return [*lines, f"sealed: {_opened(sealed)}"] if sealed else lines
         case FunctionCall():
             place = f"{item.namespace}." if item.namespace else ""
             return [f"{item.call_id} = {place}{item.name}({item.arguments}){end}"]

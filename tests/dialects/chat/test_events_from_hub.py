@@ -145,8 +145,6 @@ def test_what_chat_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
         match event:
             case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
                 assert f"output[{at}]" in lost
-            case ItemDone(item=Reasoning() as item, output_index=at) if item.encrypted_content:
-                assert f"output[{at}].encrypted_content" in lost
             case ItemDone(item=Message() as item, output_index=at) if item.phase:
                 assert f"output[{at}].phase" in lost
 
@@ -303,7 +301,10 @@ def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> Non
     told = life.told()
     pieces = [delta["reasoning_content"] for delta in told.deltas if "reasoning_content" in delta]
     assert pieces == ["one", " more", "\n\ntwo", "\n\nthree", "four"]
-    assert told.lost == ["output[1].encrypted_content"]
+    assert [delta["reasoning_details"] for delta in told.deltas if "reasoning_details" in delta] == [
+        [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
+    ]
+    assert told.lost == []
 
 
 def test_refusals_and_citations_are_told() -> None:

@@ -66,7 +66,7 @@ def output(*parts: ToolOutputContentParam, call_id: str = "a") -> FunctionCallOu
 USER = MessageParam(role="user", content="hi")
 SAID = message("assistant", OutputTextParam(text="said"))
 PICTURE = InputImageParam(image_url="https://i/1")
-THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[ReasoningText(text="long")], encrypted_content="x")
+THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[ReasoningText(text="long")])
 
 
 # System text.

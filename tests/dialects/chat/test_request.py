@@ -493,7 +493,8 @@ def test_settings_of_another_name_are_the_hubs_too_REQ5() -> None:
     request, losses = taken(reasoning_effort="low", verbosity="high", logprobs=True, max_completion_tokens=5)
     assert request.reasoning == ReasoningConfigParam(effort="low")
     assert request.text == TextParam(verbosity="high", format=UNSET)
-    assert request.include == ["message.output_text.logprobs"]
+    assert request.include == ["message.output_text.logprobs", "reasoning.encrypted_content"]
+    assert taken()[0].include == ["reasoning.encrypted_content"]  # RSN-2: chat clients have a place for it, and no way to ask
     assert request.max_output_tokens == 5  # legal in chat
     assert not losses
 

@@ -6,6 +6,7 @@ from msgspec import Raw
 
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.content import InputText
+from antiphon.protocol.items import FunctionCallOutputParam
 from antiphon.protocol.losses import Losses
 
 
@@ -25,4 +26,12 @@ def test_cache_control_has_a_reason_of_its_own_E4() -> None:
 def test_a_shape_without_unknown_fields_loses_nothing() -> None:
     losses = Losses()
     lose_unknown_fields(InputText(text="hi"), "x", losses)
+    assert not list(losses)
+
+
+def test_what_an_item_says_in_another_form_as_well_is_not_lost() -> None:
+    """F-4: the object that a tool gave is kept for the one API that has objects; its text is in the output."""
+    losses = Losses()
+    output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:response": Raw(b'{"a":1}')})
+    lose_unknown_fields(output, "input[1]", losses)
     assert not list(losses)

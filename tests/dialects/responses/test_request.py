@@ -16,7 +16,7 @@ from antiphon.dialects.responses import ResponsesWire, request_from_hub, request
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.content import OutputTextParam, ToolResult, ToolUse
-from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request, WebSocketCreate
 
@@ -372,3 +372,25 @@ def test_unknown_items_are_carried_or_named_as_lost() -> None:
 def test_reasoning_without_its_open_text_needs_no_loss() -> None:
     sealed = ReasoningParam(summary=[], encrypted_content="s")
     assert sent_items(sealed, wire=ResponsesWire(reasoning="encrypted_only"))[1] == []
+
+
+@pytest.mark.parametrize("dialect", ["chat", "gemini", "messages"])
+def test_settings_of_other_dialects_are_named_as_lost(dialect: str) -> None:
+    """REQ-6: a server of this API would refuse a field of that name."""
+    body, losses = sent(Request(model="m", input="hi", extra={f"{dialect}:seed": Raw(b"7")}))
+    assert body.keys() == {"model", "input", "store"}
+    assert [loss.path for loss in losses] == ["seed"]
+
+
+def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
+    """F-4: only servers of the dialect it came from take it, and its text says the same."""
+    extra = {"gemini:response": Raw(b'{"result":"x"}')}
+    items, losses = sent_items(
+        FunctionCallOutputParam(call_id="c", output="x", extra=extra),
+        FunctionCallOutputParam(call_id="d", output="y", extra={**extra, "acme": Raw(b"1")}),
+    )
+    assert items == [
+        {"type": "function_call_output", "call_id": "c", "output": "x"},
+        {"type": "function_call_output", "call_id": "d", "output": "y", "acme": 1},
+    ]
+    assert losses == []

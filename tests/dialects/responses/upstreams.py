@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
+from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.responses import EventsToHub, ResponsesWire
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
@@ -69,7 +70,7 @@ def frame_of(event: dict[str, Any]) -> sse.Frame:
 
 
 def gist(response: Response) -> dict[str, Any]:
-    """What was said: no ids, no times, no echo; null and absent are the same."""
+    """What was said: no ids, no times, no echo, no envelopes; null and absent are the same."""
     told = json.loads(codec.encode(response))
     kept = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
     return {name: _without_ids(told[name]) for name in kept}
@@ -93,11 +94,18 @@ def normal(said: dict[str, Any]) -> dict[str, Any]:
 def _without_ids(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
+            told = {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
+            return told | {"encrypted_content": _opened(told["encrypted_content"])} if "encrypted_content" in told else told
         case list():
             return [_without_ids(member) for member in value]
         case _:
             return value
+
+
+def _opened(sealed: str) -> str:
+    """RSN-2: what its maker will get back."""
+    envelope = unseal(sealed)
+    return envelope.content["encrypted_content"] if envelope is not None else sealed
 
 
 def _full(value: Any) -> Any:

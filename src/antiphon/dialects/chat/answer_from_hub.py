@@ -17,6 +17,7 @@ from antiphon.dialects.chat.answers import (
     CitationOut,
     CompletionDetailsOut,
     CustomPiece,
+    DetailOut,
     FunctionPiece,
     LogProbsOut,
     MessagePiece,
@@ -88,6 +89,8 @@ class AnswerFromHub:
         self._calls: dict[int, _CallOut] = {}  # by output index
         self._told: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_reasoning: Hashable = None
+        self._sealed: list[str] = []  # reasoning that is told with what it led to
+        self._details = 0
 
     def feed(self, event: StreamEvent) -> ChoiceOut | None:
         """The piece that an event brings, if any."""
@@ -115,6 +118,10 @@ class AnswerFromHub:
                 self._losses.add("events", f"chat has no place for an event of type {event.kind!r}")
         return None
 
+    def rest(self) -> MessagePiece:
+        """What is left to be told when everything has come."""
+        return MessagePiece(reasoning_details=self._sealed_reasoning())
+
     def finish_reason(self, response: Response) -> str:
         """REQ-3: why it ended."""
         lose_unknown_fields(response, "response", self._losses)
@@ -127,7 +134,10 @@ class AnswerFromHub:
 
     def _begin(self, at: int, item: Item) -> ChoiceOut | None:
         match item:
-            case Message() | Reasoning():
+            case Message():
+                details = self._sealed_reasoning()
+                return ChoiceOut(delta=MessagePiece(reasoning_details=details)) if details else None
+            case Reasoning():
                 return None
             case FunctionCall():
                 name = self._names.sent(ToolRef("function", item.name, item.namespace or None))
@@ -160,7 +170,7 @@ class AnswerFromHub:
                     return self._whole_message(at, item)
             case Reasoning():
                 if item.encrypted_content:
-                    self._losses.add(f"output[{at}].encrypted_content", "chat has no place for sealed reasoning")
+                    self._sealed.append(item.encrypted_content)
                 if not was_told:
                     return self._whole_reasoning(at, item)
         return None
@@ -175,8 +185,10 @@ class AnswerFromHub:
         index = len(self._calls)
         self._calls[at] = _CallOut(index, form)
         if isinstance(piece, CustomPiece):
-            return _calls(ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece))
-        return _calls(ToolCallPiece(index=index, id=call.call_id, type="function", function=piece))
+            told = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
+        else:
+            told = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
+        return ChoiceOut(delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[told]))
 
     def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
         index, form = self._calls[at]
@@ -193,6 +205,15 @@ class AnswerFromHub:
         last, self._last_reasoning = self._last_reasoning, part
         gap = "\n\n" if last is not None and last != part else ""
         return ChoiceOut(delta=MessagePiece(reasoning_content=gap + text))
+
+    def _sealed_reasoning(self, call_id: str | UnsetType = UNSET) -> list[DetailOut] | UnsetType:
+        """RSN-2: a client that sends back what it does not know of lets its maker see it again."""
+        if not self._sealed:
+            return UNSET
+        sealed, self._sealed = self._sealed, []
+        first = self._details
+        self._details += len(sealed)
+        return [DetailOut(id=call_id, data=data, index=first + at) for at, data in enumerate(sealed)]
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
         pieces: list[ChoiceOut] = []
@@ -238,6 +259,7 @@ def join(pieces: list[ChoiceOut]) -> ChoiceOut:
         delta=MessagePiece(
             content=_joined([delta.content for delta in deltas]),
             reasoning_content=_joined([delta.reasoning_content for delta in deltas]),
+            reasoning_details=[detail for delta in deltas for detail in delta.reasoning_details or ()] or UNSET,
             refusal=_joined([delta.refusal for delta in deltas]),
             annotations=[found for delta in deltas for found in delta.annotations or ()] or UNSET,
             tool_calls=_joined_calls([call for delta in deltas for call in delta.tool_calls or ()]) or UNSET,

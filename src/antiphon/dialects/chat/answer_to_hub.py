@@ -15,10 +15,12 @@ import msgspec
 from antiphon.dialects.chat.answers import ChoiceLogProbs, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
 from antiphon.dialects.chat.calls import Call, CallPiece, Calls
 from antiphon.dialects.chat.forced import ForcedCall
+from antiphon.dialects.chat.reasoning import Thoughts, says_something
+from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.halves import LOSS, Halves
 from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES, ToolNames
 from antiphon.dialects.common.one_string import OneString
-from antiphon.dialects.common.think import Piece, ThinkSplitter, ThinkTags
+from antiphon.dialects.common.think import Piece, ThinkSplitter
 from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
@@ -37,7 +39,7 @@ class AnswerToHub:
         losses: Losses,
         names: ToolNames,
         new_id: Callable[[str], str],
-        think_tags: ThinkTags,
+        wire: ChatWire,
         forced: ForcedCall | None = None,
     ) -> None:
         self._writer = writer
@@ -45,7 +47,8 @@ class AnswerToHub:
         self._names = names
         self._new_id = new_id
         self._forced = forced  # while the text is a call that was asked for as a text
-        splitter = ThinkSplitter(think_tags)
+        self._wire = wire
+        splitter = ThinkSplitter(wire.think_tags)
         self._think = None if splitter.settled else splitter
         self._held_logprobs: list[LogProb] = []
         self._halves: Halves | None = None
@@ -55,7 +58,7 @@ class AnswerToHub:
         self._items = 0
         self._message: int | None = None
         self._reasoning: int | None = None
-        self._sealed = False
+        self._thoughts = Thoughts(wire)
         #: The writer's key of the open message, while its text needs no looking at; else None.
         self.plain_key: int | None = None
 
@@ -100,7 +103,7 @@ class AnswerToHub:
         self._finish_forced(outcome)
         self._flush_text()
         self._end_refusal()
-        self._end_reasoning()
+        self._seal_reasoning()
         for at, call in enumerate(self._calls.all):
             self._finish_call(at, call, outcome)
         if self._held_logprobs:
@@ -129,7 +132,7 @@ class AnswerToHub:
     def _tell_pieces(self, pieces: list[Piece]) -> None:
         for is_reasoning, piece in pieces:
             if is_reasoning:
-                self._writer.reasoning(self._open_reasoning(), piece)
+                self._think_aloud(piece)
             else:
                 self._say(piece, self._logprobs_of(piece))
 
@@ -228,48 +231,45 @@ class AnswerToHub:
         if self._halves is not None:
             text = self._halves.mend("reasoning", text)
         if text:
-            self._writer.reasoning(self._open_reasoning(), text)
+            self._think_aloud(text)
+
+    def _think_aloud(self, text: str) -> None:
+        self._writer.reasoning(self._open_reasoning(), text)
+        self._thoughts.text(text)
 
     def _open_reasoning(self) -> int:
         if self._reasoning is None:
             self._close_message()
             self._announce(self._calls.waiting())
             self._reasoning = self._next_key()
-            self._sealed = False
+            self._thoughts = Thoughts(self._wire)
         return self._reasoning
 
     def _close_reasoning(self) -> None:
         if self._reasoning is not None:
-            self._end_reasoning()
+            self._seal_reasoning()
             self._writer.close(self._reasoning)
             self._reasoning = None
 
-    def _end_reasoning(self) -> None:
+    def _seal_reasoning(self) -> None:
+        """RSN-2: the item has all that it will have, and takes along what the server must see again."""
         if self._halves is not None and (rest := self._halves.rest("reasoning")):
-            self._writer.reasoning(self._open_reasoning(), rest)
+            self._think_aloud(rest)
+        if self._reasoning is not None and (sealed := self._thoughts.sealed(self._losses)) is not None:
+            self._writer.encrypted(self._reasoning, sealed)
 
     def _details(self, details: list[dict[str, Any]], told: bool) -> None:
-        """RSN-1: what some servers tell besides the text, or in its place: summaries, and the sealed form."""
+        """RSN-1: what some servers tell besides the text, or in its place: summaries, and what only they can read."""
         for detail in details:
             match detail:
-                case {"type": "reasoning.encrypted", "data": str() as sealed}:
-                    self._seal(sealed)
-                case {"type": "reasoning.text", "text": str() as text}:
-                    if text and not told:
-                        self._reason(text)
-                case {"type": "reasoning.summary", "summary": str() as text}:
-                    if text and not told:
-                        self._writer.summary(self._open_reasoning(), text)
-                case _:
-                    self._losses.add("message.reasoning_details", f"{detail.get('type')!r} has no place in the hub")
-            if detail.get("signature"):
-                self._losses.add("message.reasoning_details", "the signature of a reasoning text has no place in the hub")
-
-    def _seal(self, sealed: str) -> None:
-        if self._sealed:
-            self._close_reasoning()  # one item holds one sealed form
-        self._writer.encrypted(self._open_reasoning(), sealed)
-        self._sealed = True
+                case {"type": "reasoning.text", "text": str() as text} if text and not told:
+                    self._reason(text)
+                case {"type": "reasoning.summary", "summary": str() as text} if text and not told:
+                    self._writer.summary(self._open_reasoning(), text)
+        if any(map(says_something, details)):
+            self._open_reasoning()
+        if self._reasoning is not None:
+            self._thoughts.details(details)
 
     # Calls
 

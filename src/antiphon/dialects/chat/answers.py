@@ -151,12 +151,22 @@ class ToolCallPiece(Struct, frozen=True, kw_only=True):
     custom: CustomPiece | UnsetType = UNSET
 
 
+class DetailOut(Struct, frozen=True, kw_only=True):
+    """Sealed reasoning, and the call that it led to, if there is one."""
+
+    type: Literal["reasoning.encrypted"] = "reasoning.encrypted"
+    id: str | UnsetType = UNSET
+    data: str
+    index: int
+
+
 class MessagePiece(Struct, frozen=True, kw_only=True):
     """A message, or a piece of one."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | None | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[DetailOut] | UnsetType = UNSET
     refusal: str | None | UnsetType = UNSET
     annotations: list[Any] | UnsetType = UNSET
     tool_calls: list[ToolCallPiece] | UnsetType = UNSET

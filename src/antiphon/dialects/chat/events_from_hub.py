@@ -78,7 +78,7 @@ class EventsFromHub:
 
     def _end(self, response: Response) -> bytes:
         self._is_told = True
-        last = ChoiceOut(delta=MessagePiece(), finish_reason=self._answer.finish_reason(response))
+        last = ChoiceOut(delta=self._answer.rest(), finish_reason=self._answer.finish_reason(response))
         told = self._frame(choices=[last], service_tier=response.service_tier)
         if self._wants_usage and response.usage:
             told += self._frame(choices=[], usage=usage_from_hub(response.usage))

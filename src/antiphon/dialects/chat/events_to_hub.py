@@ -44,7 +44,7 @@ class EventsToHub:
         names = ToolNames.of(request)
         forced = ForcedTools.of(request, names, wire, Losses())
         called = forced.reader() if forced else None
-        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire.think_tags, called)
+        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, called)
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
         self._finish_reason = ""

@@ -7,12 +7,13 @@ are not reported: they are the hub's own bookkeeping.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined, plain_text
 from antiphon.dialects.chat.plain_history import Said, plain_messages
+from antiphon.dialects.chat.reasoning import own_envelope
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
 from antiphon.dialects.common import one_string
 from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Output, Placed, Turn, history_of
@@ -107,7 +108,7 @@ class _Messages:
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
         text, refusal = self._said(turn.messages)
         silent = not text and not turn.calls
-        reasoning = self._reasoning(turn.reasoning, wanted=wants_reasoning and not silent) if turn.reasoning else UNSET
+        reasoning, details = self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
         if silent:
             return  # servers refuse a turn with nothing in it
         self._done.append(
@@ -118,6 +119,7 @@ class _Messages:
                 refusal=refusal,
                 reasoning_content=reasoning if self._wire.reasoning_field == "reasoning_content" else UNSET,
                 reasoning=reasoning if self._wire.reasoning_field == "reasoning" else UNSET,
+                reasoning_details=details,
             )
         )
         if turn.calls:
@@ -149,21 +151,34 @@ class _Messages:
         # A server that knows nothing of `refusal` still needs content, and the model should see that it refused.
         return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
 
-    def _reasoning(self, items: list[Placed[ReasoningParam]], *, wanted: bool) -> str | UnsetType:
+    def _reasoning(
+        self, items: list[Placed[ReasoningParam]], *, wanted: bool, silent: bool
+    ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
+        """What the server gets back: the text where it wants that, and its own details always (RSN-2)."""
         kept: list[str] = []
+        details: list[Any] = []
         for one in items:
             path, item = one.path, one.item
             lose_unknown_fields(item, path, self._losses)
+            own = own_envelope(item, self._wire.maker)
             content, summary = item.content or [], item.summary
-            if wanted and (content or summary):
-                kept += self._content.texts(content, path, "content") or self._content.texts(summary, path, "summary")
-                if content and summary:
-                    self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
-            elif content or summary:
+            if item.encrypted_content and own is None:
+                self._losses.add(path, "earlier reasoning", "another made it, and only its maker takes it")  # RSN-3
+                continue
+            sealed = own.content if own is not None else {}
+            its_own, thought = sealed.get("reasoning_details"), sealed.get("reasoning_content")
+            if isinstance(its_own, list) and not silent:
+                details += its_own
+            elif (content or summary or sealed) and (silent or not wanted):
                 self._losses.add(path, "earlier reasoning", "the server does not want it back")
-            elif item.encrypted_content:
-                self._losses.add(path, "earlier reasoning", "it is encrypted, and only its maker can read it")
-        return "\n".join(kept) or UNSET
+            if wanted and not silent:
+                kept += [thought] if isinstance(thought, str) else self._open_thought(item, path)
+        return "\n".join(kept) or UNSET, details or UNSET
+
+    def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
+        if item.content and item.summary:
+            self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
+        return self._content.texts(item.content or [], path, "content") or self._content.texts(item.summary, path, "summary")
 
     def _call(self, call: Call) -> ToolCallOut:
         if isinstance(call, FunctionCallParam):
@@ -216,4 +231,5 @@ def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) ->
     return left
 
 
+NOTHING: Final[tuple[UnsetType, UnsetType]] = (UNSET, UNSET)
 EMPTY: Final[dict[str, str | None | UnsetType]] = {"null": None, "empty": "", "absent": UNSET}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, assert_never
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
+from antiphon.dialects.chat.reasoning import returned_reasoning
 from antiphon.dialects.chat.wire import (
     FilePartIn,
     FunctionCallIn,
@@ -34,7 +35,6 @@ from antiphon.protocol.content import (
     InputImageParam,
     InputText,
     OutputTextParam,
-    ReasoningText,
     Refusal,
     Text,
     ToolOutputContentParam,
@@ -50,7 +50,6 @@ from antiphon.protocol.items import (
     ItemParam,
     MessageParam,
     MessageRole,
-    ReasoningParam,
 )
 from antiphon.protocol.losses import Losses
 
@@ -120,7 +119,9 @@ class _Items:
                 self._take_content(_parts(message.content), role, path)
 
     def _take_assistant(self, message: MessageIn, at: int, path: str) -> None:
-        self._take_reasoning(message, path)
+        thoughts = returned_reasoning(message, path, self._losses)
+        calls = {call.id for call in message.tool_calls or ()}
+        self.done += [thought.item for thought in thoughts if thought.call_id not in calls]
         parts = _parts(message.content)
         if message.content == "" and (message.tool_calls or message.function_call):
             parts = []
@@ -129,17 +130,11 @@ class _Items:
         if parts:
             self._take_content(parts, "assistant", path)
         for of, call in enumerate(message.tool_calls or ()):
+            self.done += [thought.item for thought in thoughts if thought.call_id == call.id]
             self.done.append(self._call(call, f"{path}.tool_calls[{of}]"))
         if message.function_call:
             self._waiting.setdefault(message.function_call.name, []).append(f"call_{at}")
             self.done.append(self._function_call(message.function_call, f"call_{at}", f"{path}.function_call"))
-
-    def _take_reasoning(self, message: MessageIn, path: str) -> None:
-        text = message.reasoning_content or message.reasoning
-        if isinstance(text, str) and text:
-            self.done.append(ReasoningParam(summary=[], content=[ReasoningText(text=text)]))
-        if message.reasoning and not (isinstance(text, str) and message.reasoning == text):
-            self._losses.add(f"{path}.reasoning", "reasoning in a second form", "the hub has a place for one text")
 
     def _take_content(self, content: list[PartIn], role: MessageRole, path: str) -> None:
         """E-1: calls and results inside a message are items of their own, in their places."""
@@ -253,4 +248,5 @@ ROLE_OF_FIELD: Final = {
     "refusal": "assistant",
     "reasoning_content": "assistant",
     "reasoning": "assistant",
+    "reasoning_details": "assistant",
 }

@@ -25,6 +25,7 @@ from antiphon.dialects.chat.wire import (
     ResponseFormatOut,
     UnknownFormat,
 )
+from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.names import ToolNames, has_additional_tools
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
@@ -52,6 +53,7 @@ T = TypeVar("T")
 PREFIX: Final = "chat:"
 STREAM_OPTIONS: Final = "chat:stream_options"
 LOGPROBS: Final = "message.output_text.logprobs"
+SEALED: Final = "reasoning.encrypted_content"  # a chat client is always shown what it may send back (RSN-2)
 
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
@@ -86,7 +88,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         frequency_penalty=given("frequency_penalty", request.frequency_penalty),
         logprobs=logprobs,
         top_logprobs=given("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
-        reasoning_effort=given("reasoning_effort", request.reasoning.effort if request.reasoning else UNSET, "reasoning.effort"),
+        reasoning_effort=given("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
         verbosity=given("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
         metadata=given("metadata", request.metadata or UNSET),
         service_tier=given("service_tier", request.service_tier),
@@ -123,7 +125,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_p=chat.top_p,
         presence_penalty=chat.presence_penalty,
         frequency_penalty=chat.frequency_penalty,
-        include=[LOGPROBS] if chat.logprobs else UNSET,
+        include=[LOGPROBS, SEALED] if chat.logprobs else [SEALED],
         top_logprobs=chat.top_logprobs,
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         metadata=chat.metadata,
@@ -239,6 +241,16 @@ def _asked_stream_options(request: Request) -> dict[str, Any]:
     raw = (request.extra or {}).get(STREAM_OPTIONS)
     asked = msgspec.json.decode(raw) if raw is not None else {}
     return {name: value for name, value in asked.items() if name != "include_usage"} if isinstance(asked, dict) else {}
+
+
+def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
+    """RSN-4: how hard to think, in a word that the server knows."""
+    effort = request.reasoning.effort if request.reasoning else UNSET
+    if not effort or not wire.efforts or effort in wire.efforts:
+        return effort
+    known = nearest(effort, wire.efforts)
+    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
+    return known
 
 
 def _report_fields(request: Request, losses: Losses) -> None:

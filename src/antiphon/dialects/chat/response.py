@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, join, usage_from_hub
-from antiphon.dialects.chat.answers import CompletionOut
+from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut
 from antiphon.dialects.chat.errors import error_of_response
 from antiphon.dialects.chat.events_to_hub import EventsToHub
 from antiphon.dialects.chat.plain_answer import plain_response
@@ -55,7 +55,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
-    choice = join(pieces)
+    choice = join([*pieces, ChoiceOut(delta=answer.rest())])
     assert choice.delta
     says_else = choice.delta.refusal or choice.delta.tool_calls
     message = msgspec.structs.replace(

@@ -26,7 +26,7 @@ from antiphon.protocol.content import (
     ToolUse,
     UnknownContent,
 )
-from antiphon.protocol.request import JsonObjectFormat, Metadata, ShortKey, TextFormat
+from antiphon.protocol.request import JsonObjectFormat, Metadata, ReasoningEffort, ShortKey, TextFormat
 from antiphon.protocol.tools import (
     GrammarFormat,
     HostedTool,
@@ -44,6 +44,8 @@ from antiphon.protocol.tools import (
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
 
+    #: Whose reasoning the server's is: what has another maker's name on it is not sent there (RSN-3).
+    maker: str = "chat"
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     #: Whether it counts the tokens of a request, at `/chat/completions/input_tokens`.
     counts_tokens: bool = False
@@ -58,6 +60,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: Where a server wants its own reasoning back, and when; "none" reports it as lost.
     reasoning_field: Literal["reasoning_content", "reasoning", "none"] = "none"
     reasoning_history: Literal["tool_loop", "all"] = "tool_loop"
+    #: The words for `reasoning_effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
+    efforts: tuple[ReasoningEffort, ...] = ()
     #: Reasoning inside the text: at its beginning, anywhere, begun before the first byte, or not looked for.
     think_tags: Literal["leading", "anywhere", "implied", "off"] = "leading"
     #: Images in tool results: lifted into a user message after the tool block, or kept where they are.
@@ -96,6 +100,11 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
     #: Unknown fields of the client's request that are passed on all the same (`top_k`, say).
     pass_fields: tuple[str, ...] = ()
+
+    @property
+    def wants_reasoning_back(self) -> bool:
+        """Whether what a client left out of the history is worth looking up."""
+        return self.reasoning_field != "none"
 
 
 # Requests, as we send them: plain structs with no room for unknown fields, so msgspec alone may write them.
@@ -160,6 +169,7 @@ class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
     tool_call_id: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
+    reasoning_details: list[Any] | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
 
 
@@ -264,6 +274,7 @@ class MessageIn(Shape, frozen=True, kw_only=True):
     refusal: str | None | UnsetType = UNSET
     reasoning_content: str | None | UnsetType = UNSET
     reasoning: Any = UNSET  # a string; one provider's object
+    reasoning_details: list[dict[str, Any]] | None | UnsetType = UNSET
 
 
 class FunctionIn(Shape, frozen=True, kw_only=True):

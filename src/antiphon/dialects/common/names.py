@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 from antiphon.protocol.items import AdditionalTools
@@ -67,6 +68,11 @@ class ToolNames:
     def sent(self, ref: ToolRef | _Key) -> str:
         """The name under which a tool goes out; a tool that is not offered (an old call's) keeps its own, made legal."""
         return self._sent.get(ref) or _flat(ref)
+
+    @property
+    def all_sent(self) -> Collection[str]:
+        """Every name under which an offered tool goes out."""
+        return self._keys.keys()
 
     def original(self, sent_name: str) -> ToolRef:
         """The tool behind a name that came back; a name nobody offered is a function of that name."""

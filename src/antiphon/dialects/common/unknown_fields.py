@@ -13,9 +13,11 @@ def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
     if not shape.extra:
         return
     for name, raw in shape.extra.items():
-        if bytes(raw) not in HOLDS_NOTHING:
+        if name not in SAID_TWICE and bytes(raw) not in HOLDS_NOTHING:
             losses.add(f"{path}.{name}", f"the field {name!r}", WHY.get(name, "it has no equivalent there"))
 
 
 HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
+#: What an item says in another form as well: the object that a tool gave, whose text is its output.
+SAID_TWICE: Final = frozenset({"gemini:response"})
 WHY: Final = {"cache_control": "caching is the server's own matter there"}  # E-4

@@ -12,7 +12,9 @@ from typing import Any, Final, assert_never, cast
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
+from antiphon.dialects.common.envelope import seal
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.one_string import OneString
 from antiphon.dialects.responses.answers import (
@@ -322,7 +324,10 @@ class Mender:
         self._note_place(item)
 
     def _whole(self, item: UpstreamItem, raw: Raw) -> Item:
-        return item_of(raw, item.type, item.our_id or item.id or self._new_id("item"))
+        whole = item_of(raw, item.type, item.our_id or item.id or self._new_id("item"))
+        if isinstance(whole, Reasoning) and whole.encrypted_content:
+            return replace(whole, encrypted_content=self._sealed(item, whole.encrypted_content))
+        return whole
 
     # Text
 
@@ -459,9 +464,13 @@ class Mender:
         """The sealed form of reasoning (RSN-1)."""
         if not item.sealed:
             item.encrypted = content
-            self.writer.encrypted(item.key, content)
+            self.writer.encrypted(item.key, self._sealed(item, content))
         elif content != item.encrypted:
             self._lost(item, ".encrypted_content", "what came after the item was done", "ITEM-4")
+
+    def _sealed(self, item: UpstreamItem, content: str) -> str:
+        """RSN-2: it goes back to its maker under the id it was made for, which is sealed into it."""
+        return seal(self._wire.maker, {"encrypted_content": content} | ({"id": item.id} if item.id else {}))
 
     def _settle(self, status: ItemStatus) -> None:
         """Closes items whose end was left open; where the response does not end well, the writer closes them (ITEM-3)."""

@@ -11,7 +11,10 @@ from typing import Final, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.effort import nearest
+from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import SAID_TWICE
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
@@ -50,6 +53,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
         request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
     if wire.sealed_reasoning and SEALED not in (request.include or ()):  # RSN-2: whoever did not ask for it is not shown it
         request = replace(request, include=[*(request.include or ()), SEALED])
+    request = _with_known_effort(request, wire, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
         request = _Input(wire, losses, flat).rewrite(request, request.input)
@@ -102,6 +106,9 @@ class _Input:
         """Without what is only bookkeeping to the server that made it, if this one does not want it."""
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
+        extra = getattr(item, "extra", UNSET)
+        if extra and not SAID_TWICE.isdisjoint(extra):
+            item = replace(item, extra={name: raw for name, raw in extra.items() if name not in SAID_TWICE} or UNSET)
         return item
 
     # Messages
@@ -153,6 +160,10 @@ class _Input:
 
     def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
         """RSN-3: only what the server takes."""
+        opened = self._opened(item, path)
+        if opened is None:
+            return None
+        item = opened
         if self._wire.reasoning == "encrypted_only":
             if not item.encrypted_content:
                 self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
@@ -161,6 +172,29 @@ class _Input:
                 self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
                 item = replace(item, content=UNSET)
         return self._bare(item)
+
+    def _opened(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
+        """RSN-2: its maker gets it as it was made. What is in no envelope of ours, the client has from somewhere else."""
+        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None:
+            return item
+        match envelope.content:
+            case {"encrypted_content": str() as sealed, **rest} if envelope.maker == self._wire.maker:
+                made_for = rest.get("id")
+                return replace(item, encrypted_content=sealed, id=made_for if item.id and isinstance(made_for, str) else item.id)
+            case _:
+                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker takes it")
+                return None
+
+
+def _with_known_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-4: how hard to think, in a word that the server knows."""
+    effort = request.reasoning.effort if request.reasoning else None
+    if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
+        return request
+    known = nearest(effort, wire.efforts)
+    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
+    return replace(request, reasoning=replace(request.reasoning, effort=known))
 
 
 def _text_in(part: AnyText) -> str:
@@ -195,5 +229,5 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
 
 
 SEALED: Final = "reasoning.encrypted_content"
-FOREIGN: Final = ("chat:",)
+FOREIGN: Final = ("chat:", "gemini:", "messages:")
 ANSWERED_BY_US: Final = frozenset({"chat:stream_options"})  # it speaks of the stream to the client

@@ -6,10 +6,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from antiphon.protocol.request import ReasoningEffort
+
 
 class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs between servers of this dialect and no quirk can say. A profile's `[wire]` table fills it."""
 
+    #: Whose reasoning the server's is: what has another maker's name on it is not sent there (RSN-3).
+    maker: str = "responses"
     #: The type of text parts in the assistant's own turns (C-2). A server that wants plain strings has a quirk for it.
     assistant_content: Literal["output_text", "input_text"] = "output_text"
     #: Statuses of items in the history.
@@ -26,6 +30,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stateful: bool = False
     #: Whether reasoning is always asked for sealed too: a server may take none back otherwise that it has not kept itself.
     sealed_reasoning: bool = False
+    #: The words for `reasoning.effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
+    efforts: tuple[ReasoningEffort, ...] = ()
     #: Whether it counts the tokens of a request, at `/responses/input_tokens`.
     counts_tokens: bool = False
     #: Request fields that the server has no place for; each is reported as lost.
@@ -34,3 +40,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     end: Literal["terminal", "items"] = "terminal"
     #: Whether an answer was cut by `max_output_tokens`: the server tells, or says "completed" and its usage tells.
     cut: Literal["told", "by_usage"] = "told"
+
+    @property
+    def wants_reasoning_back(self) -> bool:
+        """Whether what a client left out of the history is worth looking up."""
+        return self.sealed_reasoning

@@ -1,0 +1,39 @@
+"""Whether a server refused a request because of the reasoning in its history: then the same without it may be taken (RSN-3).
+
+Servers say so in words alone. Each pattern is of one dialect, and none means a request that lacks reasoning: that would not be
+mended by leaving out more of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from antiphon.errors import ApiError, ClientFault
+
+
+def refuses_reasoning(error: ApiError) -> bool:
+    """Whether the server may take the request if no reasoning comes with it."""
+    if not isinstance(error, ClientFault) or error.code == "context_length_exceeded":
+        return False
+    return error.code == "invalid_encrypted_content" or any(pattern.search(error.message) for pattern in PATTERNS)
+
+
+PATTERNS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        # responses: sealed by another, or for another item; or an item that was never kept, or that stands alone.
+        r"encrypted[ _]content\b.{0,300}\b(?:not be|cannot be|failed to be) (?:verified|decrypted|parsed)",
+        r"\bitem\b.{0,20}\brs_.{0,200}\b(?:not found|without its required)",
+        # messages: a signature that is another's or none, and blocks that are not as they were.
+        r"\binvalid\b.{0,20}\bsignature\b.{0,20}\bthinking\b",
+        r"\bthinking\.signature\b.{0,20}\brequired",
+        r"thinking`? blocks\b.{0,120}\bcannot be modified",
+        # gemini: the same of a thought's signature.
+        r"\b(?:corrupted|invalid|malformed)\b.{0,20}\bthought[ _]?signature",
+        r"\bthought[ _]?signature\b.{0,60}\b(?:not valid|invalid|corrupted|malformed|could not)",
+        # chat: servers that have no place for it.
+        r"\breasoning_(?:content|details)\b.{0,60}\b(?:unsupported|not (?:supported|permitted|allowed))",
+        r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
+    )
+)

@@ -1,0 +1,329 @@
+"""Hub events → pieces of a gemini candidate. A stream sends each piece as it comes, a whole answer is all of them joined (STR-14).
+
+A call is told whole when it is done. Sealed reasoning is the signature of the next part (RSN-2), or of a part of its own where none
+follows or another one waits already. Thoughts are told to clients that asked for them, as the API does. What it has no place for is
+reported.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Hashable
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import Kind, ToolNames
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.answers import (
+    CandidateOut,
+    CitationMetadataOut,
+    CitationSourceOut,
+    ContentOut,
+    FunctionCallOut,
+    LogprobsOut,
+    PartOut,
+    TokenOut,
+    TopCandidatesOut,
+    UsageOut,
+)
+from antiphon.dialects.gemini.wire import PREFIX
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Content,
+    InputText,
+    LogProb,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownAnnotation,
+)
+from antiphon.protocol.events import (
+    ContentPartAdded,
+    ContentPartDone,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+
+Part = PartOut | dict[str, Raw]
+
+
+class AnswerFromHub:
+    """Tells one client of one answer."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        #: Sealed reasoning that waits for the part it stands on.
+        self.signature = ""
+        self._losses = losses
+        self._names = ToolNames.of(request)
+        self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
+        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._last_thought: Hashable = None
+        self._citations: list[CitationSourceOut] = []
+        self._length = 0  # of the text that is whole, in bytes: citations count them
+        self._is_refusal = False
+
+    def feed(self, event: StreamEvent) -> CandidateOut | None:
+        """The piece that an event brings, if any."""
+        match event:
+            case OutputTextDelta():
+                return self._text(event.delta, event.logprobs or [])
+            case ReasoningDelta():
+                return _piece(self._thought(event.delta, TEXT))
+            case SummaryTextDelta():
+                return _piece(self._thought(event.delta, (event.output_index, event.summary_index)))
+            case RefusalDelta():
+                return self._refusal(event.delta)
+            case ContentPartAdded() | SummaryPartAdded():
+                self._told.add(event.output_index)
+            case ContentPartDone():
+                self._cite(event.part)
+            case ItemAdded() if event.item is not None:
+                self._begin(event.output_index, event.item)
+            case ItemDone() if event.item is not None:
+                return self._end(event.output_index, event.item)
+            case UnknownEvent():
+                self._losses.add("events", f"this API has no place for an event of type {event.kind!r}")
+        return None
+
+    def last(self, response: Response) -> CandidateOut:
+        """The piece that says why it ended. It has a part, as every piece must: clients take one without for a broken answer."""
+        return CandidateOut(
+            content=ContentOut(parts=[PartOut(text="", thought_signature=self._take_signature())]),
+            finish_reason=self._finish_reason(response),
+            citation_metadata=CitationMetadataOut(citation_sources=self._citations) if self._citations else UNSET,
+        )
+
+    def _finish_reason(self, response: Response) -> str:
+        """REQ-3. That the model refused is told as what it comes to: the API has no other word for it."""
+        lose_unknown_fields(response, "response", self._losses)
+        if response.incomplete_details is None:
+            return "SAFETY" if self._is_refusal else "STOP"
+        reason = response.incomplete_details.reason
+        if reason not in FINISH_REASON:
+            self._losses.add("incomplete_details.reason", f"this API has no finish reason for {reason!r}: it is told as 'OTHER'")
+        return FINISH_REASON.get(reason, "OTHER")
+
+    # Items
+
+    def _begin(self, at: int, item: Item) -> None:
+        is_known = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_own(item)
+        if not is_known:
+            self._losses.add(f"output[{at}]", f"this API has no place for an item of type {type_of(item)!r}")
+
+    def _end(self, at: int, item: Item) -> CandidateOut | None:
+        """An item is done. One that was not told piece by piece is told now."""
+        if isinstance(item, Shape):
+            lose_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall() | CustomToolCall():
+                return self._call(at, item)
+            case Message():
+                if item.phase:
+                    self._losses.add(f"output[{at}].phase", "this API has no place for the phase of a message")
+                return None if at in self._told else self._whole_message(at, item)
+            case Reasoning():
+                thoughts = [] if at in self._told else self._whole_reasoning(at, item)
+                return _piece([*thoughts, *self._seal(item.encrypted_content or "")])
+            case UnknownItem() if _is_own(item):
+                own = {name: raw for name, raw in item.fields().items() if name not in OF_THE_HUB}
+                signature = self._take_signature()
+                return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
+            case _:
+                return None
+
+    def _call(self, at: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
+        arguments = self._arguments(at, call)
+        if arguments is None:
+            self._losses.add(f"output[{at}]", f"the call of {call.name} was cut, and is not delivered")
+            return None
+        kind: Kind = "function" if isinstance(call, FunctionCall) else "custom"
+        # A client knows its tools by the names it gave; only what it could not name itself is flattened.
+        name = self._names.sent((kind, call.name, call.namespace)) if call.namespace else call.name
+        told = FunctionCallOut(id=call.call_id, name=name, args=arguments)
+        return _piece([PartOut(function_call=told, thought_signature=self._take_signature())])
+
+    def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
+        """The arguments as an object; None if they were cut."""
+        was_cut = call.status == ItemStatus.INCOMPLETE
+        if isinstance(call, CustomToolCall):
+            return None if was_cut else Raw(one_string.wrap(call.input).encode())
+        text = call.arguments.strip() or ("" if was_cut else "{}")
+        try:
+            msgspec.json.decode(text, type=dict[str, Raw])
+        except (ValueError, RecursionError):
+            if was_cut:
+                return None
+            self._losses.add(f"output[{at}].arguments", "the arguments are no JSON object, and were put into one")
+            return Raw(msgspec.json.encode({"arguments": call.arguments}))
+        return Raw(text.encode())
+
+    def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
+        if item.role != "assistant":
+            self._losses.add(f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer")
+            return None
+        pieces: list[CandidateOut | None] = []
+        for part in item.content:
+            if isinstance(part, Shape):
+                lose_unknown_fields(part, f"output[{at}].content", self._losses)
+            match part:
+                case OutputText():
+                    pieces.append(self._text(part.text, part.logprobs or []))
+                    self._cite(part)
+                case Text(text=text) | InputText(text=text):
+                    pieces.append(self._text(text, []))
+                case Refusal():
+                    pieces.append(self._refusal(part.refusal))
+                case _:
+                    self._no_place_for(at, part)
+        return join([piece for piece in pieces if piece is not None])
+
+    def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
+        parts: list[Part] = []
+        for number, part in enumerate([*item.summary, *(item.content or ())]):
+            match part:
+                case SummaryText(text=text):
+                    parts += self._thought(text, (at, number))
+                case ReasoningText(text=text):
+                    parts += self._thought(text, TEXT)
+                case _:
+                    self._no_place_for(at, part)
+        return parts
+
+    # Parts
+
+    def _text(self, text: str, logprobs: list[LogProb]) -> CandidateOut | None:
+        if not text and not logprobs:
+            return None
+        piece = _piece([PartOut(text=text, thought_signature=self._take_signature())])
+        return msgspec.structs.replace(piece, logprobs_result=_logprobs(logprobs)) if piece and logprobs else piece
+
+    def _refusal(self, text: str) -> CandidateOut | None:
+        self._is_refusal = True
+        self._length += len(text.encode())
+        return self._text(text, [])
+
+    def _thought(self, text: str, part: Hashable) -> list[Part]:
+        """Texts as they follow each other, each part of a summary a paragraph of its own."""
+        if not self._shows_thoughts or not text:
+            return []
+        last, self._last_thought = self._last_thought, part
+        gap = "\n\n" if last is not None and last != part else ""
+        return [*self._waiting(), PartOut(text=gap + text, thought=True)]
+
+    def _seal(self, sealed: str) -> list[Part]:
+        """What a reasoning item ends with: its seal, which the next part will carry, and one that waited for that."""
+        if not sealed:
+            return []
+        parts = self._waiting()
+        self.signature = base64.b64encode(sealed.encode()).decode()
+        return parts
+
+    def _waiting(self) -> list[Part]:
+        """The signature that waits, on a part of its own: before a thought, or another signature."""
+        return [PartOut(text="", thought=True, thought_signature=self._take_signature())] if self.signature else []
+
+    def _take_signature(self) -> str | UnsetType:
+        signature, self.signature = self.signature, ""
+        return signature or UNSET
+
+    def _cite(self, part: Content) -> None:
+        """STR-11: what a text rests on, told at the end; the places are counted in the bytes of the whole text."""
+        if not isinstance(part, OutputText):
+            return
+        for found in part.annotations:
+            if isinstance(found, UnknownAnnotation):
+                self._losses.add("annotations", f"this API has no place for an annotation of type {found.kind!r}")
+                continue
+            start, end = (self._length + len(part.text[:at].encode()) for at in (found.start_index, found.end_index))
+            self._citations.append(CitationSourceOut(start_index=start, end_index=end, uri=found.url, title=found.title))
+        self._length += len(part.text.encode())
+
+    def _no_place_for(self, at: int, part: Content) -> None:
+        self._losses.add(f"output[{at}].content", f"this API has no place for a part of type {type_of(part)!r}")
+
+
+def join(pieces: list[CandidateOut]) -> CandidateOut | None:
+    """Pieces of one candidate as one piece; None if there are none."""
+    if not pieces:
+        return None
+    parts: list[Part] = []
+    for part in [part for piece in pieces for part in piece.content.parts if part != NOTHING]:
+        if parts and (joined := _joined(parts[-1], part)) is not None:
+            parts[-1] = joined
+        else:
+            parts.append(part)
+    logprobs = [piece.logprobs_result for piece in pieces if piece.logprobs_result]
+    return CandidateOut(
+        content=ContentOut(parts=parts or [NOTHING]),
+        finish_reason=pieces[-1].finish_reason,
+        citation_metadata=pieces[-1].citation_metadata,
+        logprobs_result=LogprobsOut(
+            chosen_candidates=[token for found in logprobs for token in found.chosen_candidates],
+            top_candidates=[top for found in logprobs for top in found.top_candidates],
+        )
+        if logprobs
+        else UNSET,
+    )
+
+
+def usage_from_hub(usage: Usage) -> UsageOut:
+    """REQ-4: thoughts are counted inside the output here and apart there; cached tokens inside the input on both sides."""
+    thoughts = usage.output_tokens_details.reasoning_tokens
+    return UsageOut(
+        prompt_token_count=usage.input_tokens,
+        candidates_token_count=max(usage.output_tokens - thoughts, 0),
+        total_token_count=usage.total_tokens,
+        cached_content_token_count=usage.input_tokens_details.cached_tokens or UNSET,
+        thoughts_token_count=thoughts or UNSET,
+    )
+
+
+def _piece(parts: list[Part]) -> CandidateOut | None:
+    return CandidateOut(content=ContentOut(parts=parts)) if parts else None
+
+
+def _is_own(item: Item) -> bool:
+    return isinstance(item, UnknownItem) and item.kind.startswith(PREFIX)
+
+
+def _joined(last: Part, part: Part) -> PartOut | None:
+    """Two pieces of one text; None if they are none. A signature stands before the text it is for, and behind a thought."""
+    if isinstance(last, dict) or isinstance(part, dict) or last.text is UNSET or part.text is UNSET:
+        return None
+    if last.thought is not part.thought or part.thought_signature or (last.thought and last.thought_signature):
+        return None
+    return msgspec.structs.replace(last, text=last.text + part.text)
+
+
+def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
+    return LogprobsOut(
+        chosen_candidates=[TokenOut(token=found.token, log_probability=found.logprob) for found in logprobs],
+        top_candidates=[
+            TopCandidatesOut(candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in found.top_logprobs])
+            for found in logprobs
+        ],
+    )
+
+
+NOTHING: Final = PartOut(text="")
+TEXT: Final = "text"  # a thought that is no part of a summary
+OF_THE_HUB: Final = frozenset({"type", "id", "status"})
+FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}

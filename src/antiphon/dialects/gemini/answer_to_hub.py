@@ -1,0 +1,296 @@
+"""The parts of a gemini candidate, told to the writer: which item each part belongs to, and what begins where something else ends.
+
+Thoughts are what the API calls summaries of them, so they are summaries here. A signature is sealed with its maker's name (RSN-2):
+on a thought inside its item, on anything else in a reasoning item of its own, before a call and behind a text, since a text that
+streams is signed at its end. Parts that only this dialect knows are extension items `gemini:name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES
+from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.gemini.answers import (
+    CandidateIn,
+    CitationMetadataIn,
+    FunctionCallIn,
+    GroundingMetadataIn,
+    LogprobsResultIn,
+    PartIn,
+    TokenIn,
+)
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.wire import PREFIX
+from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
+from antiphon.protocol.items import UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.writer import ResponseWriter
+
+Outcome = Literal["completed", "incomplete", "failed"]
+
+
+class AnswerToHub:
+    """One answer. `candidate` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+
+    def __init__(
+        self, writer: ResponseWriter, losses: Losses, names: GeminiNames, new_id: Callable[[str], str], maker: str
+    ) -> None:
+        self._writer = writer
+        self._losses = losses
+        self._names = names
+        self._new_id = new_id
+        self._maker = maker
+        self._items = 0
+        self._message: int | None = None
+        self._reasoning: int | None = None
+        self._thoughts: list[str] = []
+        self._text_signature = ""  # of the open message, which may still be given citations
+        self._call_ids: set[str] = set()
+        self._grounding: GroundingMetadataIn | None = None
+        self._citations: CitationMetadataIn | None = None
+        #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
+        self.plain_key: int | None = None
+        #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `plain_key` adds to it.
+        self.texts: list[str] = []
+
+    def candidate(self, candidate: CandidateIn) -> None:
+        """A piece of the answer."""
+        tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.text and not part.thought:
+                self._text(part.text, tokens)
+                tokens = None
+            self._part(part)
+        if tokens:
+            self._losses.add("logprobsResult", "the log probabilities of tokens outside the text have no place in the hub")
+        self._grounding = candidate.grounding_metadata or self._grounding
+        self._citations = candidate.citation_metadata or self._citations
+
+    def finish(self, outcome: Outcome) -> None:
+        """The answer is over. What is whole is closed; the rest closes with the response."""
+        self._cite()
+        if outcome == "completed":
+            self._end_message()
+            self._end_reasoning()
+        elif self._text_signature:
+            self._losses.add(
+                "thoughtSignature", "the signature of a text that was cut is left out", "the text is not what was signed"
+            )
+
+    # Parts
+
+    def _part(self, part: PartIn) -> None:
+        """Everything about a part but its text."""
+        signature = part.thought_signature or ""
+        if part.function_call is not None:
+            self._call(part.function_call, signature)
+        elif part.thought:
+            self._thought(part.text or "", signature)
+        elif own := next((name for name in OWN_PARTS if getattr(part, name) is not None), None):
+            self._own(OWN_PARTS[own], getattr(part, own), signature)
+        elif signature:
+            if self._text_signature:
+                self._end_message()
+            self._text_signature = signature
+            self._settle()
+        elif part.text is None:
+            self._losses.add("content.parts", "a part of a kind that nobody knows has no place in the hub")
+
+    def _text(self, text: str, tokens: list[LogProb] | None) -> None:
+        if self._text_signature:
+            self._end_message()
+        if self._message is None:
+            self._end_reasoning()
+            self._message = self._next_key()
+            self._settle()
+        self.texts.append(text)
+        self._writer.text(self._message, text, logprobs=tokens)
+
+    def _thought(self, text: str, signature: str) -> None:
+        if not text and not signature:
+            return
+        self._end_message()
+        if self._reasoning is None:
+            self._reasoning = self._next_key()
+        if text:
+            self._writer.summary(self._reasoning, text)
+            self._thoughts.append(text)
+        if signature:
+            self._seal(self._reasoning, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
+            self._close_reasoning(self._reasoning)
+
+    def _call(self, call: FunctionCallIn, signature: str) -> None:
+        self._begin_other(signature, "call")
+        if not call.name:
+            self._losses.add("functionCall", "a call without a name is not delivered")
+            return
+        called = self._names.original(call.name)
+        name = called.name
+        if called.kind == "function" and not LEGAL.fullmatch(name):
+            name = NOT_IN_NAMES.sub("_", name)[:MAX_LENGTH]
+            self._losses.add("functionCall.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
+        key, call_id = self._next_key(), self._claim_id(call.id or "")
+        arguments = msgspec.json.encode(call.args or {}).decode()
+        if called.kind == "custom":
+            one = OneString()
+            self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.custom_input(key, one.feed(arguments) + one.finish())
+            if one.left_over:
+                self._losses.add("functionCall.args", f"a custom tool takes one string: {one.left_over[:80]!r} is left over")
+        else:
+            self._writer.call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.arguments(key, arguments)
+        self._writer.close(key)
+
+    def _own(self, name: str, value: Any, signature: str) -> None:
+        """ITEM-5: a part of this dialect's own, as an extension."""
+        self._begin_other(signature, "part")
+        kind = PREFIX + name
+        told = (
+            value
+            if isinstance(value, dict)
+            else {key: told for key, told in msgspec.to_builtins(value).items() if told is not None}
+        )
+        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: told}
+        self._writer.item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
+
+    def _begin_other(self, signature: str, on: str) -> None:
+        self._end_message()
+        self._end_reasoning()
+        if signature:
+            self._seal_alone(signature, on)
+
+    def _claim_id(self, id: str) -> str:
+        """Call ids are unique within an answer and can be sent back (REQ-8); most servers give none at all."""
+        if id in self._call_ids or len(id) > MAX_CALL_ID:
+            self._losses.add("functionCall.id", f"the id {id[:80]!r} was replaced", "it could not be sent back, or it came twice")
+            id = ""
+        id = id or self._new_id("call")
+        self._call_ids.add(id)
+        return id
+
+    # Ends
+
+    def _end_message(self) -> None:
+        """The text is over, and its signature comes behind it."""
+        if self._message is not None:
+            self._writer.close(self._message)
+            self._message = None
+        if self._text_signature:
+            self._seal_alone(self._text_signature, "text")
+            self._text_signature = ""
+        self.texts = []
+        self._settle()
+
+    def _end_reasoning(self) -> None:
+        """A thought that nobody signed is sealed all the same: so its maker is known, who does not want it back."""
+        if self._reasoning is not None:
+            self._seal(self._reasoning, {"on": "thought"})
+            self._close_reasoning(self._reasoning)
+
+    def _close_reasoning(self, key: int) -> None:
+        self._writer.close(key)
+        self._reasoning, self._thoughts = None, []
+
+    def _seal_alone(self, signature: str, on: str) -> None:
+        key = self._next_key()
+        self._seal(key, {"on": on, "signature": signature})
+        self._writer.close(key)
+
+    def _seal(self, key: int, content: dict[str, Any]) -> None:
+        self._writer.encrypted(key, seal(self._maker, content))
+
+    # Citations
+
+    def _cite(self) -> None:
+        """STR-11: what the text rests on, told at the end and counted in bytes, as citations of its characters."""
+        found = [*_grounds(self._grounding, self._losses), *_sources(self._citations)]
+        if not found:
+            return
+        if self._message is None:
+            self._losses.add("groundingMetadata", "the sources of a text have no place behind what followed it")
+            return
+        text = "".join(self.texts).encode()
+        for start, end, url, title in found:
+            first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
+            self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
+
+    # Inside
+
+    def _next_key(self) -> int:
+        self._items += 1
+        return self._items
+
+    def _settle(self) -> None:
+        self.plain_key = None if self._text_signature else self._message
+
+
+_Cited = tuple[int, int, str, str]  # from, to, address, title
+
+
+def _grounds(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Cited]:
+    if grounding is None:
+        return []
+    if grounding.web_search_queries:
+        losses.add("groundingMetadata.webSearchQueries", "the searches that were made have no place in the hub")
+    chunks = grounding.grounding_chunks or []
+    found: list[_Cited] = []
+    for support in grounding.grounding_supports or ():
+        segment = support.segment
+        for at in support.grounding_chunk_indices or ():
+            web = chunks[at].web if 0 <= at < len(chunks) else None
+            if web is None or segment is None:
+                losses.add("groundingMetadata", "a source that is no page has no place in the hub")
+            else:
+                found.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
+    if chunks and not found:
+        losses.add("groundingMetadata.groundingChunks", "sources of no place in the text have no place in the hub")
+    return found
+
+
+def _sources(citations: CitationMetadataIn | None) -> list[_Cited]:
+    if citations is None:
+        return []
+    return [
+        (source.start_index or 0, source.end_index or 0, source.uri or "", source.title or "")
+        for source in [*(citations.citation_sources or ()), *(citations.citations or ())]
+    ]
+
+
+def _tokens(result: LogprobsResultIn) -> list[LogProb]:
+    tops = [top.candidates or [] for top in result.top_candidates or ()]
+    return [
+        LogProb(
+            token=chosen.token or "",
+            logprob=_number(chosen),
+            bytes=list((chosen.token or "").encode()),
+            top_logprobs=[
+                TopLogProb(token=top.token or "", logprob=_number(top), bytes=list((top.token or "").encode()))
+                for top in (tops[at] if at < len(tops) else ())
+            ],
+        )
+        for at, chosen in enumerate(result.chosen_candidates or ())
+    ]
+
+
+def _number(token: TokenIn) -> int | float:
+    return LEAST if token.log_probability is None else token.log_probability
+
+
+MAX_CALL_ID: Final = 64
+LEAST: Final = -9999.0  # this API family's own word for "as good as never"
+#: Parts that only this dialect knows, by our name for the field and by its own.
+OWN_PARTS: Final = {
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+}

@@ -1,0 +1,264 @@
+"""The shapes of gemini answers: one frame of a stream and a whole answer are the same, as we read them and as we write them.
+
+What servers send is read as leniently as can be: every field may be absent or null, and fields nobody uses are not read at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from antiphon.protocol.content import Number
+
+# As we read them. They are made and dropped by the thousand and hold no cycles: the garbage collector need not know of them.
+
+
+class BlobIn(Struct, frozen=True, gc=False, rename="camel"):
+    mime_type: str | None = None
+    data: str | None = None
+    display_name: str | None = None
+
+
+class FileDataIn(Struct, frozen=True, gc=False, rename="camel"):
+    mime_type: str | None = None
+    file_uri: str | None = None
+
+
+class FunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class PartIn(Struct, frozen=True, gc=False, rename="camel"):
+    """One of these is there, and perhaps a signature beside it."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCallIn | None = None
+    inline_data: BlobIn | None = None
+    file_data: FileDataIn | None = None
+    executable_code: dict[str, Any] | None = None
+    code_execution_result: dict[str, Any] | None = None
+    tool_call: dict[str, Any] | None = None
+    tool_response: dict[str, Any] | None = None
+
+
+class ContentIn(Struct, frozen=True, gc=False, rename="camel"):
+    parts: list[PartIn] | None = None
+    role: str | None = None
+
+
+class TokenIn(Struct, frozen=True, gc=False, rename="camel"):
+    token: str | None = None
+    log_probability: Number | None = None
+
+
+class TopCandidatesIn(Struct, frozen=True, gc=False, rename="camel"):
+    candidates: list[TokenIn] | None = None
+
+
+class LogprobsResultIn(Struct, frozen=True, gc=False, rename="camel"):
+    chosen_candidates: list[TokenIn] | None = None
+    top_candidates: list[TopCandidatesIn] | None = None
+
+
+class CitationSourceIn(Struct, frozen=True, gc=False, rename="camel"):
+    start_index: int | None = None  # in bytes of the text
+    end_index: int | None = None
+    uri: str | None = None
+    title: str | None = None
+
+
+class CitationMetadataIn(Struct, frozen=True, gc=False, rename="camel"):
+    """The sources of a text, under the name of one of the two families of servers or of the other."""
+
+    citation_sources: list[CitationSourceIn] | None = None
+    citations: list[CitationSourceIn] | None = None
+
+
+class WebChunkIn(Struct, frozen=True, gc=False, rename="camel"):
+    uri: str | None = None
+    title: str | None = None
+
+
+class GroundingChunkIn(Struct, frozen=True, gc=False, rename="camel"):
+    web: WebChunkIn | None = None
+
+
+class SegmentIn(Struct, frozen=True, gc=False, rename="camel"):
+    part_index: int | None = None
+    start_index: int | None = None  # in bytes of the part's text
+    end_index: int | None = None
+    text: str | None = None
+
+
+class GroundingSupportIn(Struct, frozen=True, gc=False, rename="camel"):
+    segment: SegmentIn | None = None
+    grounding_chunk_indices: list[int] | None = None
+
+
+class GroundingMetadataIn(Struct, frozen=True, gc=False, rename="camel"):
+    grounding_chunks: list[GroundingChunkIn] | None = None
+    grounding_supports: list[GroundingSupportIn] | None = None
+    web_search_queries: list[str] | None = None
+
+
+class CandidateIn(Struct, frozen=True, gc=False, rename="camel"):
+    content: ContentIn | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+    index: int | None = None
+    logprobs_result: LogprobsResultIn | None = None
+    citation_metadata: CitationMetadataIn | None = None
+    grounding_metadata: GroundingMetadataIn | None = None
+
+
+class PromptFeedbackIn(Struct, frozen=True, gc=False, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+
+
+class UsageIn(Struct, frozen=True, gc=False, rename="camel"):
+    """Tokens. Cached ones are counted inside the prompt's, thoughts apart from the candidates' (REQ-4)."""
+
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    total_token_count: int | None = None
+
+
+class Chunk(Struct, frozen=True, gc=False, rename="camel"):
+    """One frame of a stream, or a whole answer."""
+
+    candidates: list[CandidateIn | None] | None = None
+    prompt_feedback: PromptFeedbackIn | None = None
+    usage_metadata: UsageIn | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    error: Any = None
+
+
+# The common case of a frame by itself: a piece of the text of the one candidate, and nothing else but usage. Where anything else
+# stands that `Chunk` would take in, the decode refuses it, so that nobody has to look at every member.
+
+
+class TextPart(Struct, frozen=True, gc=False, rename="camel"):
+    text: str
+    thought: Literal[False] | None = None
+    thought_signature: None = None
+    function_call: None = None
+    inline_data: None = None
+    file_data: None = None
+    executable_code: None = None
+    code_execution_result: None = None
+    tool_call: None = None
+    tool_response: None = None
+
+
+class TextContent(Struct, frozen=True, gc=False, rename="camel"):
+    parts: tuple[TextPart]
+
+
+class TextCandidate(Struct, frozen=True, gc=False, rename="camel"):
+    content: TextContent
+    finish_reason: None = None
+    index: Literal[0] = 0
+    logprobs_result: None = None
+    citation_metadata: None = None
+    grounding_metadata: None = None
+
+
+class TextChunk(Struct, frozen=True, gc=False, rename="camel"):
+    candidates: tuple[TextCandidate]
+    usage_metadata: UsageIn | None = None
+    prompt_feedback: None = None
+    error: None = None
+
+
+# As we write them.
+
+
+class FunctionCallOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    id: str
+    name: str
+    args: Raw
+
+
+class PartOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    text: str | UnsetType = UNSET
+    thought: bool | UnsetType = UNSET
+    function_call: FunctionCallOut | UnsetType = UNSET
+    thought_signature: str | UnsetType = UNSET
+
+
+class ContentOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    parts: list[PartOut | dict[str, Raw]]  # one that only this dialect knows is told as it came
+    role: Literal["model"] = "model"
+
+
+class TokenOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    token: str
+    log_probability: Number
+
+
+class TopCandidatesOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    candidates: list[TokenOut]
+
+
+class LogprobsOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    chosen_candidates: list[TokenOut]
+    top_candidates: list[TopCandidatesOut]
+
+
+class CitationSourceOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    start_index: int
+    end_index: int
+    uri: str
+    title: str
+
+
+class CitationMetadataOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    citation_sources: list[CitationSourceOut]
+
+
+class CandidateOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    content: ContentOut
+    finish_reason: str | UnsetType = UNSET
+    index: int = 0
+    logprobs_result: LogprobsOut | UnsetType = UNSET
+    citation_metadata: CitationMetadataOut | UnsetType = UNSET
+
+
+class UsageOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    prompt_token_count: int
+    candidates_token_count: int
+    total_token_count: int
+    cached_content_token_count: int | UnsetType = UNSET
+    thoughts_token_count: int | UnsetType = UNSET
+
+
+class AnswerOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A whole answer, or one frame of a stream."""
+
+    candidates: list[CandidateOut]
+    usage_metadata: UsageOut | UnsetType = UNSET
+    model_version: str
+    response_id: str
+
+
+class StatusOut(Struct, frozen=True, kw_only=True):
+    """An error, as all APIs of this family tell it."""
+
+    code: int
+    message: str
+    status: str
+    details: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class ErrorBodyOut(Struct, frozen=True, kw_only=True):
+    error: StatusOut

@@ -1,0 +1,175 @@
+"""Content of hub messages and tool outputs as gemini parts. What a place cannot hold becomes a note in its text, and a loss.
+
+Nothing is fetched: data is sent as it is, an address as an address. Media types come from where they are said, else from the name
+or the first bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.wire import PREFIX, BlobOut, FileOut, GeminiWire, PartOut
+from antiphon.protocol.base import Shape, Unknown
+from antiphon.protocol.content import (
+    ContentParam,
+    InputAudio,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    InputVideo,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownContent,
+)
+from antiphon.protocol.losses import Losses
+
+#: A part as it is sent; one of the dialect's own kind, or with fields of its own, goes out as it came.
+Part = PartOut | dict[str, Raw]
+
+
+class ContentFromHub:
+    """Translates parts for one server; `path` and `member` say where their list stands."""
+
+    def __init__(self, wire: GeminiWire, losses: Losses) -> None:
+        self._wire = wire
+        self._losses = losses
+
+    def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Part]:
+        """Every part that holds something: the API refuses empty ones."""
+        if isinstance(content, str):
+            return [PartOut(text=content)] if content else []
+        found = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        return [part for part in found if not (type(part) is PartOut and part.text == "")]
+
+    def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
+        """Where only text may stand: in the system's words."""
+        if isinstance(content, str):
+            return [content]
+        return [self._only_text(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+
+    def _part(self, part: ContentParam, path: str) -> Part:
+        match part:
+            case InputImageParam():
+                if part.detail and part.detail != "auto":
+                    self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them")
+                return self._media(part, path, part.image_url or None, "image")
+            case InputFileParam():
+                return self._file(part, path)
+            case InputVideo():
+                return self._media(part, path, part.video_url, "video")
+            case InputAudio(input_audio=audio):
+                lose_unknown_fields(audio, f"{path}.input_audio", self._losses)
+                return self._with_own_fields(
+                    PartOut(inline_data=BlobOut(mime_type=f"audio/{audio.format}", data=audio.data)), part, path
+                )
+            case UnknownContent() if part.kind.startswith(PREFIX):
+                return own_part(part)
+            case _:
+                return PartOut(text=self._only_text(part, path))
+
+    def _only_text(self, part: ContentParam, path: str) -> str:
+        match part:
+            case OutputTextParam():
+                if part.annotations:
+                    self._losses.add(f"{path}.annotations", "citations of earlier text", NO_PLACE)
+                if part.logprobs:
+                    self._losses.add(f"{path}.logprobs", "log probabilities of earlier text", NO_PLACE)
+                text = part.text
+            case InputText() | Text() | SummaryText() | ReasoningText():
+                text = part.text
+            case Refusal():
+                text = part.refusal
+            case _:
+                return self._note(part, path, NO_PLACE)
+        if part.extra:
+            lose_unknown_fields(part, path, self._losses)
+        return text
+
+    def _file(self, part: InputFileParam, path: str) -> Part:
+        if part.filename and (part.file_data or part.file_url):
+            self._losses.add(f"{path}.filename", "the file's name", NO_PLACE)
+        if not part.file_data:
+            return self._media(part, path, part.file_url or None, part.filename or "")
+        for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
+            if value:
+                self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
+        url = part.file_data
+        if not url.startswith("data:"):
+            url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
+        return self._media(part, path, url, part.filename or "")
+
+    def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> Part:
+        """Media by data or by address; `name` is a file's, or the kind of media."""
+        if not url:
+            return PartOut(text=self._note(part, path, "a file id means nothing to another server"))
+        if url.startswith("data:"):
+            head, _, data = url.removeprefix("data:").partition(",")
+            return self._with_own_fields(PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path)
+        if not self._wire.urls:
+            return PartOut(text=self._note(part, path, "the server takes no addresses, and nothing is fetched"))
+        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or USUAL.get(name, UNSET)
+        return self._with_own_fields(PartOut(file_data=FileOut(file_uri=url, mime_type=kind)), part, path)
+
+    def _with_own_fields(self, sent: PartOut, part: Shape, path: str) -> Part:
+        """Fields that a client of this dialect set beside the media go back where they stood; others are losses."""
+        own = {name: raw for name, raw in (part.extra or {}).items() if name in OWN_FIELDS}
+        if not own:
+            lose_unknown_fields(part, path, self._losses)
+            return sent
+        return {**msgspec.json.decode(msgspec.json.encode(sent), type=dict[str, Raw]), **own}
+
+    def _note(self, part: ContentParam, path: str, why: str) -> str:
+        note = note_of(part)
+        self._losses.add(path, note.strip("[]"), why)
+        return note
+
+
+def own_part(part: Unknown) -> dict[str, Raw]:
+    """A part of this dialect's own, as it came: what the hub put beside it is taken off."""
+    return {name: raw for name, raw in part.fields().items() if name not in OF_THE_HUB}
+
+
+def _type_of_name(name: str) -> str | UnsetType:
+    return TYPES.get(name.rpartition(".")[2].lower(), UNSET)
+
+
+def _type_of_data(data: str) -> str:
+    return next((kind for head, kind in BEGINNINGS.items() if data.startswith(head)), "application/pdf")
+
+
+NO_PLACE: Final = "this API has no place for it"
+OF_THE_HUB: Final = frozenset({"type", "id", "status"})
+OWN_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
+#: What an address without an ending mostly is.
+USUAL: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
+TYPES: Final[dict[str, str | UnsetType]] = {
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "xml": "text/xml",
+    "json": "application/json",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "wav": "audio/wav",
+    "mp3": "audio/mp3",
+    "mp4": "video/mp4",
+    "mov": "video/mov",
+    "webm": "video/webm",
+}
+#: The first characters of base64 of files that say what they are.
+BEGINNINGS: Final = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}

@@ -1,0 +1,256 @@
+"""A gemini client's contents as hub items: parts come apart, and keep their order.
+
+What a model said in pieces, over several parts or contents, is one message: clients send back the pieces of a stream as they came.
+A signature is sealed reasoning (RSN-2): on a thought a member of its item, on anything else an item before that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.call_ids import CallIds
+from antiphon.dialects.gemini.media_to_hub import media_to_hub, standard_base64
+from antiphon.dialects.gemini.request_in import Call, Content, Media, Part, RequestIn, Result, members_of
+from antiphon.dialects.gemini.wire import PREFIX, RESPONSE
+from antiphon.protocol import codec
+from antiphon.protocol.content import Content as HubContent
+from antiphon.protocol.content import (
+    ContentParam,
+    InputAudio,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    ToolOutputContentParam,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    MessageRole,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+
+
+def contents_to_hub(contents: list[Content], losses: Losses) -> list[ItemParam]:
+    """The conversation as items."""
+    items = _Items(contents, losses)
+    for at, content in enumerate(contents):
+        items.take(content, f"contents[{at}]")
+    return items.whole()
+
+
+def instructions_to_hub(asked: RequestIn, losses: Losses) -> str | UnsetType:
+    """`systemInstruction`, in any of its forms. It holds text alone."""
+    match asked.system_instruction:
+        case str() as text:
+            return text
+        case Content(parts=given):
+            parts, path = given or [], "systemInstruction.parts"
+        case list() as parts:
+            path = "systemInstruction"
+        case _:
+            return UNSET
+    for at, part in enumerate(parts):
+        lose_unknown_fields(part, f"{path}[{at}]", losses)
+        if not isinstance(part.text, str):
+            losses.add(f"{path}[{at}]", "a part that is no text", "instructions hold text alone")
+    return "\n".join(part.text for part in parts if part.text) or UNSET
+
+
+def signature_to_hub(signature: str) -> str:
+    """The text that was sealed for a client of this dialect; one that we did not make stays as it came."""
+    try:
+        return base64.b64decode(standard_base64(signature), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return signature
+
+
+class _Items:
+    """Reads contents, one by one."""
+
+    def __init__(self, contents: list[Content], losses: Losses) -> None:
+        self._losses = losses
+        self._done: list[ItemParam] = []
+        self._ids = CallIds(contents)
+        self._text: list[str] = []  # what the model says, until something else comes
+        self._thought: list[str] | None = None  # what it thinks, until it is signed or something else comes
+
+    def whole(self) -> list[ItemParam]:
+        self._end()
+        return self._done
+
+    def take(self, content: Content, path: str) -> None:
+        lose_unknown_fields(content, path, self._losses)
+        parts = [(f"{path}.parts[{at}]", part) for at, part in enumerate(content.parts or ())]
+        if content.role == "model":
+            for place, part in parts:
+                self._take_from_model(part, place)
+        else:
+            self._take_from_user(parts, "system" if content.role == "system" else "user")
+
+    # What the model said
+
+    def _take_from_model(self, part: Part, path: str) -> None:
+        if part.thought and isinstance(part.text, str):
+            lose_unknown_fields(part, path, self._losses)
+            self._think(part.text)
+            self._take_signature(part)
+            return
+        self._take_signature(part)
+        if isinstance(part.text, str):
+            lose_unknown_fields(part, path, self._losses)
+            self._say(part.text)
+        elif (item := self._call_or_output(part, path)) is not None:
+            self._add(item)
+        elif own := _own(part):
+            self._add(UnknownItem(kind=own.kind, raw=own.raw))
+        elif not part.thought_signature:
+            self._losses.add(path, "a part that holds nothing")
+
+    def _think(self, text: str) -> None:
+        if self._thought is None:
+            self._end()
+            self._thought = []
+        self._thought.append(text)
+
+    def _say(self, text: str) -> None:
+        if text:  # an empty one is the end of a stream, or carries a signature
+            self._end_thought()
+            self._text.append(text)
+
+    def _take_signature(self, part: Part) -> None:
+        """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
+        if part.thought_signature:
+            if self._thought is None:
+                self._think("")
+            self._end_thought(signature_to_hub(part.thought_signature))
+
+    def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
+        if self._thought is not None:
+            text = "".join(self._thought)
+            content: list[HubContent] | UnsetType = [ReasoningText(text=text)] if text else UNSET
+            if text or sealed:
+                self._done.append(ReasoningParam(summary=[], content=content, encrypted_content=sealed))
+            self._thought = None
+
+    def _end_text(self) -> None:
+        if self._text:
+            self._done.append(MessageParam(role="assistant", content=[OutputTextParam(text="".join(self._text))]))
+            self._text = []
+
+    def _end(self) -> None:
+        self._end_text()
+        self._end_thought()
+
+    def _add(self, item: ItemParam) -> None:
+        self._end()
+        self._done.append(item)
+
+    # What the user said
+
+    def _take_from_user(self, parts: list[tuple[str, Part]], role: MessageRole) -> None:
+        said: list[ContentParam] = []
+        for path, part in parts:
+            item = self._call_or_output(part, path)
+            if item is None:
+                said += self._content(part, path)
+                continue
+            self._add_message(role, said)
+            said = []
+            self._add(item)
+        self._add_message(role, said)
+
+    def _add_message(self, role: MessageRole, said: list[ContentParam]) -> None:
+        if said:
+            self._add(MessageParam(role=role, content=said))
+
+    def _content(self, part: Part, path: str) -> list[ContentParam]:
+        if part.thought_signature:
+            self._losses.add(f"{path}.thoughtSignature", "a signature", "only what the model said is signed")
+        if isinstance(part.text, str):
+            lose_unknown_fields(part, path, self._losses)
+            return [InputText(text=part.text)]
+        medium = media_to_hub(part, path, self._losses)
+        if medium is not None:
+            return [replace(medium, extra=members_of(part) or UNSET)]
+        own = _own(part)
+        if own is None:
+            self._losses.add(path, "a part that holds nothing")
+            return []
+        return [own]
+
+    # Calls and results
+
+    def _call_or_output(self, part: Part, path: str) -> FunctionCallParam | FunctionCallOutputParam | None:
+        if not part.function_call and not part.function_response:
+            return None
+        lose_unknown_fields(part, path, self._losses)
+        if part.function_call:
+            return self._call(part.function_call, f"{path}.functionCall")
+        assert part.function_response
+        return self._output(part.function_response, f"{path}.functionResponse")
+
+    def _call(self, call: Call, path: str) -> FunctionCallParam:
+        lose_unknown_fields(call, path, self._losses)
+        arguments = codec.encode(call.args or {}).decode()
+        return FunctionCallParam(call_id=self._ids.of_call(call), name=call.name, arguments=arguments)
+
+    def _output(self, result: Result, path: str) -> FunctionCallOutputParam:
+        """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
+        lose_unknown_fields(result, path, self._losses)
+        text, is_all = _told(result)
+        media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
+        return FunctionCallOutputParam(
+            call_id=self._ids.of_result(result),
+            output=[InputText(text=text), *media] if media else text,
+            extra=UNSET if is_all else {RESPONSE: Raw(codec.encode(result.response))},
+        )
+
+    def _result_part(self, part: Media, path: str) -> ToolOutputContentParam:
+        medium = media_to_hub(part, path, self._losses)
+        if medium is None or isinstance(medium, InputAudio):
+            note = note_of(medium) if medium else "[part omitted: nothing was given]"
+            self._losses.add(path, note.strip("[]"), "a tool output has no place for it")
+            return InputText(text=note)
+        return replace(medium, extra=members_of(part) or UNSET)
+
+
+def _own(part: Part) -> UnknownContent | None:
+    """ITEM-5: a part that only servers of this dialect know, with all that stands in it; None if nothing does."""
+    members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
+    own = {name: raw for name, raw in members.items() if name not in OF_EVERY_PART and bytes(raw) != b"null"}
+    name = next((name for name in own if name not in BESIDE), None)
+    if name is None:
+        return None
+    kind = PREFIX + name
+    return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **own})))
+
+
+def _told(result: Result) -> tuple[str, bool]:
+    """What a tool gave as one text, and whether that says all: one string needs no object around it."""
+    match result.response:
+        case None | UnsetType():
+            return "", True
+        case {"output": str() as text} if len(result.response) == 1:
+            return text, True
+        case {"result": str() as text} if len(result.response) == 1:
+            return text, False
+        case response:
+            return codec.encode(response).decode(), False
+
+
+#: What any part may have, and what says how another member of it is to be taken.
+OF_EVERY_PART: Final = frozenset({"text", "thought", "thoughtSignature"})
+BESIDE: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"})

@@ -1,0 +1,113 @@
+"""A gemini server's errors. What its body says is read here, what it means is told by `common.upstream_errors` (ERR-4).
+
+One form for all: an object under `error` with a number, a word for the status and details of many kinds; a stream that is no SSE
+has it inside a list. Of the details only the reason, the wait and the field are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from antiphon.dialects.common.upstream_errors import upstream_error
+from antiphon.errors import ApiError, UpstreamFault
+
+
+def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that a server's answer of this status means. `headers` are lower-cased."""
+    told = _read(body)
+    if status in (404, 405) and not told.status:
+        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
+        return UpstreamFault(f"the upstream generates no content where it was asked to (status {status})")
+    return _meaning(status, headers, told)
+
+
+def error_in_answer(error: Any) -> ApiError:
+    """The error that an error object inside a stream or a body of status 200 means."""
+    told = _told(error)
+    return _meaning(STATUS_OF_WORD.get(told.status, told.number), {}, told)
+
+
+class _Told(NamedTuple):
+    """What an error body says."""
+
+    message: str | None = None
+    status: str = ""
+    number: int = 500
+    reason: str = ""
+    wait: str = ""
+    field: str | None = None
+
+
+def _meaning(status: int, headers: Mapping[str, str], told: _Told) -> ApiError:
+    code = None
+    if told.reason in KEY_REASONS or (told.message and OF_THE_ACCOUNT.search(told.message)):
+        status = 401  # told as the client's mistake, and it is the gateway's own key or account
+    elif status == 404 and told.message and NAMES_A_MODEL.search(told.message):
+        code = "model_not_found"
+    if told.wait and "retry-after" not in headers:
+        headers = {**headers, "retry-after": told.wait}
+    return upstream_error(status, headers, code, told.message, told.field)
+
+
+def _read(body: bytes) -> _Told:
+    try:
+        value = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
+        # A page is a proxy's, and tells nothing that a client could use.
+        return _Told(None if text.startswith("<") else text)
+    match value:
+        case {"error": error} | [{"error": error}, *_]:
+            return _told(error)
+        case _:
+            return _Told()
+
+
+def _told(error: Any) -> _Told:
+    if not isinstance(error, dict):
+        return _Told(error if isinstance(error, str) else None)
+    told = _Told(_text(error.get("message")), _text(error.get("status")) or "", _number(error.get("code")))
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        match detail:
+            case {"reason": str() as reason}:
+                told = told._replace(reason=reason)
+            case {"retryDelay": str() as wait}:
+                told = told._replace(wait=wait.removesuffix("s"))
+            case {"fieldViolations": [{"field": str() as field}, *_]}:
+                told = told._replace(field=field)
+    return told
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and 400 <= value < 600 else 500
+
+
+MAX_TEXT: Final = 2000
+NAMES_A_MODEL: Final = re.compile(r"\bmodels?\b")
+KEY_REASONS: Final = frozenset({"API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
+OF_THE_ACCOUNT: Final = re.compile(r"(?i)location is not supported|enable billing|api key (?:not valid|expired|not found)")
+STATUS_OF_WORD: Final[dict[str, int]] = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNKNOWN": 500,
+    "INTERNAL": 500,
+    "DATA_LOSS": 500,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}

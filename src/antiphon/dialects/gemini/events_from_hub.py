@@ -1,0 +1,136 @@
+"""Hub events → a gemini client's stream: a frame for each piece, the last with the finish reason and usage. No word ends it.
+
+A failure is an error object in the stream, and so is a stream that ends without a terminal event: what was cut never looks whole.
+Clients that did not ask for server-sent events get the same objects as the members of one JSON array.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, usage_from_hub
+from antiphon.dialects.gemini.answers import AnswerOut, CandidateOut, ContentOut, PartOut
+from antiphon.dialects.gemini.errors_from_hub import error_frame_data
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TextRun,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream; `array` writes it as one JSON array instead."""
+
+    def __init__(self, request: Request, *, array: bool = False) -> None:
+        self.losses = Losses()
+        self._answer = AnswerFromHub(request, self.losses)
+        self._array = array
+        self._before, self._after = (b"[", b"\n") if array else (b"data: ", b"\n\n")
+        self._frame = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
+        self._head, self._tail = self._around_text()
+        self._is_told = False  # whether the end was told: a finish reason, or an error
+        self._is_over = False
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The frames that an event makes."""
+        if type(event) is OutputTextDelta and not event.logprobs and not self._array and not self._answer.signature:  # the hot path
+            return self._text(event.delta)
+        match event:
+            case ResponseCreated():
+                self._begin(event.response)
+                return b""
+            case ResponseCompleted() | ResponseIncomplete():
+                return self._end(event.response)
+            case ErrorEvent():
+                return self._error(error_frame_data(event.error))
+            case ResponseFailed():
+                return b"" if self._is_told else self._error(error_frame_data(event.response.error))
+            case _:
+                piece = self._answer.feed(event)
+                return self._told(candidates=[piece]) if piece else b""
+
+    def text_run(self, run: TextRun) -> bytes:
+        """The bytes of a run of deltas: those of its events, one after the other."""
+        if self._array or self._answer.signature:
+            return b"".join(map(self.feed, run.events()))
+        return b"".join(map(self._text, run.deltas))
+
+    def finish(self) -> bytes:
+        """What the stream ends with."""
+        if self._is_over:
+            return b""
+        self._is_over = True
+        return (b"" if self._is_told else self._error(error_frame_data(CUT))) + (b"]" if self._array else b"")
+
+    def _text(self, text: str) -> bytes:
+        """A frame of text alone: no signature waits for it, and every frame begins alike."""
+        if not text:
+            return b""
+        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else _one_line(_encode(text)), self._tail)
+
+    def _begin(self, response: Response) -> None:
+        self._frame = begun(response)
+        self._head, self._tail = self._around_text()
+
+    def _end(self, response: Response) -> bytes:
+        self._is_told = True
+        usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
+        return self._told(candidates=[self._answer.last(response)], **usage)
+
+    def _around_text(self) -> tuple[bytes, bytes]:
+        """What stands in every frame before and behind its text."""
+        candidate = CandidateOut(content=ContentOut(parts=[PartOut(text="")]))
+        data = _one_line(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
+        head, _, tail = data.partition(b'""')
+        return self._before + head, tail + self._after
+
+    def _error(self, data: bytes) -> bytes:
+        self._is_told = True
+        return self._written(data)
+
+    def _told(self, **members: Any) -> bytes:
+        return self._written(_encode(msgspec.structs.replace(self._frame, **members)))
+
+    def _written(self, data: bytes) -> bytes:
+        written = self._before + _one_line(data) + self._after
+        if self._array:
+            self._before = b","
+        return written
+
+
+def begun(response: Response) -> AnswerOut:
+    """An answer as far as it is known when the response begins."""
+    return AnswerOut(candidates=[], model_version=response.model, response_id=response.id)
+
+
+def _one_line(data: bytes) -> bytes:
+    """JSON without anything that a reader of lines may take for a line's end: common clients also cut at these three characters.
+    As the bytes of one character they stand nowhere but in strings, where an escape says the same; real line ends only between
+    tokens, where a space does as well."""
+    for end, escape in LINE_ENDS.items():
+        if end in data:
+            data = data.replace(end, escape)
+    return data
+
+
+LINE_ENDS: Final = {
+    b"\n": b" ",
+    b"\r": b" ",
+    "\x85".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

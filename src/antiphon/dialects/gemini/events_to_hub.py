@@ -1,0 +1,220 @@
+"""A gemini server's stream → hub events. Frames in, events out; what is in a candidate is `answer_to_hub`'s affair.
+
+Every frame is an answer of its own, with the next parts of the one candidate. The API has no word for the end: it is the end of the
+bytes. Without a finish reason no answer counts as whole, and what came then fails as `upstream_disconnected`. The text of a message
+goes from the decoder straight to the writer; all the rest may take its time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from antiphon import sse
+from antiphon.dialects.common.upstream_errors import clean
+from antiphon.dialects.gemini.answer_to_hub import AnswerToHub
+from antiphon.dialects.gemini.answers import Chunk, PromptFeedbackIn, TextChunk, UsageIn
+from antiphon.dialects.gemini.errors_to_hub import error_in_answer
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+_decode: Final = msgspec.json.Decoder(Chunk).decode
+_decode_text: Final = msgspec.json.Decoder(TextChunk).decode
+
+
+class EventsToHub:
+    """Reads one stream."""
+
+    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: GeminiWire = GeminiWire()) -> None:  # noqa: B008
+        self.losses = Losses()
+        self.error: ApiError | None = None  # what the response failed with
+        self._events: list[StreamEvent] = []
+        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        self._answer = AnswerToHub(self._writer, self.losses, GeminiNames(request), stamps.new_id, wire.maker)
+        self._usage: UsageIn | None = None
+        self._finish_reason = ""
+        self._finish_message = ""
+        self._over = False
+        self._misses = 0
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """The events that a frame brings."""
+        if self._over:
+            return []
+        answer = self._answer
+        key = answer.plain_key
+        if key is not None and self._misses < MAX_MISSES:
+            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+            try:
+                chunk = _decode_text(frame.data)
+            except (ValueError, RecursionError):
+                self._misses += 1  # servers that always send more are not asked for less again and again
+            else:
+                text = chunk.candidates[0].content.parts[0].text
+                self._usage = chunk.usage_metadata or self._usage
+                answer.texts.append(text)
+                self._writer.text(key, text)
+                return self._take()
+        self._read(frame.data)
+        return self._take()
+
+    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        key = self._answer.plain_key
+        if key is None or self._over or self._misses >= MAX_MISSES:
+            return None, at
+        texts: list[str] = []
+        begin, end, usage = at, len(frames), None
+        while at < end:
+            try:
+                chunk = _decode_text(frames[at].data)
+            except (ValueError, RecursionError):
+                break  # `feed` sees what it is
+            text = chunk.candidates[0].content.parts[0].text
+            usage = chunk.usage_metadata or usage
+            if text:
+                texts.append(text)
+            at += 1
+        run = self._writer.text_run(key, texts) if texts else None
+        if run is None:
+            return None, begin
+        self._answer.texts += texts
+        self._usage = usage or self._usage
+        return run, at
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over. What had a finish reason is complete, whatever ended them."""
+        if not self._over:
+            if self._finish_reason:
+                self._end()
+            else:
+                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+        return self._take()
+
+    def read_whole(self, body: bytes) -> list[StreamEvent]:
+        """An answer that does not stream: one frame, and it is whole though it give no finish reason."""
+        chunk = self._read(body)
+        if self._over:
+            return self._take()
+        if not self._finish_reason and (chunk is None or not any(chunk.candidates or ())):
+            self._fail(_invalid("an answer without a candidate", body))
+        else:
+            self._finish_reason = self._finish_reason or "STOP"
+            self._end()
+        return self._take()
+
+    def _take(self) -> list[StreamEvent]:
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def _read(self, data: bytes) -> Chunk | None:
+        try:
+            chunk = _decode(data)
+        except (ValueError, RecursionError):  # every complaint of msgspec's is a ValueError
+            self._refused(data)
+            return None
+        self._chunk(chunk)
+        return chunk
+
+    def _refused(self, data: bytes) -> None:
+        """What the typed decode did not take: white space, the end as other dialects tell it, or nonsense."""
+        data = data.strip()
+        if data and data != sse.DONE:
+            self._fail(_invalid("what is no generated content", data))
+
+    def _chunk(self, chunk: Chunk) -> None:
+        if chunk.error:
+            self._fail(error_in_answer(chunk.error))
+            return
+        if not self._writer.started:
+            self._writer.start()
+        self._usage = chunk.usage_metadata or self._usage
+        if chunk.prompt_feedback is not None:
+            self._feedback(chunk.prompt_feedback)
+        for at, candidate in enumerate(chunk.candidates or ()):
+            if candidate is None:
+                continue
+            if candidate.index or (candidate.index is None and at):
+                self.losses.add(f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response")
+                continue
+            self._answer.candidate(candidate)
+            self._finish_reason = candidate.finish_reason or self._finish_reason
+            self._finish_message = candidate.finish_message or self._finish_message
+
+    def _feedback(self, feedback: PromptFeedbackIn) -> None:
+        """REQ-3: a prompt that is blocked ends the answer before it begins, as a filter does in its midst."""
+        if feedback.block_reason:
+            self._finish_reason = "SAFETY"
+            self._finish_message = f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+
+    def _end(self) -> None:
+        """REQ-3: a finish reason says how the response ends; one that nobody knows is an end like any other."""
+        reason, told = self._finish_reason, clean(self._finish_message)
+        if reason in FAILED:
+            words = f"the model failed with {reason}" + (f": {told}" if told else "")
+            self._fail(UpstreamFault(words, type="model_error", code=reason.lower()))
+            return
+        self._over = True
+        if told:
+            self.losses.add("finishMessage", told, "the hub has no place for it")
+        incomplete = INCOMPLETE.get(reason)
+        if incomplete is None:
+            if reason != "STOP":
+                self.losses.add("finishReason", f"{clean(reason)[:50]!r} is told as completed", "the hub has no word for it")
+            self._answer.finish("completed")
+            self._writer.complete(usage_to_hub(self._usage))
+        else:
+            self._answer.finish("incomplete")
+            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
+
+    def _fail(self, error: ApiError) -> None:
+        self._over = True
+        self.error = error
+        self._answer.finish("failed")
+        self._writer.fail(error, usage_to_hub(self._usage))
+
+
+def _invalid(what: str, came: bytes) -> UpstreamFault:
+    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
+    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
+
+
+def usage_to_hub(usage: UsageIn | None) -> Usage | None:
+    """REQ-4: thoughts are counted apart there and inside the output here; cached tokens inside the input on both sides."""
+    if usage is None:
+        return None
+    read = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    thoughts = usage.thoughts_token_count or 0
+    written = (usage.candidates_token_count or 0) + thoughts
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=usage.total_token_count or read + written,
+        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_content_token_count or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts),
+    )
+
+
+MAX_EXCERPT: Final = 80
+MAX_MISSES: Final = 8
+INCOMPLETE: Final[dict[str, str]] = {
+    "MAX_TOKENS": "max_output_tokens",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+}
+FAILED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"})

@@ -1,0 +1,300 @@
+"""The hub's conversation as contents that a gemini server accepts: user and model in turns, results right behind their calls.
+
+What goes where is decided in `dialects/common/history`; here each turn is spelled, in the order in which its items stood. A
+signature that this server made is put back on the part it was made for (RSN-2); everybody else's reasoning is left out (RSN-3).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.history import NO_RESULT, AnsweredCall, AssistantTurn, Call, Placed, Turn, history_of
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.content_from_hub import ContentFromHub, Part
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.wire import PREFIX, RESPONSE, CallOut, ContentOut, GeminiWire, MediaOut, PartOut, ResultOut
+from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CustomToolCallParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+class Conversation(NamedTuple):
+    system: list[str]
+    contents: list[ContentOut]
+
+
+def conversation_from_hub(request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses) -> Conversation:
+    """The whole conversation, and the system's words at its beginning."""
+    history = history_of([_in_its_turn(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    contents = _Contents(request, names, wire, losses)
+    of_user = [at for at, turn in enumerate(history.turns) if type(turn) is Placed and _asks(turn.item)]
+    for at, turn in enumerate(history.turns):
+        contents.add(turn, is_current=not of_user or at > of_user[-1])
+    for other in history.others:
+        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+            lose_unknown_fields(other.item, other.path, losses)
+        else:
+            losses.add(other.path, f"an item of type {type_of(other.item)}", "this API has no place for it")
+    return contents.whole()
+
+
+def _asks(message: MessageParam) -> bool:
+    """Whether a message begins a turn of the model's: media alone do not."""
+    if message.role != "user" or isinstance(message.content, str):
+        return message.role == "user"
+    return any(type(part) not in MEDIA for part in message.content)
+
+
+def _in_its_turn(item: ItemParam) -> ItemParam:
+    """A part of the dialect's own came as an item by itself: it is a piece of what the model said."""
+    if type(item) is UnknownItem and item.kind.startswith(PREFIX):
+        return MessageParam(role="assistant", content=[UnknownContent(kind=item.kind, raw=item.raw)])
+    return item
+
+
+class _Signatures:
+    """Signatures that wait for the part they belong on."""
+
+    def __init__(self) -> None:
+        self.for_text = ""
+        self.for_other = ""
+
+    def on_text(self) -> str:
+        signature, self.for_text = self.for_text, ""
+        return signature
+
+    def on_other(self) -> str:
+        signature, self.for_other = self.for_other, ""
+        return signature
+
+
+class _Contents:
+    """Writes contents, turn by turn."""
+
+    def __init__(self, request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        model = (request.model or "").rpartition("/")[2]
+        self._stand_in = wire.missing_signature if model.startswith(wire.signed_models) else ""
+        self._system: list[str] = []
+        self._done: list[ContentOut] = []
+        self._phase_reported = False
+
+    def whole(self) -> Conversation:
+        first = self._done[0] if self._done else None
+        if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
+            # The API refuses calls that answer nobody.
+            self._losses.add("input", "that a call comes first", "the API wants a user's word before it, which was made up")
+            self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=NOBODY_ASKED)]))
+        if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
+            self._losses.add("input", "that the model has the last word", "the user was made to ask it to go on")
+            self._say("user", [PartOut(text=GO_ON)])
+        return Conversation(self._system, self._done)
+
+    def add(self, turn: Turn, *, is_current: bool) -> None:
+        """A turn; `is_current` says that it is a step towards the answer that is asked for now."""
+        if type(turn) is AssistantTurn:
+            self._add_model(turn, is_current)
+        elif turn.item.role == "user":
+            self._report_fields(turn)
+            self._say("user", self._content.parts(turn.item.content, turn.path, "content", turn.first))
+        else:
+            self._add_system(turn)
+
+    def _add_system(self, turn: Placed[MessageParam]) -> None:
+        self._report_fields(turn)
+        text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first))
+        if not text:
+            return
+        if not self._done:
+            self._system.append(text)
+        elif self._wire.system == "first":
+            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._system.append(text)
+        else:
+            self._losses.add(turn.path, "that a text is the system's", "it was told in its place as a marked text of the user's")
+            self._say("user", [PartOut(text=f"[{turn.item.role}] {text}")])
+
+    def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
+        """What the model said and did, in its order, then what its calls gave."""
+        waiting = _Signatures()
+        for path, entry in _in_order(turn):
+            if isinstance(entry, ReasoningParam):
+                self._reasoning(Placed(path, entry), waiting)
+            elif isinstance(entry, Placed):
+                self._message(entry, waiting)
+            else:
+                is_first = entry is turn.calls[0]
+                self._say("model", [self._call(entry, waiting, needs_signature=is_first and is_current)])
+        if signature := waiting.on_text():
+            self._say("model", [PartOut(text="", thought_signature=signature)])
+        if waiting.on_other():
+            self._losses.add("input", "a signature whose call is not there", "it belongs on nothing else")
+        if turn.calls:
+            self._add_results(turn.calls)
+
+    def _message(self, message: Placed[MessageParam], waiting: _Signatures) -> None:
+        self._report_fields(message)
+        parts = self._content.parts(message.item.content, message.path, "content", message.first)
+        for part in parts:
+            self._say("model", [_signed(part, waiting)])
+
+    def _reasoning(self, reasoning: Placed[ReasoningParam], waiting: _Signatures) -> None:
+        path, item = reasoning.path, reasoning.item
+        lose_unknown_fields(item, path, self._losses)
+        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None or envelope.maker != self._wire.maker:
+            if item.encrypted_content or item.content or item.summary:
+                self._losses.add(path, "earlier reasoning", "only the reasoning that this server sealed may go back to it")
+            return
+        match envelope.content:
+            case {"on": "thought", "signature": str() as signature, "text": str() as text}:
+                self._say("model", [PartOut(text=text, thought=True, thought_signature=signature)])
+            case {"on": "text", "signature": str() as signature}:
+                if not self._sign_last_text(signature):
+                    waiting.for_text = signature
+            case {"on": "call" | "part", "signature": str() as signature}:
+                waiting.for_other = signature
+            # Anything else is a summary of thoughts, which the server told and does not take: nothing is lost by leaving it out.
+
+    def _sign_last_text(self, signature: str) -> bool:
+        """Signs the text that the model said just now; whether there was one."""
+        if not self._done or self._done[-1].role != "model":
+            return False
+        parts = self._done[-1].parts
+        last = parts[-1]
+        if type(last) is not PartOut or last.text is UNSET or last.thought_signature:
+            return False
+        parts[-1] = replace(last, thought_signature=signature)
+        return True
+
+    def _call(self, answered: AnsweredCall, waiting: _Signatures, *, needs_signature: bool) -> PartOut:
+        path, call = answered.call.path, answered.call.item
+        lose_unknown_fields(call, path, self._losses)
+        signature = waiting.on_other()
+        if not signature and needs_signature and self._stand_in:
+            self._losses.add(path, "the signature of a call", "it has none of this server's; its word for that is sent instead")
+            signature = self._stand_in
+        sent = CallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
+        return PartOut(function_call=sent, thought_signature=signature or UNSET)
+
+    def _name(self, call: Call) -> str:
+        kind = "function" if isinstance(call, FunctionCallParam) else "custom"
+        return self._names.sent((kind, call.name, call.namespace or None))
+
+    def _id(self, call: Call) -> str | msgspec.UnsetType:
+        return call.call_id if self._wire.call_ids else UNSET
+
+    def _arguments(self, call: Call, path: str) -> Raw:
+        if isinstance(call, CustomToolCallParam):
+            return Raw(one_string.wrap(call.input).encode())
+        # Models that call a function without parameters may write nothing at all; the API wants an object.
+        arguments = call.arguments.strip() or "{}"
+        try:
+            msgspec.json.decode(arguments, type=dict[str, Raw])
+        except (ValueError, RecursionError):
+            self._losses.add(f"{path}.arguments", "the form of the arguments", "they are no JSON object, and were put into one")
+            return Raw(msgspec.json.encode({"arguments": call.arguments}))
+        return Raw(arguments.encode())
+
+    def _add_results(self, calls: list[AnsweredCall]) -> None:
+        lifted: list[Part] = []
+        self._say("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
+        self._say("user", lifted)
+
+    def _result(self, answered: AnsweredCall, lifted: list[Part]) -> ResultOut:
+        call, output = answered.call.item, answered.output
+        own = (output.item.extra or {}).get(RESPONSE)
+        if own is None:
+            lose_unknown_fields(output.item, output.path, self._losses)
+        parts = [] if isinstance(output.item.output, str) else self._content.parts(output.item.output, output.path, "output")
+        texts = (
+            [output.item.output]
+            if isinstance(output.item.output, str)
+            else [p.text for p in parts if type(p) is PartOut and p.text]
+        )
+        media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
+        kept = self._media(media, call.call_id, texts, lifted)
+        text = "\n".join(texts)
+        return ResultOut(
+            name=self._name(call),
+            response=own if own is not None else {"error" if text == NO_RESULT else "output": text},
+            id=self._id(call),
+            parts=kept or UNSET,
+        )
+
+    def _media(self, media: list[Part], call_id: str, texts: list[str], lifted: list[Part]) -> list[MediaOut]:
+        """TOOL-6: media stay in the result, or go into `lifted`, named by their call; a note stays in their place."""
+        kept: list[MediaOut] = []
+        for at, part in enumerate(media, 1):
+            if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
+                kept.append(MediaOut(inline_data=part.inline_data))
+            else:
+                texts.append(f"[medium {at} of this result follows below]")
+                lifted += [PartOut(text=f"Medium {at} of the result of call {call_id}:"), part]
+        return kept
+
+    def _say(self, role: Literal["user", "model"], parts: list[Part]) -> None:
+        """The API wants the roles in turn: what one of them says on is said in one."""
+        if not parts:
+            return
+        if self._done and self._done[-1].role == role:
+            self._done[-1].parts.extend(parts)
+        else:
+            self._done.append(ContentOut(role=role, parts=list(parts)))
+
+    def _report_fields(self, message: Placed[MessageParam]) -> None:
+        if message.item.extra:
+            lose_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+            self._phase_reported = True
+            what = "whether a text was commentary or the answer"
+            self._losses.add(f"{message.path}.phase", what, "this API does not tell them apart")
+
+
+_Entry = tuple[str, ReasoningParam | Placed[MessageParam] | AnsweredCall]
+
+
+def _in_order(turn: AssistantTurn) -> list[_Entry]:
+    """Everything in a turn as it stood in the input: a signature belongs to what stands next to it."""
+    entries: list[tuple[list[int], _Entry]] = [
+        *((_place(one.path, one.first), (one.path, one.item)) for one in turn.reasoning),
+        *((_place(one.path, one.first), (one.path, one)) for one in turn.messages),
+        *((_place(one.call.path, 0), (one.call.path, one)) for one in turn.calls),
+    ]
+    return [entry for _, entry in sorted(entries, key=lambda one: one[0])]
+
+
+def _place(path: str, first: int) -> list[int]:
+    return [*map(int, NUMBER.findall(path)), first]
+
+
+def _signed(part: Part, waiting: _Signatures) -> Part:
+    if isinstance(part, dict):
+        return {**part, "thoughtSignature": Raw(msgspec.json.encode(waiting.on_other()))} if waiting.for_other else part
+    return replace(part, thought_signature=waiting.on_text()) if waiting.for_text and part.text else part
+
+
+MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
+NOBODY_ASKED: Final = "[what was asked is not part of this conversation]"
+GO_ON: Final = "[go on]"
+NUMBER: Final = re.compile(r"\[(\d+)\]")

@@ -1,0 +1,247 @@
+"""A hub request as the body of `:generateContent` or `:streamGenerateContent`, and what it could not carry.
+
+The conversation and the tools are translated in modules of their own; here stand the settings. Neither the model nor whether the
+answer streams is in the body: both are in the address.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.effort import BUDGETS, nearest
+from antiphon.dialects.common.narrowing import narrowed
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.history_from_hub import conversation_from_hub
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.tools_from_hub import OPENAPI, OUTPUT, Tools
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    TOP,
+    ContentOut,
+    GeminiWire,
+    GenerationOut,
+    PartOut,
+    RequestOut,
+    ThinkingOut,
+)
+from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Include, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextFormat
+from antiphon.protocol.tools import JsonSchema
+
+T = TypeVar("T")
+
+LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, and what it could not carry."""
+    losses = Losses()
+    names = GeminiNames(request)
+    conversation = conversation_from_hub(request, names, wire, losses)
+    if not conversation.contents:
+        raise InvalidValue("input: got nothing that can be said; wanted at least one message", param="input")
+    tools = Tools.of(request, names, wire)
+    losses.extend(tools.losses)
+    told_first = [request.instructions] if request.instructions else []
+    extra = _own_fields(request, wire, losses)
+    generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
+    generation = _with_format(generation, request, wire, losses, told_first, beside_tools=tools.has_functions)
+    _report_fields(request, losses)
+    body = RequestOut(
+        contents=conversation.contents,
+        system_instruction=_system([*told_first, *conversation.system]),
+        tools=tools.written,
+        tool_config=tools.choice(request, losses),
+        generation_config=_members(generation, {name: raw for name, raw in extra.items() if name not in TOP}, losses) or UNSET,
+    )
+    return _written(body, {name: raw for name, raw in extra.items() if name in TOP}), losses
+
+
+def _system(texts: list[str]) -> ContentOut | UnsetType:
+    return ContentOut(parts=[PartOut(text="\n\n".join(texts))]) if texts else UNSET
+
+
+def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationOut:
+    given = _Fields(wire, losses)
+    wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
+    logprobs = given("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    return GenerationOut(
+        temperature=given("temperature", request.temperature, "temperature"),
+        top_p=given("topP", request.top_p, "top_p"),
+        max_output_tokens=given("maxOutputTokens", request.max_output_tokens, "max_output_tokens"),
+        presence_penalty=given("presencePenalty", request.presence_penalty, "presence_penalty"),
+        frequency_penalty=given("frequencyPenalty", request.frequency_penalty, "frequency_penalty"),
+        response_logprobs=logprobs,
+        logprobs=given("logprobs", request.top_logprobs or UNSET, "top_logprobs") if logprobs else UNSET,
+        thinking_config=_thinking(request, wire, losses) if request.reasoning and not has_own_thinking else UNSET,
+    )
+
+
+class _Fields:
+    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, wire: GeminiWire, losses: Losses) -> None:
+        self._known = wire.fields
+        self._losses = losses
+
+    def __call__(self, name: str, value: T | None | UnsetType, path: str) -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._known:
+            self._losses.add(path, f"the field {path!r}", "the server has no place for it")
+            return UNSET
+        return value
+
+
+def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingOut | UnsetType:
+    """RSN-4: effort as a budget or as a level, by the model; thoughts are told where reasoning is wanted."""
+    asked = request.reasoning or ReasoningConfigParam()
+    effort, model = asked.effort or None, _model(request)
+    if wire.thinking == "none" or model.startswith(wire.unthinking_models):
+        if effort and effort != "none":
+            losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not think")
+        return UNSET
+    shown = effort != "none" and bool(effort or asked.summary)
+    if effort is None:
+        return ThinkingOut(include_thoughts=True) if shown else UNSET
+    if wire.thinking == "level" or model.startswith(wire.level_models):
+        level = nearest(effort, wire.levels)
+        if level != effort:
+            losses.add("reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest that the model knows")
+        return ThinkingOut(thinking_level=level, include_thoughts=shown or UNSET)
+    budget = min(BUDGETS[effort], wire.most_budget)
+    if budget < wire.least_budget and model.startswith(wire.thinking_models):
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least")
+        budget = wire.least_budget
+    elif budget < BUDGETS[effort]:
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the most there is")
+    return ThinkingOut(thinking_budget=budget, include_thoughts=shown or UNSET)
+
+
+def _with_format(
+    settings: GenerationOut, request: Request, wire: GeminiWire, losses: Losses, told_first: list[str], *, beside_tools: bool
+) -> GenerationOut:
+    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return settings
+    lose_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return settings
+    if wire.json_output == "none":
+        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+    schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
+    if beside_tools and not _model(request).startswith(wire.json_with_tools):
+        losses.add("text.format", "that the output must be JSON", "with tools the server is told, but enforces nothing")
+        told_first.append(_rule(schema))
+        return settings
+    json = msgspec.structs.replace(settings, response_mime_type="application/json")
+    if schema is None:
+        return json
+    if wire.json_output == "json_object":
+        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        told_first.append(_rule(schema))
+        return json
+    if wire.schemas == "openapi":
+        return msgspec.structs.replace(json, response_schema=narrowed(schema, OPENAPI, "text.format.schema", losses))
+    return msgspec.structs.replace(json, response_json_schema=narrowed(schema, OUTPUT, "text.format.schema", losses))
+
+
+def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
+    """The schema that is asked for, and in it what is said of it."""
+    schema = format.schema or None
+    if format.description and schema is not None and "description" not in schema:
+        return {**schema, "description": format.description}
+    if format.description:
+        losses.add("text.format.description", "what is said of the form", "this API has no place for it")
+    return schema
+
+
+def _rule(schema: JsonSchema | None) -> str:
+    return JSON_RULE if schema is None else f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}"
+
+
+def _model(request: Request) -> str:
+    """The name by which profiles know the model."""
+    return (request.model or "").rpartition("/")[2]
+
+
+def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
+    """Fields of clients of this dialect, under their own names, and those of others that mean the same (REQ-7)."""
+    own: dict[str, Raw] = {}
+    for name, raw in (request.extra or {}).items():
+        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
+        if sent is None:
+            losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+        elif sent in RESERVED or (name in SAME_AS and sent not in wire.fields):
+            losses.add(name, f"the field {name!r}", "the server has no place for it")
+        else:
+            own[sent] = _as_list(raw) if sent == "stopSequences" else raw
+    return own
+
+
+def _as_list(raw: Raw) -> Raw:
+    """One dialect may give a single stop sequence as it is."""
+    return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
+
+
+def _members(settings: GenerationOut, own: dict[str, Raw], losses: Losses) -> dict[str, Any]:
+    members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
+    for name, raw in own.items():
+        if name in members:
+            losses.add(PREFIX + name, f"the field {name!r}", "it is said by other means")
+        else:
+            members[name] = raw
+    return members
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """What this API has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    if request.reasoning:
+        lose_unknown_fields(request.reasoning, "reasoning", losses)
+    if request.text:
+        lose_unknown_fields(request.text, "text", losses)
+        if request.text.verbosity:
+            losses.add("text.verbosity", "how much is to be said", "this API has no place for it")
+    for name in NO_PLACE:
+        if getattr(request, name):
+            losses.add(name, f"the field {name!r}", "this API has no place for it")
+    for at, name in enumerate(request.include or ()):
+        if name not in INCLUDES:
+            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "this API has no such thing")
+
+
+def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    if "toolConfig" in extra:  # as a client of this dialect wrote it, with what the hub has no words for
+        body = msgspec.structs.replace(body, tool_config=UNSET)
+    encoded = codec.encode(body)
+    return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
+
+
+JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you call no more tools."
+SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
+#: Never taken from unknown fields: the reader of the answer relies on them, or they are said by the hub's own.
+RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
+INCLUDES: Final[tuple[str, ...]] = get_args(Include)
+NO_PLACE: Final = (
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "client_metadata",
+    "user",
+)
+#: Fields of other dialects' clients that mean the same here.
+SAME_AS: Final[dict[str, str]] = {
+    "chat:stop": "stopSequences",
+    "messages:stop_sequences": "stopSequences",
+    "chat:seed": "seed",
+    "chat:top_k": "topK",
+    "messages:top_k": "topK",
+}

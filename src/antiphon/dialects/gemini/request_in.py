@@ -1,0 +1,170 @@
+"""The shapes of `generateContent` requests as clients send them: strict enough to say where they are wrong.
+
+The API takes its fields in two spellings, `topP` and `top_p`; `in_one_spelling` makes one of them before anything is read. JSON
+that belongs to the user (arguments, results, schemas, labels) is never touched by that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import Number, Text10M
+
+
+class Blob(Shape, frozen=True, kw_only=True, rename="camel"):
+    mime_type: str
+    data: str
+    display_name: str | None | UnsetType = UNSET
+
+
+class File(Shape, frozen=True, kw_only=True, rename="camel"):
+    file_uri: str
+    mime_type: str | None | UnsetType = UNSET
+    display_name: str | None | UnsetType = UNSET
+
+
+class Call(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    args: dict[str, Any] | None | UnsetType = UNSET
+    id: str | None | UnsetType = UNSET
+
+
+class Media(Shape, frozen=True, kw_only=True, rename="camel"):
+    """What stands in a result besides its object."""
+
+    inline_data: Blob | None | UnsetType = UNSET
+    file_data: File | None | UnsetType = UNSET
+
+
+class Result(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    response: dict[str, Any] | None | UnsetType = UNSET
+    id: str | None | UnsetType = UNSET
+    parts: list[Media] | None | UnsetType = UNSET
+
+
+class Part(Shape, frozen=True, kw_only=True, rename="camel"):
+    """One of text, media, a call, a result; or something that only servers of this dialect know, which is in `extra`."""
+
+    text: Text10M | None | UnsetType = UNSET
+    thought: bool | None | UnsetType = UNSET
+    thought_signature: str | None | UnsetType = UNSET
+    inline_data: Blob | None | UnsetType = UNSET
+    file_data: File | None | UnsetType = UNSET
+    function_call: Call | None | UnsetType = UNSET
+    function_response: Result | None | UnsetType = UNSET
+
+
+class Content(Shape, frozen=True, kw_only=True, rename="camel"):
+    parts: list[Part] | None | UnsetType = UNSET
+    role: Literal["user", "model", "function", "system"] | None | UnsetType = UNSET
+
+
+class Declaration(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    description: str | None | UnsetType = UNSET
+    parameters: dict[str, Any] | None | UnsetType = UNSET
+    parameters_json_schema: dict[str, Any] | None | UnsetType = UNSET
+
+
+class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """Functions; the API's own tools stand beside them under their names."""
+
+    function_declarations: list[Declaration] | None | UnsetType = UNSET
+
+
+class Calling(Shape, frozen=True, kw_only=True, rename="camel"):
+    mode: str | None | UnsetType = UNSET
+    allowed_function_names: list[str] | None | UnsetType = UNSET
+
+
+class ToolConfig(Shape, frozen=True, kw_only=True, rename="camel"):
+    function_calling_config: Calling | None | UnsetType = UNSET
+
+
+class Thinking(Shape, frozen=True, kw_only=True, rename="camel"):
+    include_thoughts: bool | None | UnsetType = UNSET
+    thinking_budget: int | None | UnsetType = UNSET
+    thinking_level: str | None | UnsetType = UNSET
+
+
+class Generation(Shape, frozen=True, kw_only=True, rename="camel"):
+    """The settings that the hub has a place for; all others are this dialect's own."""
+
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    candidate_count: int | None | UnsetType = UNSET
+    max_output_tokens: int | None | UnsetType = UNSET
+    presence_penalty: Number | None | UnsetType = UNSET
+    frequency_penalty: Number | None | UnsetType = UNSET
+    response_logprobs: bool | None | UnsetType = UNSET
+    logprobs: int | None | UnsetType = UNSET
+    response_mime_type: str | None | UnsetType = UNSET
+    response_schema: dict[str, Any] | None | UnsetType = UNSET
+    response_json_schema: dict[str, Any] | None | UnsetType = UNSET
+    thinking_config: Thinking | None | UnsetType = UNSET
+
+
+class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """The body of `:generateContent` and `:streamGenerateContent`."""
+
+    contents: list[Content]
+    system_instruction: Content | list[Part] | str | None | UnsetType = UNSET
+    tools: list[ToolIn] | None | UnsetType = UNSET
+    tool_config: ToolConfig | None | UnsetType = UNSET
+    generation_config: Generation | None | UnsetType = UNSET
+    model: str | None | UnsetType = UNSET  # the address counts; some clients repeat it here
+    store: bool | None | UnsetType = UNSET
+
+
+def in_one_spelling(body: bytes) -> bytes:
+    """`body` with the fields of the API in camel case; as it is if they are already, or if it is no JSON."""
+    if SNAKE.search(body) is None:
+        return body
+    try:
+        return msgspec.json.encode(_respelled(msgspec.json.decode(body)))
+    except (msgspec.DecodeError, RecursionError):  # whoever reads it says what is wrong with it
+        return body
+
+
+def camel(name: str) -> str:
+    """`top_p` as `topP`."""
+    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+
+
+def members_of(shape: Shape) -> dict[str, Raw]:
+    """The unknown fields of a shape that hold something."""
+    return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
+
+
+def _respelled(value: Any) -> Any:
+    match value:
+        case dict():
+            named = {camel(name): member for name, member in value.items()}
+            return {name: member if name in OF_THE_USER else _respelled(member) for name, member in named.items()}
+        case list():
+            return [_respelled(member) for member in value]
+        case _:
+            return value
+
+
+UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
+SNAKE: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+#: Members whose inside is the user's own. The names of properties are, too; `schema_to_hub` knows both spellings of the rest.
+OF_THE_USER: Final = frozenset(
+    {
+        "args",
+        "response",
+        "parameters",
+        "parametersJsonSchema",
+        "responseSchema",
+        "responseJsonSchema",
+        "labels",
+        "partMetadata",
+    }
+)

@@ -1,0 +1,117 @@
+"""A gemini client's request as the hub's: here stand its settings; its contents and its tools have modules of their own.
+
+The model and whether the answer streams are in the address, not in the body: whoever read the address sets both. Settings that only
+this dialect knows travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.effort import BUDGETS, effort_of
+from antiphon.dialects.gemini.contents_to_hub import contents_to_hub, instructions_to_hub
+from antiphon.dialects.gemini.request_in import Generation, RequestIn, Thinking, in_one_spelling, members_of
+from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
+from antiphon.dialects.gemini.tools_to_hub import own_tool_config, tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.gemini.wire import PREFIX, TOP
+from antiphon.errors import UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    Include,
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    ReasoningSummary,
+    Request,
+    TextFormatParam,
+    TextParam,
+)
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """A client's body as a hub request, and what the hub has no place for."""
+    asked: RequestIn = codec.decode_as(in_one_spelling(body), RequestIn)
+    losses = Losses()
+    settings = asked.generation_config or Generation()
+    if settings.candidate_count and settings.candidate_count > 1:
+        path = "generationConfig.candidateCount"
+        raise UnsupportedParameter(f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path)
+    extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in members_of(settings).items()}
+    format = _format(settings, extra)
+    include: list[Include] = [SEALED, LOGPROBS] if settings.response_logprobs else [SEALED]
+    request = Request(
+        model=asked.model.removeprefix("models/") if asked.model else UNSET,
+        instructions=instructions_to_hub(asked, losses),
+        input=contents_to_hub(asked.contents, losses),
+        tools=tools_to_hub(asked.tools or []),
+        tool_choice=tool_choice_to_hub(asked),
+        text=TextParam(format=format) if format else UNSET,
+        max_output_tokens=settings.max_output_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        top_logprobs=settings.logprobs,
+        reasoning=_reasoning(settings.thinking_config, extra),
+        include=list(include),
+        store=bool(asked.store),
+        extra=extra or UNSET,
+    )
+    return request, losses
+
+
+def _own_fields(asked: RequestIn, losses: Losses) -> dict[str, Raw]:
+    """The fields beside `generationConfig` that only this dialect knows."""
+    config = own_tool_config(asked)
+    own = {PREFIX + "toolConfig": config} if config is not None else {}
+    for name, raw in members_of(asked).items():
+        if name in TOP:
+            own[PREFIX + name] = raw
+        else:
+            losses.add(name, f"the unknown field {name!r}", "whether a server knows it cannot be told")
+    return own
+
+
+def _format(settings: Generation, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+    """REQ-1. A form that the hub has no word for (one of several words, say) is asked of servers of this dialect alone."""
+    kind = settings.response_mime_type or ("application/json" if _schema(settings) else "text/plain")
+    if kind == "text/plain":
+        return UNSET
+    if kind != "application/json":
+        extra[PREFIX + "responseMimeType"] = Raw(codec.encode(kind))
+        if schema := _schema(settings):
+            extra[PREFIX + "responseJsonSchema"] = Raw(codec.encode(schema))
+        return UNSET
+    schema = _schema(settings)
+    return JsonSchemaFormatParam(name="response", schema=schema) if schema else JsonObjectFormat()
+
+
+def _schema(settings: Generation) -> dict[str, object] | None:
+    if settings.response_json_schema:
+        return settings.response_json_schema
+    return schema_to_hub(settings.response_schema) if settings.response_schema else None
+
+
+def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:
+    """RSN-4. What the hub's word for the effort does not say to the letter goes along as it came."""
+    if not thinking:
+        return UNSET
+    level = (thinking.thinking_level or "").lower()
+    budget = thinking.thinking_budget
+    effort: ReasoningEffort | UnsetType = EFFORTS.get(level, UNSET)
+    if effort is UNSET and isinstance(budget, int) and budget >= 0:
+        effort = effort_of(budget)
+    is_exact = not isinstance(budget, int) or budget == BUDGETS.get(effort or "none")
+    if members_of(thinking) or not is_exact or (level and effort is UNSET):
+        extra[PREFIX + "thinkingConfig"] = Raw(codec.encode(thinking))
+    summary: ReasoningSummary | UnsetType = "auto" if thinking.include_thoughts else UNSET
+    return ReasoningConfigParam(effort=effort, summary=summary) if effort or summary else UNSET
+
+
+SEALED: Final = "reasoning.encrypted_content"
+LOGPROBS: Final = "message.output_text.logprobs"
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}

@@ -1,0 +1,256 @@
+"""Tools and tool choice for a gemini server (TOOL-1, TOOL-2): every function in one list of declarations.
+
+Namespaces are flattened and custom tools become functions of one string. The dialect's own tools, which only its clients can offer,
+are passed on as they came; hosted tools of others are losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final, assert_never
+
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import has_additional_tools
+from antiphon.dialects.common.narrowing import Narrowing, narrowed
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.wire import PREFIX, CallingOut, DeclarationOut, GeminiWire, ToolConfigOut, ToolOut
+from antiphon.protocol import codec
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    JsonSchema,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolList,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+)
+
+
+class Tools:
+    """The tools of a request, as they are sent, and what was lost of them."""
+
+    def __init__(self, request: Request, names: GeminiNames, wire: GeminiWire) -> None:
+        self.losses = Losses()
+        self._names = names
+        self._wire = wire
+        self._functions: dict[str, DeclarationOut] = {}
+        self._own: list[dict[str, Raw]] = []
+        for path, tool, namespace in _offered(request, self.losses):
+            self._take(path, tool, namespace)
+        functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
+        sent = [*functions, *self._own]
+        self.written: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
+
+    @classmethod
+    def of(cls, request: Request, names: GeminiNames, wire: GeminiWire) -> Tools:
+        """The tools of a request; for those that come again and again this is worked out once."""
+        tools = request.tools
+        if type(tools) is not ToolList or has_additional_tools(request):
+            return cls(request, names, wire)
+        known: tuple[GeminiWire, Tools] | None = tools.known.get((cls, id(wire)))
+        if known is None or known[0] is not wire:
+            known = tools.known[(cls, id(wire))] = wire, cls(request, names, wire)
+        return known[1]
+
+    @property
+    def has_functions(self) -> bool:
+        return bool(self._functions)
+
+    def choice(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
+        """The choice among the functions that were sent; one that cannot be made is a loss."""
+        choice = request.tool_choice
+        if request.parallel_tool_calls is False and self._functions:
+            losses.add("parallel_tool_calls", "that at most one tool is called", "this API has no such thing")
+        match choice:
+            case None | UnsetType():
+                return UNSET
+            case str():
+                return self._mode(MODES[choice], None, losses)
+            case UnknownToolChoice():
+                losses.add("tool_choice", f"the choice of {choice.kind}", "this API has no equivalent")
+                return UNSET
+            case SpecificFunction() | SpecificCustom():
+                lose_unknown_fields(choice, "tool_choice", losses)
+                return self._mode("ANY", [self._sent(choice)], losses)
+            case AllowedToolsParam():
+                lose_unknown_fields(choice, "tool_choice", losses)
+                allowed = [self._sent(tool) for tool in choice.tools if not isinstance(tool, UnknownToolChoice)]
+                if choice.mode == "required":
+                    return self._mode("ANY", allowed, losses)
+                # TOOL-3: names may be allowed only where a call is forced; calls outside the set are withheld by policy.
+                return self._mode(MODES[choice.mode or "auto"], None, losses)
+            case _ as never:
+                assert_never(never)
+
+    def _take(self, path: str, tool: ToolParam, namespace: str | None) -> None:
+        losses = self.losses
+        match tool:
+            case FunctionToolParam():
+                name = self._names.sent(("function", tool.name, namespace))
+                offered = self._function(tool, name, path)
+            case CustomTool():
+                name = self._names.sent(("custom", tool.name, namespace))
+                offered = self._custom(tool, name, path)
+            case UnknownTool() if tool.kind.startswith(PREFIX):
+                self._own.append({member: raw for member, raw in tool.fields().items() if member != "type"})
+                return
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)}", "this API has no equivalent")
+                return
+        if not any(member in OWN_MEMBERS for member in tool.extra or ()):
+            lose_unknown_fields(tool, path, losses)
+        if tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+        if self._functions.get(name, offered) != offered:
+            losses.add(path, f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+        self._functions[name] = offered
+
+    def _function(self, tool: FunctionToolParam, name: str, path: str) -> DeclarationOut:
+        if tool.strict:
+            self.losses.add(f"{path}.strict", "that arguments must obey the schema", "this API has no such thing")
+        declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
+        own = {OWN_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in OWN_MEMBERS}
+        return replace(declared, **own) if own else declared
+
+    def _custom(self, tool: CustomTool, name: str, path: str) -> DeclarationOut:
+        description = tool.description or ""
+        if tool.format:
+            lose_unknown_fields(tool.format, f"{path}.format", self.losses)
+        if isinstance(tool.format, GrammarFormat):
+            self.losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+            rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
+            description = f"{description}\n\n{rule}" if description else rule
+        schema = one_string.schema("The whole input, as plain text: what is said of the input is meant of this string.")
+        if self._wire.schemas == "openapi":
+            del schema["additionalProperties"]  # which says nothing about one string
+        return self._declared(name, description, schema, path)
+
+    def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> DeclarationOut:
+        told = description or UNSET
+        if not schema.get("properties") and set(schema) <= SAYS_NO_MORE:
+            return DeclarationOut(name=name, description=told)  # the API refuses objects of no members in some versions
+        if schema.get("type") != "object":
+            if "type" in schema:
+                self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
+            schema = {**schema, "type": "object"}
+        if self._wire.schemas == "json_schema":
+            return DeclarationOut(name=name, description=told, parameters_json_schema=narrowed(schema, PLAIN, path, self.losses))
+        return DeclarationOut(name=name, description=told, parameters=narrowed(schema, OPENAPI, path, self.losses))
+
+    def _sent(self, tool: SpecificFunction | SpecificCustom) -> str:
+        kind = "custom" if isinstance(tool, SpecificCustom) else "function"
+        return self._names.sent((kind, tool.name, tool.namespace or None))
+
+    def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
+        offered = [name for name in names if name in self._functions] if names is not None else None
+        if mode == "ANY" and not (self._functions if offered is None else offered):
+            losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+            return UNSET
+        if not self._functions:
+            return UNSET
+        return ToolConfigOut(function_calling_config=CallingOut(mode=mode, allowed_function_names=offered or UNSET))
+
+
+def _offered(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    """Every tool with its place and its namespace; those of `additional_tools` items too."""
+    yield from _spread(request.tools or (), "tools", losses)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            yield from _spread(item.tools, f"input[{at}].tools", losses)
+
+
+def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    for at, tool in enumerate(tools):
+        place = f"{path}[{at}]"
+        if type(tool) is not NamespaceTool:
+            yield place, tool, None
+            continue
+        lose_unknown_fields(tool, place, losses)
+        if tool.description:
+            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "this API has no groups of tools")
+        for of, member in enumerate(tool.tools):
+            yield f"{place}.tools[{of}]", member, tool.name
+
+
+#: What only clients of this dialect say of a function, by its own name and by ours.
+OWN_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
+MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+#: A schema with nothing but these, and no members, asks for nothing.
+SAYS_NO_MORE: Final = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
+#: The older form of schemas: a part of what OpenAPI has.
+OPENAPI: Final = Narrowing(
+    keywords=frozenset(
+        {
+            "type",
+            "format",
+            "title",
+            "description",
+            "nullable",
+            "default",
+            "enum",
+            "items",
+            "minItems",
+            "maxItems",
+            "properties",
+            "required",
+            "propertyOrdering",
+            "minProperties",
+            "maxProperties",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minimum",
+            "maximum",
+            "anyOf",
+            "example",
+        }
+    ),
+    formats=frozenset({"enum", "date-time", "float", "double", "int32", "int64"}),
+    references="inline",
+    types="capitals",
+    enum_of_strings=True,
+)
+#: JSON schema as it is, but for references that have company, which the API refuses.
+PLAIN: Final = Narrowing(references="inline_unless_plain")
+#: Of JSON schema, what the API has of it where the output is to obey one.
+OUTPUT: Final = Narrowing(
+    keywords=frozenset(
+        {
+            "$id",
+            "$defs",
+            "$ref",
+            "$anchor",
+            "type",
+            "format",
+            "title",
+            "description",
+            "enum",
+            "items",
+            "prefixItems",
+            "minItems",
+            "maxItems",
+            "minimum",
+            "maximum",
+            "anyOf",
+            "oneOf",
+            "properties",
+            "additionalProperties",
+            "required",
+            "propertyOrdering",
+        }
+    ),
+    references="inline_unless_plain",
+)

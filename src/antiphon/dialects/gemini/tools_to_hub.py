@@ -1,0 +1,93 @@
+"""A gemini client's tools and how they may be called, as the hub has them.
+
+Functions are functions. The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as unknown tools, one for
+each, and reach servers of this dialect as they came; for others they are losses.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.gemini.request_in import Calling, Declaration, RequestIn, ToolIn, members_of
+from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
+from antiphon.dialects.gemini.wire import PREFIX
+from antiphon.errors import InvalidValue
+from antiphon.protocol import codec
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    FunctionToolParam,
+    SpecificFunction,
+    ToolChoiceParam,
+    ToolChoiceValue,
+    ToolParam,
+    UnknownTool,
+)
+
+
+def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
+    """Every function, and every tool of the API's own, in their order."""
+    found: list[ToolParam] = []
+    for tool in tools:
+        found += [_function(declaration) for declaration in tool.function_declarations or ()]
+        found += [_own(name, raw) for name, raw in members_of(tool).items()]
+    return found or UNSET
+
+
+def tool_choice_to_hub(asked: RequestIn) -> ToolChoiceParam | UnsetType:
+    """How tools may be called. `VALIDATED` leaves the choice to the model."""
+    calling = asked.tool_config.function_calling_config if asked.tool_config else UNSET
+    if not calling:
+        return UNSET
+    given = (calling.mode or "MODE_UNSPECIFIED").upper()
+    if given not in MODES:
+        path = "toolConfig.functionCallingConfig.mode"
+        raise InvalidValue(f"{path}: got {given[:40]!r}, wanted {', '.join(MODES)}", param=path)
+    mode = MODES[given]
+    names = calling.allowed_function_names or []
+    if not names or given in TAKE_NO_NAMES:
+        return UNSET if given == "MODE_UNSPECIFIED" else mode
+    if len(names) == 1 and mode == "required":
+        return SpecificFunction(name=names[0])
+    return AllowedToolsParam(tools=[SpecificFunction(name=name) for name in names], mode=mode)
+
+
+def own_tool_config(asked: RequestIn) -> Raw | None:
+    """The whole `toolConfig` if it says more than a tool choice can."""
+    config = asked.tool_config
+    if not config:
+        return None
+    calling = config.function_calling_config or Calling()
+    says_more = members_of(config) or members_of(calling) or (calling.mode or "").upper() == "VALIDATED"
+    return Raw(codec.encode(config)) if says_more else None
+
+
+def _function(declared: Declaration) -> FunctionToolParam:
+    """Its result's schema and whatever else it says of itself is carried along."""
+    parameters = declared.parameters_json_schema
+    if not parameters and declared.parameters:
+        parameters = schema_to_hub(declared.parameters)
+    return FunctionToolParam(
+        name=declared.name,
+        description=declared.description or UNSET,
+        parameters=parameters or UNSET,
+        strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
+        extra=members_of(declared) or UNSET,
+    )
+
+
+def _own(name: str, raw: Raw) -> UnknownTool:
+    kind = PREFIX + name
+    return UnknownTool(kind=kind, raw=Raw(codec.encode({"type": kind, name: raw})))
+
+
+MODES: Final[dict[str, ToolChoiceValue]] = {
+    "MODE_UNSPECIFIED": "auto",
+    "AUTO": "auto",
+    "ANY": "required",
+    "NONE": "none",
+    "VALIDATED": "auto",
+}
+#: With these the API passes over `allowedFunctionNames`.
+TAKE_NO_NAMES: Final = ("MODE_UNSPECIFIED", "AUTO", "NONE")

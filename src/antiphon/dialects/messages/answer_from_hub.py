@@ -1,0 +1,357 @@
+"""Hub events → the blocks of a message, begun, continued and ended strictly one after the other (`InOrder`).
+
+Reasoning is a thinking block with its sealed form as the signature, or a redacted block if it has no words; each text and each
+refusal is a text block, each call a `tool_use`. What has no words makes no block: servers refuse empty ones when they come back.
+What this dialect has no place for is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import ToolNames, ToolRef
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import (
+    PREFIX,
+    STOP_REASON,
+    STOP_SEQUENCE,
+    BlockDelta,
+    BlockOut,
+    BlockPiece,
+    BlockStart,
+    BlockStop,
+    CitationsDeltaOut,
+    DeltaOut,
+    EndOut,
+    InputJsonDeltaOut,
+    RedactedThinkingOut,
+    SignatureDeltaOut,
+    TextDeltaOut,
+    TextOut,
+    ThinkingDeltaOut,
+    ThinkingOut,
+    ToolUseOut,
+    block_of_item,
+)
+from antiphon.dialects.messages.citations import citation_from_hub
+from antiphon.dialects.messages.in_order import InOrder
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Annotation,
+    Content,
+    InputText,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UrlCitation,
+)
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
+    ContentPartEvent,
+    CustomInputDelta,
+    CustomInputDone,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ItemStatus
+
+
+class TextPlace(NamedTuple):
+    """A text that is being told: where it stands in the hub, and in which block."""
+
+    output_index: int
+    content_index: int
+    block: int
+
+
+class AnswerFromHub:
+    """Tells one client of one answer."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        #: The text whose deltas go straight into the open block.
+        self.text: TextPlace | None = None
+        self._losses = losses
+        self._names = ToolNames.of(request)
+        self._items = InOrder(_item_key, (ItemAdded,), (ItemDone,))
+        self._parts = InOrder(_part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone))
+        self._block = 0  # the index of the open block, or of the next one
+        self._is_open = False
+        self._is_told = False  # whether the item was told piece by piece
+        self._thought: Hashable = None  # the part of the reasoning that was told last
+        self._calls = 0
+        self._has_refused = False
+
+    def feed(self, event: StreamEvent) -> list[BlockPiece]:
+        """What an event makes of the message, and what had to wait for it."""
+        if type(event) is UnknownEvent:
+            self._losses.add("events", f"an event of type {event.kind!r}", "a message has no place for it")
+            return []
+        if not hasattr(event, "output_index"):
+            return []
+        return [piece for told in self._items.feed(event) for piece in self._in_item(told)]
+
+    def end(self, response: Response) -> EndOut:
+        """REQ-3: why it ended."""
+        told = response.extra or {}
+        for name, raw in told.items():
+            if not name.startswith(PREFIX):
+                lose_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
+        sequence = msgspec.json.decode(told.get(STOP_SEQUENCE, b"null"))
+        return EndOut(stop_reason=self._reason(response, told, sequence), stop_sequence=sequence)
+
+    def _reason(self, response: Response, told: dict[str, Raw], sequence: str | None) -> str:
+        if STOP_REASON in told:
+            return str(msgspec.json.decode(told[STOP_REASON]))
+        if response.incomplete_details is not None:
+            reason = response.incomplete_details.reason
+            if reason not in REASONS:
+                self._losses.add("incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'")
+            return REASONS.get(reason, "max_tokens")
+        if self._has_refused:
+            return "refusal"
+        if self._calls:
+            return "tool_use"
+        return "end_turn" if sequence is None else "stop_sequence"
+
+    def _in_item(self, event: StreamEvent) -> list[BlockPiece]:
+        if type(event) is ArgumentsDelta:
+            return self._arguments(event.delta)
+        match event:
+            case ItemAdded():
+                return [] if event.item is None else self._begin(event.item, event.output_index)
+            case ItemDone():
+                return [] if event.item is None else self._end_item(event.item, event.output_index)
+            case CustomInputDelta():
+                return self._arguments(one_string.wrap_piece(event.delta))
+            case ArgumentsDone() | CustomInputDone():
+                return []
+            case _:
+                self._is_told = True
+                return [piece for told in self._parts.feed(event) for piece in self._in_part(told)]
+
+    def _in_part(self, event: StreamEvent) -> list[BlockPiece]:
+        if type(event) is ReasoningDelta:
+            return self._thinking(event.delta, TEXT)
+        match event:
+            case OutputTextDelta():
+                if event.logprobs:
+                    self._lose_logprobs(event.output_index)
+                pieces = self._text(event.delta)
+                if self._is_open:
+                    self.text = TextPlace(event.output_index, event.content_index, self._block)
+                return pieces
+            case RefusalDelta():
+                return self._refusal(event.delta)
+            case AnnotationAdded():
+                return [] if event.annotation is None else self._citation(event.annotation, event.output_index)
+            case ContentPartDone(part=OutputText() as part):
+                self._lose_stretches(part, event.output_index)
+                return self._close()
+            case ContentPartDone(part=Refusal()):
+                return self._close()
+            case SummaryTextDelta():
+                return self._thinking(event.delta, (event.output_index, event.summary_index))
+            case _:
+                return []
+
+    # Items
+
+    def _begin(self, item: Item, at: int) -> list[BlockPiece]:
+        self._is_told = False
+        match item:
+            case FunctionCall():
+                return self._call(item, self._names.sent(ToolRef("function", item.name, item.namespace or None)))
+            case CustomToolCall():
+                name = self._names.sent(ToolRef("custom", item.name, item.namespace or None))
+                return [*self._call(item, name), self._delta(InputJsonDeltaOut(partial_json=one_string.HEAD))]
+            case Message() | Reasoning():
+                self._thought = None
+            case UnknownItem() if block_of_item(item) is not None:
+                pass
+            case _:
+                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "a message has no place for it")
+        return []
+
+    def _end_item(self, item: Item, at: int) -> list[BlockPiece]:
+        """An item is done. One that was not told piece by piece is told now."""
+        if isinstance(item, Shape):
+            lose_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall():
+                pieces = [] if self._is_told else self._arguments(item.arguments)
+                if item.arguments and not is_object(item.arguments):
+                    self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others")
+                return pieces + self._close()
+            case CustomToolCall():
+                return self._end_custom(item)
+            case Reasoning():
+                return self._end_reasoning(item, at)
+            case Message():
+                if item.phase:
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "a message has no place for it")
+                return [] if self._is_told else self._whole_message(item, at)
+            case UnknownItem():
+                block = block_of_item(item)
+                return [] if block is None else [self._open(block), *self._close()]
+            case _:
+                return []
+
+    def _call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockPiece]:
+        self._calls += 1
+        return [self._open(ToolUseOut(id=call.call_id, name=name, input={}))]
+
+    def _arguments(self, piece: str) -> list[BlockPiece]:
+        self._is_told = True
+        return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
+
+    def _end_custom(self, call: CustomToolCall) -> list[BlockPiece]:
+        pieces = [] if self._is_told else self._arguments(one_string.wrap_piece(call.input))
+        if call.status != ItemStatus.INCOMPLETE:  # what was cut must not look whole
+            pieces += self._arguments(one_string.TAIL)
+        return pieces + self._close()
+
+    def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockPiece]:
+        """RSN-2: the sealed form stands where this dialect keeps its own, right before the end of the block."""
+        pieces = [] if self._is_told else self._whole_reasoning(item, at)
+        sealed = item.encrypted_content or ""
+        if sealed and not self._is_open:
+            return [*pieces, self._open(RedactedThinkingOut(data=sealed)), *self._close()]
+        if sealed:
+            pieces.append(self._delta(SignatureDeltaOut(signature=sealed)))
+        return pieces + self._close()
+
+    def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockPiece]:
+        pieces: list[BlockPiece] = []
+        for number, part in enumerate([*item.summary, *(item.content or ())]):
+            match part:
+                case SummaryText(text=text):
+                    pieces += self._thinking(text, (at, number))
+                case ReasoningText(text=text):
+                    pieces += self._thinking(text, TEXT)
+                case _:
+                    self._no_place_for(part, at)
+        return pieces
+
+    def _whole_message(self, item: Message, at: int) -> list[BlockPiece]:
+        if item.role != "assistant":
+            self._losses.add(f"output[{at}]", f"a message of the role {item.role!r}", "an answer has one role")
+            return []
+        return [piece for part in item.content for piece in self._whole_part(part, at)]
+
+    def _whole_part(self, part: Content, at: int) -> list[BlockPiece]:
+        if isinstance(part, Shape):
+            lose_unknown_fields(part, f"output[{at}].content", self._losses)
+        match part:
+            case OutputText():
+                if part.logprobs:
+                    self._lose_logprobs(at)
+                self._lose_stretches(part, at)
+                pieces = self._text(part.text)
+                pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, at)]
+                return pieces + self._close()
+            case Text(text=text) | InputText(text=text):
+                return self._text(text) + self._close()
+            case Refusal(refusal=refusal):
+                return self._refusal(refusal) + self._close()
+            case _:
+                self._no_place_for(part, at)
+                return []
+
+    # Blocks
+
+    def _text(self, piece: str) -> list[BlockPiece]:
+        return [*self._opened(TextOut(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+
+    def _refusal(self, piece: str) -> list[BlockPiece]:
+        self._has_refused = True
+        return self._text(piece)
+
+    def _citation(self, annotation: Annotation, at: int) -> list[BlockPiece]:
+        citation = citation_from_hub(annotation)
+        if citation is None:
+            self._losses.add(f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so")
+            return []
+        return [*self._opened(TextOut(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+
+    def _thinking(self, piece: str, part: Hashable) -> list[BlockPiece]:
+        """One text for all the reasoning of an item, each part of a summary a paragraph of its own."""
+        if not piece:
+            return []
+        last, self._thought = self._thought, part
+        gap = "\n\n" if last is not None and last != part else ""
+        return [*self._opened(ThinkingOut(thinking="", signature="")), self._delta(ThinkingDeltaOut(thinking=gap + piece))]
+
+    def _opened(self, block: BlockOut) -> list[BlockPiece]:
+        return [] if self._is_open else [self._open(block)]
+
+    def _open(self, block: BlockOut) -> BlockPiece:
+        self._is_open = True
+        return BlockStart(index=self._block, content_block=block)
+
+    def _delta(self, delta: DeltaOut) -> BlockPiece:
+        return BlockDelta(index=self._block, delta=delta)
+
+    def _close(self) -> list[BlockPiece]:
+        if not self._is_open:
+            return []
+        self.text, self._is_open, self._block = None, False, self._block + 1
+        return [BlockStop(index=self._block - 1)]
+
+    # Losses
+
+    def _lose_logprobs(self, at: int) -> None:
+        self._losses.add(f"output[{at}].logprobs", "log probabilities", "a message has no place for them")
+
+    def _lose_stretches(self, part: OutputText, at: int) -> None:
+        whole = (0, len(part.text))
+        for found in part.annotations:
+            if isinstance(found, UrlCitation) and (found.start_index, found.end_index) != whole:
+                self._losses.add(f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there")
+
+    def _no_place_for(self, part: Content, at: int) -> None:
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
+
+
+def is_object(arguments: str) -> bool:
+    """Whether the arguments of a call are what they should be."""
+    try:
+        return isinstance(msgspec.json.decode(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _item_key(event: Any) -> Hashable:
+    index: int = event.output_index
+    return index
+
+
+def _part_key(event: Any) -> Hashable:
+    return ("content", event.content_index) if isinstance(event, ContentPartEvent) else ("summary", event.summary_index)
+
+
+TEXT: Final = "text"  # reasoning that is no summary
+REASONS: Final[dict[str, str]] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}

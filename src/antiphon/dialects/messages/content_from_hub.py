@@ -1,0 +1,238 @@
+"""Content of hub messages and tool outputs as Messages blocks. What a place cannot hold becomes a note in its text, and a loss.
+
+What a client of this dialect says beside a block (`cache_control`, say) is put back; any other unknown field is a loss. Texts of
+nothing but white space are left out: servers refuse them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import PREFIX
+from antiphon.dialects.messages.citations import citation_from_hub
+from antiphon.dialects.messages.wire import Block, DocumentBlock, ImageBlock, KnownBlock, MessagesWire, SourceOut, TextBlock
+from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    ContentParam,
+    InputAudio,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    InputVideo,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitationParam,
+)
+from antiphon.protocol.losses import Losses
+
+
+class ContentFromHub:
+    """Translates parts for one server; `path` and `member` say where their list stands."""
+
+    def __init__(self, wire: MessagesWire, losses: Losses) -> None:
+        self._wire = wire
+        self._losses = losses
+
+    def blocks(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
+        """Where every kind of part may stand: in user messages and tool outputs."""
+        if isinstance(content, str):
+            return self._said(TextBlock(text=content), f"{path}.{member}")
+        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        return [block for place, part in places for block in self._block(part, place)]
+
+    def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
+        """Where only text may stand, and blocks that only this dialect knows: in system and assistant messages."""
+        if isinstance(content, str):
+            return self._said(TextBlock(text=content), f"{path}.{member}")
+        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        return [block for place, part in places for block in self._text(part, place)]
+
+    def with_fields(self, block: KnownBlock, shape: Shape, path: str, own: Collection[str]) -> Block:
+        """The block with those unknown fields of the shape that this dialect knows; others are losses."""
+        if not shape.extra:
+            return block
+        kept = {name: raw for name, raw in shape.extra.items() if name in own}
+        lose_unknown_fields(Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses)
+        return {**members_of(block), **kept} if kept else block
+
+    def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
+        match part:
+            case InputImageParam():
+                return [self._image(part, path)]
+            case InputFileParam():
+                return [self._file(part, path)]
+            case UnknownContent() if part.kind in OWN_BLOCKS:
+                return [part.raw]
+            case _:
+                return self._text(part, path)
+
+    def _text(self, part: ContentParam, path: str) -> Iterable[Block]:
+        match part:
+            case InputText() | Text() | SummaryText() | ReasoningText():
+                block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
+            case OutputTextParam():
+                block = self._output_text(part, path)
+            case Refusal():
+                self._losses.add(path, "that a text was a refusal", "it is sent as text")
+                block = self.with_fields(TextBlock(text=part.refusal), part, path, TEXT_FIELDS)
+            case UnknownContent() if part.kind.startswith(PREFIX):
+                return [part.raw]
+            case _:
+                block = self._note(part, path, f"{NO_PLACE} there" if isinstance(part, MEDIA) else NO_PLACE)
+        return self._said(block, path)
+
+    def _said(self, block: Block, path: str) -> list[Block]:
+        if text_of(block).strip():
+            return [block]
+        self._losses.add(path, "a text without words", "servers refuse it")
+        return []
+
+    def _output_text(self, part: OutputTextParam, path: str) -> Block:
+        if part.logprobs:
+            self._losses.add(f"{path}.logprobs", "log probabilities of earlier text", NO_PLACE)
+        block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
+        citations = [
+            citation
+            for at, annotation in enumerate(part.annotations or ())
+            if (citation := self._citation(annotation, f"{path}.annotations[{at}]"))
+        ]
+        return {**members_of(block), "citations": citations} if citations else block
+
+    def _citation(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
+        """Citations go back to whoever made them: without the maker's own mark, one is refused."""
+        foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
+        citation = None if foreign else citation_from_hub(annotation)
+        if citation is None:
+            self._losses.add(path, "a citation of earlier text", "only what the server itself has found can be cited")
+        return citation
+
+    def _image(self, part: InputImageParam, path: str) -> Block:
+        if not self._wire.images:
+            return self._note(part, path, "the server takes no images")
+        source = _image_source(part)
+        if source is None:
+            return self._note(part, path, "an image is sent by its data (JPEG, PNG, GIF, WebP) or an https address")
+        if part.detail and part.detail != "auto":
+            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server decides how closely it looks")
+        if part.file_id and source.type != "file":
+            self._losses.add(f"{path}.file_id", "the image's file id", "its content was sent instead")
+        return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)
+
+    def _file(self, part: InputFileParam, path: str) -> Block:
+        if not self._wire.documents:
+            return self._note(part, path, "the server takes no documents")
+        source = _document_source(part)
+        if source is None:
+            return self._note(part, path, "a document is sent by its data (PDF or text) or an https address")
+        for name, value, kind in (("file_url", part.file_url, "url"), ("file_id", part.file_id, "file")):
+            if value and source.type != kind:
+                self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
+        block = DocumentBlock(source=source, title=part.filename or UNSET)
+        return self.with_fields(block, part, path, DOCUMENT_FIELDS)
+
+    def _note(self, part: ContentParam, path: str, why: str) -> TextBlock:
+        note = note_of(part)
+        self._losses.add(path, note.strip("[]"), why)
+        return TextBlock(text=note)
+
+
+def members_of(block: Block) -> dict[str, Any]:
+    """A block as a dict, to which more can be added."""
+    if isinstance(block, dict):
+        return block
+    assert not isinstance(block, Raw)
+    members = {name: getattr(block, name) for name in block.__struct_fields__}
+    return {"type": block.__struct_config__.tag, **{name: value for name, value in members.items() if value is not UNSET}}
+
+
+def text_of(block: Block) -> str:
+    """The text of a block that is one; nothing of any other."""
+    match block:
+        case TextBlock(text=text) | {"type": "text", "text": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def with_text(block: Block, text: str) -> Block:
+    """The same text block with another text."""
+    return {**block, "text": text} if isinstance(block, dict) else TextBlock(text=text)
+
+
+def _image_source(part: InputImageParam) -> SourceOut | None:
+    url = part.image_url or ""
+    if url.startswith("https://"):
+        return SourceOut(type="url", url=url)
+    if url.startswith("data:"):
+        kind, data = _data_of(url)
+        # The media type is what the first bytes say: servers refuse an image that is not what it is called.
+        kind = next((named for sign, named in SIGNS.items() if data.startswith(sign)), kind)
+        return SourceOut(type="base64", media_type=kind, data=data) if kind in IMAGES and data else None
+    return _file_source(part.file_id)
+
+
+def _document_source(part: InputFileParam) -> SourceOut | None:
+    if part.file_data:
+        kind, data = _data_of(part.file_data)
+        if data.startswith(PDF_SIGN) or kind == PDF:
+            return SourceOut(type="base64", media_type=PDF, data=data)
+        text = _plain_text(data) if kind.startswith("text/") or kind in TEXTS else None
+        return None if text is None else SourceOut(type="text", media_type="text/plain", data=text)
+    if part.file_url and part.file_url.startswith("https://"):
+        return SourceOut(type="url", url=part.file_url)
+    return _file_source(part.file_id)
+
+
+def _file_source(file_id: Any) -> SourceOut | None:
+    """Ids of this API's own files; those of others mean nothing to it."""
+    return SourceOut(type="file", file_id=file_id) if isinstance(file_id, str) and file_id.startswith("file_") else None
+
+
+def _data_of(url: str) -> tuple[str, str]:
+    """Media type and base64 of a data URL; what is none is taken for base64 itself."""
+    if not url.startswith("data:"):
+        return "", url
+    head, _, data = url.removeprefix("data:").partition(",")
+    kind, _, coding = head.partition(";")
+    return kind.lower(), data if coding.endswith("base64") else ""
+
+
+def _plain_text(data: str) -> str | None:
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return text if text.strip() else None
+
+
+def encoded(value: Any) -> Raw:
+    """Any value as JSON."""
+    return Raw(codec.encode(value))
+
+
+NO_PLACE: Final = "messages have no place for it"
+MEDIA: Final = (InputImageParam, InputFileParam, InputAudio, InputVideo)
+TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
+IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
+DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
+#: Blocks of this dialect that the hub has no part for; they are known by their own names.
+OWN_BLOCKS: Final = frozenset({"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"})
+PDF: Final = "application/pdf"
+PDF_SIGN: Final = "JVBERi"  # %PDF, in base64
+TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+#: How images begin, in base64.
+SIGNS: Final = {"/9j/": "image/jpeg", "iVBORw": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}

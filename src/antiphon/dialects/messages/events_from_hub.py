@@ -1,0 +1,132 @@
+"""Hub events → a Messages client's stream: the message begins, its blocks follow one another, why it ended, and the end.
+
+A failure is an error event, and so is a stream that ends without a terminal event: what was cut never looks whole. Deltas of text
+are most of every stream and go through byte templates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon import sse
+from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, TextPlace
+from antiphon.dialects.messages.answers import (
+    BlockDelta,
+    BlockPiece,
+    MessageDelta,
+    MessageOut,
+    MessageStart,
+    MessageStop,
+    Ping,
+    TextDeltaOut,
+)
+from antiphon.dialects.messages.errors_from_hub import error_event_data
+from antiphon.dialects.messages.usage_from_hub import usage_from_hub
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TextRun,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream."""
+
+    def __init__(self, request: Request) -> None:
+        self.losses = Losses()
+        self._model = request.model
+        self._answer = AnswerFromHub(request, self.losses)
+        self._text: TextPlace | None = None  # the text that `_head` belongs to
+        self._output_index = self._content_index = -1
+        self._head = b""
+        self._is_told = False  # whether the end was told: the message's, or an error
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The events of the client's stream that an event makes."""
+        # The hot path: a piece of the text whose block is open.
+        if (
+            type(event) is OutputTextDelta
+            and event.output_index == self._output_index
+            and event.content_index == self._content_index
+            and not event.logprobs
+        ):
+            return b"%b%b}}\n\n" % (self._head, _encode(event.delta))
+        match event:
+            case ResponseCreated():
+                return self._begin(event.response)
+            case ResponseCompleted() | ResponseIncomplete():
+                return self._end(event.response)
+            case ErrorEvent():
+                return self._error(error_event_data(event.error))
+            case ResponseFailed():
+                return b"" if self._is_told else self._error(error_event_data(event.response.error))
+            case _:
+                return self._blocks(event)
+
+    def text_run(self, run: TextRun) -> bytes:
+        """The bytes of a run of deltas: those of its events, one after the other."""
+        if run.output_index != self._output_index or run.content_index != self._content_index:
+            return b"".join(map(self.feed, run.events()))
+        between = TAIL + self._head
+        return self._head + between.join(map(_encode, run.deltas)) + TAIL
+
+    def finish(self) -> bytes:
+        """What a stream that was cut ends with; one that came to its end has no more to say."""
+        return b"" if self._is_told else self._error(error_event_data(CUT))
+
+    def _begin(self, response: Response) -> bytes:
+        message = message_from_hub(response, self._model, [])
+        return _frame(MessageStart(message=message)) + _frame(Ping())
+
+    def _blocks(self, event: StreamEvent) -> bytes:
+        out = b"".join(map(_frame, self._answer.feed(event)))
+        if self._answer.text is not self._text:
+            self._open_text(self._answer.text)
+        return out
+
+    def _open_text(self, text: TextPlace | None) -> None:
+        self._text = text
+        self._output_index = self._content_index = -1
+        if text is not None:
+            self._output_index, self._content_index = text.output_index, text.content_index
+            self._head = _frame(BlockDelta(index=text.block, delta=TextDeltaOut(text=""))).removesuffix(b'""' + TAIL)
+
+    def _end(self, response: Response) -> bytes:
+        self._is_told = True
+        told = MessageDelta(delta=self._answer.end(response), usage=usage_from_hub(response.usage))
+        return _frame(told) + _frame(MessageStop())
+
+    def _error(self, data: bytes) -> bytes:
+        self._is_told = True
+        return sse.encode("error", data)
+
+
+def message_from_hub(response: Response, model: Any, content: list[Any]) -> MessageOut:
+    """The message that a response makes. It has the model's name as the client knows it."""
+    return MessageOut(
+        id=f"msg_{response.id.removeprefix('resp_')}",
+        model=model or response.model,
+        content=content,
+        usage=usage_from_hub(response.usage),
+    )
+
+
+def _frame(event: BlockPiece | MessageStart | MessageDelta | MessageStop | Ping) -> bytes:
+    return sse.encode(str(event.__struct_config__.tag), _encode(event))
+
+
+TAIL: Final = b"}}\n\n"  # what follows the text in a delta
+CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

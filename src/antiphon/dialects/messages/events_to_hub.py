@@ -1,0 +1,336 @@
+"""A Messages server's stream → hub events. Frames in, events out; what is in a block is `answer_to_hub`'s affair.
+
+A stop reason alone does not end the response: the end is `message_stop` or the end of the bytes. Without a stop reason no answer
+counts as whole: `message_stop` then fails as `upstream_invalid_response`, the end of the bytes as `upstream_disconnected`. The text
+of a block goes from the decoder straight to the writer; all the rest may take its time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from antiphon import sse
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.upstream_errors import clean
+from antiphon.dialects.messages.answer_to_hub import AnswerToHub
+from antiphon.dialects.messages.answers import (
+    CACHE_CREATION,
+    STOP_REASON,
+    STOP_SEQUENCE,
+    DeltaIn,
+    EventIn,
+    MessageIn,
+    StopDetailsIn,
+    UsageIn,
+)
+from antiphon.dialects.messages.errors_to_hub import error_in_answer
+from antiphon.dialects.messages.second_reading import SecondReading
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    type: Literal["text_delta"]
+    text: str
+
+
+class TextEvent(Struct, frozen=True, gc=False):
+    """The common event by itself: a piece of the text of a block, and nothing else."""
+
+    type: Literal["content_block_delta"]
+    index: int
+    delta: TextDelta
+
+
+_decode: Final = msgspec.json.Decoder(EventIn).decode
+_decode_message: Final = msgspec.json.Decoder(MessageIn).decode
+_decode_text: Final = msgspec.json.Decoder(TextEvent).decode
+
+
+class EventsToHub:
+    """Reads one stream."""
+
+    def __init__(
+        self,
+        request: Request,
+        opening: Response,
+        stamps: Stamps,
+        wire: MessagesWire = MessagesWire(),  # noqa: B008
+    ) -> None:
+        self.losses = Losses()
+        self.error: ApiError | None = None  # what the response failed with
+        self._events: list[StreamEvent] = []
+        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.of(request), stamps.new_id, wire)
+        self._extra: dict[str, Raw] = dict(opening.extra or {})
+        self._second: SecondReading | None = None
+        self._usage = UsageIn()
+        self._service_tier: str | None = None
+        self._stop_reason = ""
+        self._stop_details: StopDetailsIn | None = None
+        self._over = False
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """The events that a frame brings."""
+        if self._over:
+            return []
+        answer = self._answer
+        key = answer.plain_key
+        if key is not None and self._second is None:
+            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+            try:
+                event = _decode_text(frame.data)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                if event.index == answer.plain_index:
+                    text = event.delta.text
+                    answer.plain_length += len(text)
+                    self._writer.text(key, text)
+                    return self._take()
+        self._read(frame)
+        return self._take()
+
+    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        answer = self._answer
+        key, index = answer.plain_key, answer.plain_index
+        if key is None or self._over or self._second is not None:
+            return None, at
+        texts: list[str] = []
+        begin, end = at, len(frames)
+        while at < end:
+            try:
+                event = _decode_text(frames[at].data)
+            except (ValueError, RecursionError):
+                break  # `feed` sees what it is
+            if event.index != index:
+                break
+            if event.delta.text:
+                texts.append(event.delta.text)
+            at += 1
+        if not texts:
+            return None, begin
+        answer.plain_length += sum(map(len, texts))
+        return self._writer.text_run(key, texts), at
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over. What had a stop reason is complete, whatever ended them."""
+        if not self._over:
+            if self._stop_reason:
+                self._end()
+            else:
+                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+        return self._take()
+
+    def read_whole(self, body: bytes) -> list[StreamEvent]:
+        """An answer that does not stream: it is whole though it give no stop reason."""
+        try:
+            message: MessageIn | None = _decode_message(body)
+        except (ValueError, RecursionError):
+            message = SecondReading(self.losses).read(body, MessageIn)
+        if message is not None and message.error:
+            self._fail(error_in_answer(message.error))
+        elif message is None or message.content is None:
+            self._fail(_invalid("an answer that is no message", body))
+        else:
+            self._message(message)
+            self._stop_reason = self._stop_reason or "end_turn"
+            self._end()
+        return self._take()
+
+    def _take(self) -> list[StreamEvent]:
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def _read(self, frame: sse.Frame) -> None:
+        """Anything but a piece of a text: an event, the end, white space, something to be read leniently, or nonsense."""
+        data = frame.data.strip()
+        if data == sse.DONE:
+            self._done()
+            return
+        if not data:
+            return
+        event = self._read_event(data)
+        if event is not None:
+            self._event(event, frame)
+        elif frame.event == "error":
+            self._fail(error_in_answer(_bare(frame)))
+        else:
+            self._fail(_invalid("an event that is no event of a message", data))
+
+    def _read_event(self, data: bytes) -> EventIn | None:
+        if self._second is None:
+            try:
+                return _decode(data)
+            except (ValueError, RecursionError):
+                self._second = SecondReading(self.losses)
+        return self._second.read(data, EventIn)
+
+    def _event(self, event: EventIn, frame: sse.Frame) -> None:
+        kind = event.type or frame.event
+        if event.error or kind == "error":
+            self._fail(error_in_answer(event.error or _bare(frame)))
+            return
+        if not self._writer.started:
+            self._writer.start()
+        match kind:
+            case "content_block_delta":
+                self._delta(event, frame)
+            case "content_block_start":
+                if event.content_block:
+                    self._flush(event.index)
+                    self._answer.start(event.index, event.content_block)
+            case "content_block_stop":
+                self._flush(event.index)
+                self._answer.stop(event.index)
+            case "message_start":
+                self._message(event.message or MessageIn())
+            case "message_delta":
+                self._count(event.usage)
+                self._stop(event.delta or DeltaIn())
+            case "message_stop":
+                self._done()
+            case "ping":
+                pass
+            case _:
+                self.losses.add("stream", f"an event of type {kind[:50]!r} has no place in the hub")
+
+    def _message(self, message: MessageIn) -> None:
+        """A message, whole or as it begins. A second beginning is none: its blocks are more of the same answer."""
+        self._count(message.usage)
+        for index, block in enumerate(message.content or ()):
+            self._answer.start(index, block)
+            self._answer.stop(index)
+        self._stop(DeltaIn(stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details))
+
+    def _delta(self, event: EventIn, frame: sse.Frame) -> None:
+        delta = event.delta or DeltaIn()
+        if delta.type is None or delta.type in DELTAS:
+            self._answer.delta(event.index, delta)
+        else:
+            self._answer.carried_delta(event.index, delta.type, frame.data)
+
+    def _flush(self, index: int) -> None:
+        rest = self._second.rest(index) if self._second is not None else None
+        if rest is not None:
+            self._answer.delta(index, rest)
+
+    def _count(self, usage: UsageIn | None) -> None:
+        if usage is None:
+            return
+        self._usage = _latest(self._usage, usage)
+        if usage.service_tier and usage.service_tier != self._service_tier:
+            self._service_tier = usage.service_tier
+            self._writer.update(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
+
+    def _stop(self, delta: DeltaIn) -> None:
+        self._stop_reason = delta.stop_reason or self._stop_reason
+        self._stop_details = delta.stop_details or self._stop_details
+        if delta.stop_sequence is not None:
+            self._tell(STOP_SEQUENCE, delta.stop_sequence)
+
+    def _tell(self, name: str, value: str) -> None:
+        """What the hub has no place for, beside the response's own fields."""
+        self._extra[name] = Raw(msgspec.json.encode(value))
+        self._writer.update(extra=self._extra)
+
+    def _done(self) -> None:
+        if self._stop_reason:
+            self._end()
+        else:
+            self._fail(UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response"))
+
+    def _end(self) -> None:
+        """REQ-3: a stop reason says how the response ends; one that nobody knows is an end like any other."""
+        reason = self._stop_reason
+        self._flush_all()
+        self._over = True
+        if reason not in SAID_BY_STATUS:
+            self._tell(STOP_REASON, reason)
+        if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
+            self._answer.refuse(self._stop_details.explanation)
+        incomplete = INCOMPLETE.get(reason)
+        if incomplete is None:
+            self._answer.finish("completed")
+            self._writer.complete(usage_to_hub(self._usage))
+        else:
+            self._answer.finish("incomplete")
+            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
+
+    def _fail(self, error: ApiError) -> None:
+        self._over = True
+        self.error = error
+        self._flush_all()
+        self._answer.finish("failed")
+        self._writer.fail(error, usage_to_hub(self._usage))
+
+    def _flush_all(self) -> None:
+        for index in self._answer.open_indices:
+            self._flush(index)
+
+
+def usage_to_hub(usage: UsageIn) -> Usage | None:
+    """REQ-4: null only where the upstream has none. What came from a cache or went into one counts as input there."""
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    cached, kept = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    read, written = (usage.input_tokens or 0) + cached + kept, usage.output_tokens or 0
+    thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
+    beside = {CACHE_CREATION: Raw(msgspec.json.encode(kept))} if kept else UNSET
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=read + written,
+        input_tokens_details=InputTokensDetails(cached_tokens=cached, extra=beside),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts or 0),
+    )
+
+
+def _latest(before: UsageIn, now: UsageIn) -> UsageIn:
+    """Counts grow: what comes later counts, but some servers say nothing, or 0, of what they have told."""
+    return UsageIn(
+        input_tokens=now.input_tokens or before.input_tokens,
+        output_tokens=before.output_tokens if now.output_tokens is None else now.output_tokens,
+        cache_read_input_tokens=now.cache_read_input_tokens or before.cache_read_input_tokens,
+        cache_creation_input_tokens=now.cache_creation_input_tokens or before.cache_creation_input_tokens,
+        output_tokens_details=now.output_tokens_details or before.output_tokens_details,
+    )
+
+
+def _bare(frame: sse.Frame) -> Any:
+    """An error that does not stand under `error`."""
+    try:
+        return msgspec.json.decode(frame.data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _invalid(what: str, came: bytes) -> UpstreamFault:
+    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
+    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
+
+
+MAX_EXCERPT: Final = 80
+DELTAS: Final = frozenset({"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"})
+TIERS: Final[dict[str, str]] = {"standard": "default"}
+#: Reasons that need not be told besides: the status and the output of the response say as much.
+SAID_BY_STATUS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
+INCOMPLETE: Final[dict[str, str]] = {
+    "max_tokens": "max_output_tokens",
+    "model_context_window_exceeded": "max_output_tokens",
+    "refusal": "content_filter",
+    # The server wants to be called again with what it has said so far.
+    "pause_turn": "pause_turn",
+    "compaction": "compaction",
+}

@@ -1,0 +1,300 @@
+"""The hub's conversation as messages that the server accepts: user and assistant by turns, results right after their calls.
+
+What goes where is decided in `dialects/common/history`; here each turn is spelled. Inside a turn of the assistant calls come last;
+all else keeps its place, since servers check that their thoughts stand where they stood. Item ids and statuses have no place here
+and are not reported: they are the hub's own bookkeeping.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Placed, history_of
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import block_of_item
+from antiphon.dialects.messages.content_from_hub import ContentFromHub, encoded, members_of, text_of, with_text
+from antiphon.dialects.messages.wire import (
+    Block,
+    MessageOut,
+    MessagesWire,
+    RedactedThinkingBlock,
+    Role,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from antiphon.errors import InvalidValue
+from antiphon.protocol.content import UnknownContent
+from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+class Conversation(NamedTuple):
+    system: list[Block]
+    messages: list[MessageOut]
+
+    @property
+    def is_begun_for_the_model(self) -> bool:
+        """Whether it ends in words of the assistant, which the answer goes on from."""
+        return self.messages[-1].role == "assistant"
+
+    @property
+    def loop_lacks_thoughts(self) -> bool:
+        """Whether the assistant's turn after the user's last word begins without any thoughts."""
+        of_user = [at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)]
+        answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
+        return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
+
+
+def history_from_hub(request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]) -> Conversation:
+    """The conversation; `told_first` are the texts that the system begins with."""
+    history = history_of([_as_said(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, told_first)
+    for turn in history.turns:
+        if type(turn) is AssistantTurn:
+            messages.add_assistant(turn)
+        else:
+            messages.add(turn)
+    for other in history.others:
+        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+            lose_unknown_fields(other.item, other.path, losses)
+        else:
+            losses.add(other.path, f"an item of type {type_of(other.item)}", "messages have no place for it")
+    return messages.whole()
+
+
+def _as_said(item: ItemParam) -> ItemParam:
+    """Blocks that only this dialect knows were said by the assistant, in their place."""
+    block = block_of_item(item) if isinstance(item, UnknownItem) else None
+    return item if block is None else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+
+
+class _Messages:
+    """Writes messages, turn by turn."""
+
+    def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        self._system: list[Block] = [TextBlock(text=text) for text in told_first if text.strip()]
+        self._done: list[MessageOut] = []
+        self._system_waiting: list[Block] = []  # for the place where a system message may stand
+        self._thoughts: dict[str, Block] = {}  # by their paths: what has led to nothing yet
+        self._call_ids: set[str] = set()
+        self._id_of: dict[str, str] = {}  # what a call id was sent as, the last time
+        self._phase_reported = False
+
+    def whole(self) -> Conversation:
+        self._lose_thoughts()
+        self._tell_system()
+        if not self._done and not self._system:
+            raise InvalidValue("input: got nothing that can be said in a message; wanted at least one", param="input")
+        if not self._done or self._done[0].role != "user":
+            self._losses.add("input", "the user's first word was made up", "a conversation begins with the user")
+            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=BEGIN)]))
+        last = self._done[-1]
+        text = text_of(last.content[-1])
+        if last.role == "assistant" and text != text.rstrip():
+            self._losses.add("input", "white space at the end of the assistant's last words", "servers refuse it")
+            last.content[-1] = with_text(last.content[-1], text.rstrip())
+        return Conversation(self._system, self._done)
+
+    def add(self, turn: Placed[MessageParam]) -> None:
+        message = turn.item
+        self._report_fields(turn)
+        self._lose_thoughts()
+        if message.role == "user":
+            self._say("user", self._content.blocks(message.content, turn.path, "content", turn.first))
+            if self._system_waiting:
+                self._losses.add(turn.path, "the place of a system text", "it was moved behind the user's words")
+            return
+        texts = self._content.texts(message.content, turn.path, "content", turn.first)
+        if not self._done:
+            self._system += texts
+        elif self._wire.system == "inline":
+            self._system_waiting += texts
+        elif self._wire.system == "top":
+            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._system += texts
+        else:
+            self._mark_as_system(texts, turn.path)
+
+    def add_assistant(self, turn: AssistantTurn) -> None:
+        said = {**self._thoughts, **self._said(turn)}
+        self._thoughts = {}
+        while said and isinstance(next(reversed(said.values())), THOUGHTS):  # servers refuse thoughts at the end of a turn
+            path, thought = said.popitem()
+            self._thoughts = {path: thought, **self._thoughts}
+        if said:  # else nothing of the assistant's follows, and a system message must not stand there
+            self._tell_system()
+        self._say("assistant", sorted(said.values(), key=_is_call))  # what stood behind a call would part it from its result
+        if turn.calls:
+            self._lose_thoughts()
+            self._say("user", [self._result(answered) for answered in turn.calls])
+
+    def _say(self, role: Role, blocks: list[Block]) -> None:
+        """A turn of the same role as the last goes on with it."""
+        if not blocks:
+            return
+        if self._done and self._done[-1].role == role:
+            self._done[-1].content.extend(blocks)
+        else:
+            self._done.append(MessageOut(role=role, content=blocks))
+
+    # System
+
+    def _tell_system(self) -> None:
+        """A system message stands behind the user's and before the assistant's; where it cannot, it is the user's text."""
+        waiting, self._system_waiting = self._system_waiting, []
+        if waiting and self._done[-1].role == "user":
+            self._done.append(MessageOut(role="system", content=waiting))
+        elif waiting:
+            self._mark_as_system(waiting, "input")
+
+    def _mark_as_system(self, texts: list[Block], path: str) -> None:
+        if texts:
+            self._losses.add(path, "that a text is the system's", "it is sent as the user's, between marks")
+            self._say("user", [with_text(text, MARKED.format(text_of(text))) for text in texts])
+
+    # The assistant
+
+    def _said(self, turn: AssistantTurn) -> dict[str, Block]:
+        """Thoughts, words and calls of a turn, each in its place."""
+        found: list[tuple[tuple[int, int], str, Block]] = []
+        for thought in turn.reasoning:
+            block = self._thought(thought)
+            if block is not None:
+                found.append((_place(thought), thought.path, block))
+        for message in turn.messages:
+            self._report_fields(message)
+            texts = self._content.texts(message.item.content, message.path, "content", message.first)
+            found += [(_place(message), f"{message.path}#{message.first + at}", text) for at, text in enumerate(texts)]
+        found += [(_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls]
+        return {path: block for _, path, block in sorted(found, key=lambda entry: entry[0])}
+
+    def _thought(self, placed: Placed[ReasoningParam]) -> Block | None:
+        """RSN-2, RSN-3: what this server sealed is opened for it; all else stays here."""
+        path, item = placed.path, placed.item
+        lose_unknown_fields(item, path, self._losses)
+        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None:
+            why = (
+                "only what the server itself has signed is taken" if not item.encrypted_content else "another server has sealed it"
+            )
+        elif envelope.maker != self._wire.maker:
+            why = f"it was made by {envelope.maker}"
+        else:
+            match envelope.content:
+                case {"thinking": str(thinking), "signature": str(signature)} if signature or self._wire.unsigned_thinking:
+                    return ThinkingBlock(thinking=thinking, signature=signature)
+                case {"redacted": str(data)}:
+                    return RedactedThinkingBlock(data=data)
+            why = "it is sealed in a form that nobody knows"
+        self._losses.add(path, "earlier reasoning", why)
+        return None
+
+    def _lose_thoughts(self) -> None:
+        for path in self._thoughts:
+            self._losses.add(path, "earlier reasoning", "it led to nothing")
+        self._thoughts = {}
+
+    # Calls and results
+
+    def _call(self, placed: Placed[Call]) -> Block:
+        call = placed.item
+        if isinstance(call, FunctionCallParam):
+            name = self._names.sent(("function", call.name, call.namespace or None))
+            arguments = self._arguments(call.arguments, placed.path)
+        else:
+            name = self._names.sent(("custom", call.name, call.namespace or None))
+            arguments = Raw(one_string.wrap(call.input).encode())
+        block = ToolUseBlock(id=self._new_id(call.call_id), name=name, input=arguments)
+        return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
+
+    def _arguments(self, arguments: str, path: str) -> Raw:
+        """Arguments are an object here; a text that is none is put into one."""
+        if not arguments.strip():
+            return Raw(b"{}")
+        try:
+            if isinstance(msgspec.json.decode(arguments), dict):
+                return Raw(arguments.encode())
+        except (ValueError, RecursionError):
+            pass
+        self._losses.add(f"{path}.arguments", "arguments that are no JSON object", "they were put into one, as a text")
+        return encoded({"arguments": arguments})
+
+    def _new_id(self, call_id: str) -> str:
+        """The id under which a call goes out: its own if it can. Ids are unique over the whole conversation."""
+        sent, mark = sent_id(call_id), call_id
+        while sent in self._call_ids:
+            mark += "'"
+            sent = _shortened(sent, mark)
+        self._call_ids.add(sent)
+        self._id_of[call_id] = sent
+        return sent
+
+    def _result(self, answered: AnsweredCall) -> Block:
+        path, output = answered.output.path, answered.output.item
+        given = output.output
+        content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
+        block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
+        result = self._content.with_fields(block, output, path, RESULT_FIELDS)
+        if isinstance(result, dict) and "is_error" in result and isinstance(content, list) and not all(map(text_of, content)):
+            self._losses.add(f"{path}.is_error", "that the tool failed", "it gave more than text")
+            del result["is_error"]
+        return result
+
+    def _report_fields(self, message: Placed[MessageParam]) -> None:
+        lose_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+            self._phase_reported = True
+            what = "whether a text was commentary or the answer"
+            self._losses.add(f"{message.path}.phase", what, "messages do not tell them apart")
+
+
+def sent_id(call_id: str) -> str:
+    """The id under which a call goes out: servers take letters, digits, `_` and `-`."""
+    return call_id if LEGAL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
+
+
+def _shortened(id: str, mark: str) -> str:
+    return f"{id[: MAX_ID - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolUseBlock) or (isinstance(block, dict) and block["type"] == "tool_use")
+
+
+def _place(placed: Placed[Any]) -> tuple[int, int]:
+    """Where an item stood in the input, and in the message that it was a part of."""
+    found = PLACE.match(placed.path)
+    assert found
+    return int(found[1]), int(found[2] or placed.first)
+
+
+def _holds_results(message: MessageOut) -> bool:
+    first = message.content[0]
+    return not isinstance(first, Raw) and members_of(first)["type"] == "tool_result"
+
+
+THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
+CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
+RESULT_FIELDS: Final = frozenset({"cache_control", "is_error", "toolset_name"})
+BEGIN: Final = "[The conversation goes on from here.]"
+MARKED: Final = "<system>\n{}\n</system>"
+MAX_ID: Final = 64
+LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+PLACE: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")

@@ -1,0 +1,101 @@
+"""A client's messages as hub items, in their order: what the model thought, said and called, and what its calls gave, come apart.
+
+A thinking block's signature is the sealed form of the reasoning, whoever sealed it, and is not looked at here (RSN-2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import item_of_block
+from antiphon.dialects.messages.blocks_to_hub import extra_of, part_to_hub, said_to_hub
+from antiphon.dialects.messages.request_in import (
+    MessageIn,
+    PlainBlockIn,
+    RedactedThinkingBlockIn,
+    TextBlockIn,
+    ThinkingBlockIn,
+    ToolResultBlockIn,
+    ToolUseBlockIn,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.content import Content, ContentParam, ReasoningText, ToolOutputContentParam, UnknownContent
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    MessageRole,
+    ReasoningParam,
+)
+from antiphon.protocol.losses import Losses
+
+
+class Conversation(NamedTuple):
+    instructions: str | UnsetType
+    items: list[ItemParam]
+
+
+def history_to_hub(system: str | list[PlainBlockIn] | None | UnsetType, messages: list[MessageIn], losses: Losses) -> Conversation:
+    """E-4: system text that is one string becomes `instructions`; blocks, which have marks of their own, a message of that role."""
+    items: list[ItemParam] = []
+    if system and not isinstance(system, str):
+        items.append(MessageParam(role="system", content=[part_to_hub(block) for block in system]))
+    for at, message in enumerate(messages):
+        items += _items_of(message, f"messages[{at}]", losses)
+    return Conversation(system if isinstance(system, str) and system else UNSET, items)
+
+
+def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
+    """The items that a message comes apart into; with its fields goes the last thing said in it."""
+    if isinstance(message.content, str):
+        return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
+    items: list[ItemParam] = []
+    parts: list[ContentParam] = []
+    for block in message.content:
+        if isinstance(block, ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn):
+            item: ItemParam = _item_of(block)
+        elif isinstance(block, UnknownContent) and message.role == "assistant":
+            item = item_of_block(block.kind, block.raw)
+        else:
+            parts.append(_part_of(block, message.role))
+            continue
+        if parts:
+            items.append(MessageParam(role=message.role, content=parts))
+            parts = []
+        items.append(item)
+    if parts or not message.content:
+        items.append(MessageParam(role=message.role, content=parts, extra=message.extra))
+    else:
+        lose_unknown_fields(message, path, losses)
+    return items
+
+
+def _part_of(block: PlainBlockIn, role: MessageRole) -> ContentParam:
+    return said_to_hub(block) if isinstance(block, TextBlockIn) and role == "assistant" else part_to_hub(block)
+
+
+def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn) -> ItemParam:
+    match block:
+        case ThinkingBlockIn(thinking=text):
+            content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
+            return ReasoningParam(summary=[], content=content, encrypted_content=block.signature or UNSET, extra=block.extra)
+        case RedactedThinkingBlockIn():
+            return ReasoningParam(summary=[], encrypted_content=block.data, extra=block.extra)
+        case ToolUseBlockIn():
+            arguments = codec.encode(block.input).decode()
+            return FunctionCallParam(call_id=block.id, name=block.name, arguments=arguments, extra=extra_of(block))
+        case ToolResultBlockIn():
+            extra = extra_of(block, is_error=block.is_error or UNSET)
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)
+        case _ as never:
+            assert_never(never)
+
+
+def _output_of(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:
+    if isinstance(block.content, list):
+        return [part_to_hub(part) for part in block.content]
+    return block.content or ""

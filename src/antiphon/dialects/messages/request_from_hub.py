@@ -1,0 +1,248 @@
+"""A hub request as the body that a Messages server accepts.
+
+The conversation, the tools and thinking are translated in modules of their own; here stand the settings. Fields that only this
+dialect knows come through the hub as `extra["messages:name"]` and go out under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import PREFIX
+from antiphon.dialects.messages.history_from_hub import history_from_hub
+from antiphon.dialects.messages.schemas import enforced
+from antiphon.dialects.messages.thinking_from_hub import THINKING, ThinkingFromHub
+from antiphon.dialects.messages.tools_from_hub import tool_choice_from_hub, tools_from_hub
+from antiphon.dialects.messages.wire import MessagesWire, RequestOut
+from antiphon.errors import JsonTooDeep
+from antiphon.protocol import codec
+from antiphon.protocol.content import Number
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Include, JsonSchemaFormatParam, Request, ServiceTier, TextFormat
+
+T = TypeVar("T")
+
+
+def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, and what it could not carry."""
+    losses = Losses()
+    names = ToolNames.of(request)
+    offered = tools_from_hub(request, names, wire)
+    losses.extend(offered.losses)
+    choice, allowed = tool_choice_from_hub(request, offered.sent, names, losses)
+    tools = [tool for name, tool in offered.sent.items() if allowed is None or name in allowed]
+    first = [request.instructions] if request.instructions else []
+    format = _format(request, wire, losses, first)
+    conversation = history_from_hub(request, names, wire, losses, first)
+    max_tokens = request.max_output_tokens if isinstance(request.max_output_tokens, int) else wire.max_tokens
+    thinking = ThinkingFromHub(request, wire, max_tokens, losses)
+    thinking.settle(conversation, choice)
+    settings = _Settings(request, wire, losses, thinking)
+    config = settings.output_config(format)
+    temperature = settings.temperature()
+    body = RequestOut(
+        model=request.model or UNSET,
+        max_tokens=max_tokens,
+        messages=conversation.messages,
+        system=conversation.system or UNSET,
+        tools=Raw(_encoded(tools)) if tools else UNSET,
+        tool_choice=choice,
+        thinking=thinking.thinking,
+        output_config=config or UNSET,
+        output_format=format if format and wire.json_output == "output_format" else UNSET,
+        temperature=temperature,
+        top_p=settings.top_p(temperature),
+        top_k=settings.top_k(),
+        stop_sequences=settings.stop_sequences(),
+        metadata=settings.metadata(),
+        service_tier=settings.service_tier(),
+        cache_control=settings.cache_control(),
+        stream=UNSET if request.stream is None else request.stream,
+    )
+    _report_fields(request, losses)
+    extra = settings.extra()
+    encoded = _encoded(body)
+    return encoded[:-1] + b"," + _encoded(extra)[1:] if extra else encoded, losses
+
+
+class _Settings:
+    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, request: Request, wire: MessagesWire, losses: Losses, thinking: ThinkingFromHub) -> None:
+        self._request = request
+        self._wire = wire
+        self._losses = losses
+        self._thinking = thinking
+        self._extra: dict[str, Raw] = dict(request.extra or {})
+        self._extra.pop(THINKING, None)
+
+    def output_config(self, format: dict[str, Any] | UnsetType) -> dict[str, Any]:
+        """The client's own words count before ours."""
+        config: dict[str, Any] = {}
+        if self._thinking.effort:
+            config["effort"] = self._thinking.effort
+        if format and self._wire.json_output == "output_config":
+            config["format"] = format
+        raw = self._extra.pop(OUTPUT_CONFIG, None)
+        written = msgspec.json.decode(raw, type=dict[str, Raw]) if raw is not None else {}
+        if "effort" in written and self._wire.thinking != "adaptive":
+            self._losses.add("output_config.effort", "how hard to think, in a word", "the server has no words for it")
+            del written["effort"]
+        return {**config, **written}
+
+    def temperature(self) -> Number | UnsetType:
+        asked = self._given("temperature", self._request.temperature)
+        asked = self._thinking.without("temperature", asked, allowed=asked == 1)
+        if asked and asked > 1:
+            self._losses.add("temperature", f"a temperature of {asked}", "the highest that there is is 1")
+            return 1
+        return asked
+
+    def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
+        asked = self._given("top_p", self._request.top_p)
+        asked = self._thinking.without("top_p", asked, allowed=asked is not UNSET and asked >= LEAST_TOP_P)
+        if asked is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
+            self._losses.add("top_p", "the field 'top_p'", "the server takes it or a temperature, and not both")
+            return UNSET
+        return asked
+
+    def top_k(self) -> int | UnsetType:
+        name, asked = self._from_extra("top_k")
+        if asked is not None and not isinstance(asked, int):
+            self._losses.add(name, f"the field {name!r}", "it is no whole number")
+            return UNSET
+        return self._thinking.without(name, self._given("top_k", asked, name))
+
+    def stop_sequences(self) -> list[str] | UnsetType:
+        name, asked = self._from_extra("stop_sequences")
+        given = self._given("stop_sequences", asked, name)
+        texts = [] if given is UNSET else given if isinstance(given, list) else [given]
+        stops = [text for text in texts if isinstance(text, str) and text.strip()]
+        if len(stops) < len(texts):
+            self._losses.add(name, "a stop sequence that is no text, or one without words", "servers refuse it")
+        return stops or UNSET
+
+    def metadata(self) -> dict[str, str] | UnsetType:
+        request = self._request
+        user = request.safety_identifier or request.user or UNSET
+        if request.user and request.user != user:
+            self._losses.add("user", "the field 'user'", "'safety_identifier' says who it is")
+        if request.metadata:
+            self._losses.add("metadata", "the field 'metadata'", "messages know no pairs of the client's own")
+        given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
+        return {"user_id": given} if given else UNSET
+
+    def service_tier(self) -> str | UnsetType:
+        asked = self._request.service_tier
+        if not asked or PREFIX + "service_tier" in self._extra:
+            return UNSET
+        tier = TIERS.get(asked)
+        if tier is None or asked == "priority":
+            self._losses.add("service_tier", f"the tier {asked!r}", "the server has no tier of this name")
+        return UNSET if tier is None else self._given("service_tier", tier)
+
+    def cache_control(self) -> dict[str, str] | UnsetType:
+        """A hint that the prompt will come again; whose it is, the server does not ask."""
+        request = self._request
+        if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
+            return UNSET
+        if request.prompt_cache_key:
+            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server looks at the prompt itself")
+        if not self._wire.auto_cache:
+            return UNSET
+        return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
+
+    def extra(self) -> dict[str, Raw]:
+        """Unknown fields that go out: those of clients of this dialect, and those that the profile lets pass."""
+        sent: dict[str, Raw] = {}
+        for name, raw in self._extra.items():
+            own = name.removeprefix(PREFIX)
+            if own in RESERVED:
+                self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
+            elif own != name or own in self._wire.pass_fields:
+                sent[own] = raw
+            else:
+                self._losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+        return sent
+
+    def _given(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._wire.fields:
+            self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
+            return UNSET
+        return value
+
+    def _from_extra(self, name: str) -> tuple[str, Any]:
+        """A field that several dialects know and the hub does not: how it is spelled, and what it says."""
+        spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
+        return spelled, msgspec.json.decode(self._extra.pop(spelled, NULL))
+
+
+def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
+    """REQ-1: the form of the output, in the server's own way. One that it cannot enforce is told in the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return UNSET
+    lose_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return UNSET
+    if not isinstance(format, JsonSchemaFormatParam):
+        losses.add("text.format", "that the output must be a JSON object", "the model is told, but nothing enforces it")
+        first.append(OBJECT_RULE)
+        return UNSET
+    schema = format.schema or {"type": "object"}
+    if format.description and "description" not in schema:
+        schema = {**schema, "description": format.description}
+    found = None if wire.json_output == "none" else enforced(schema, "text.format.schema", losses)
+    if found is None:
+        losses.add("text.format", "that the output must match the schema", "the model is told, but nothing enforces it")
+        first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
+        return UNSET
+    return {"type": "json_schema", "schema": found}
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """What messages have no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
+        if getattr(request, name):
+            losses.add(name, f"the field {name!r}", "messages have no place for it")
+    if request.reasoning:
+        lose_unknown_fields(request.reasoning, "reasoning", losses)
+    if request.text:
+        lose_unknown_fields(request.text, "text", losses)
+        if request.text.verbosity:
+            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
+    for at, name in enumerate(request.include or ()):
+        if name != SEALED:
+            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "messages have no such thing")
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return ENCODER.encode(value)
+    except RecursionError:
+        raise JsonTooDeep("the JSON is nested too deeply to be written") from None
+
+
+ENCODER: Final = msgspec.json.Encoder()
+SEALED: Final[Include] = get_args(Include)[0]
+LEAST_TOP_P: Final = 0.95  # beside thinking
+NULL: Final = Raw(b"null")
+OUTPUT_CONFIG: Final = "messages:output_config"
+#: Never taken from unknown fields: they are made of the request's own.
+RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
+#: What clients of this dialect and of others call it, as it comes through the hub.
+SPELLINGS: Final = {
+    "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),
+    "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
+}
+#: `auto` may use what was paid for in advance, as `priority` wants.
+TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+OBJECT_RULE: Final = "Answer with one JSON object, and with nothing else."
+SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"

@@ -1,0 +1,119 @@
+"""A Messages client's request as a hub request.
+
+The conversation and the tools are read in modules of their own; here stand the settings. Fields that only this dialect knows travel
+through the hub as `extra["messages:name"]` and reach servers of this dialect under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.effort import effort_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.answers import PREFIX
+from antiphon.dialects.messages.history_to_hub import history_to_hub
+from antiphon.dialects.messages.request_in import (
+    JsonSchemaFormatIn,
+    RequestIn,
+    ThinkingDisabledIn,
+    ThinkingEnabledIn,
+    UnknownFormat,
+)
+from antiphon.dialects.messages.tools_to_hub import parallel_to_hub, tool_choice_to_hub, tools_to_hub
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    Request,
+    ServiceTier,
+    TextParam,
+)
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """A client's body as a hub request, and what the hub has no place for."""
+    asked: RequestIn = codec.decode_as(body, RequestIn)
+    losses = Losses()
+    conversation = history_to_hub(asked.system, asked.messages, losses)
+    effort = _effort(asked)
+    format = _format(asked, losses)
+    tier = TIERS.get(asked.service_tier or "", UNSET)
+    if asked.metadata:
+        lose_unknown_fields(asked.metadata, "metadata", losses)
+    request = Request(
+        model=asked.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=tools_to_hub(asked.tools) if asked.tools else UNSET,
+        tool_choice=tool_choice_to_hub(asked.tool_choice, asked.tools or [], losses),
+        parallel_tool_calls=parallel_to_hub(asked.tool_choice),
+        text=TextParam(format=format) if format else UNSET,
+        max_output_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        # RSN-2: the client keeps what is sealed in its history, whether it asked for thinking or not.
+        include=["reasoning.encrypted_content"],
+        reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
+        user=asked.metadata.user_id if asked.metadata else UNSET,
+        service_tier=tier,
+        stream=asked.stream,
+        store=False,
+        extra=_extra(asked, effort, tier),
+    )
+    return request, losses
+
+
+def _effort(asked: RequestIn) -> ReasoningEffort | UnsetType:
+    """RSN-4: how hard to think, in one word; a server of this dialect also gets `thinking` as it was said."""
+    said = asked.output_config.effort if asked.output_config else UNSET
+    effort = EFFORTS.get(said or "", UNSET)
+    match asked.thinking:
+        case ThinkingDisabledIn():
+            return "none"
+        case ThinkingEnabledIn(budget_tokens=budget):
+            return effort or effort_of(budget)
+        case _:
+            return effort
+
+
+def _format(asked: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
+    """REQ-1: the form of the output, which has two places; the server holds to it always."""
+    format = (asked.output_config.format if asked.output_config else UNSET) or asked.output_format
+    if not isinstance(format, JsonSchemaFormatIn):
+        return UNSET
+    lose_unknown_fields(format, "output_config.format", losses)
+    return JsonSchemaFormatParam(schema=format.schema, strict=True)
+
+
+def _unsaid_config(asked: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:
+    """What stands in `output_config` and is said by nothing else in the hub."""
+    config = asked.output_config
+    if not config:
+        return {}
+    unsaid: dict[str, Any] = {**(config.extra or {})}
+    if config.effort and (config.effort != effort or not asked.thinking):
+        unsaid["effort"] = config.effort
+    if isinstance(config.format, UnknownFormat):
+        unsaid["format"] = config.format
+    return unsaid
+
+
+def _extra(asked: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType) -> dict[str, Raw] | UnsetType:
+    """What only this dialect knows, each under its own name."""
+    own: dict[str, Any] = {name: getattr(asked, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")}
+    if effort and not asked.thinking:  # an effort alone does not ask for thinking here, as it does elsewhere
+        own["thinking"] = None
+    own["top_k"] = UNSET if asked.top_k is None else asked.top_k
+    own["output_config"] = _unsaid_config(asked, effort) or UNSET
+    own["output_format"] = asked.output_format if isinstance(asked.output_format, UnknownFormat) else UNSET
+    own["service_tier"] = asked.service_tier if asked.service_tier and not tier else UNSET
+    carried = {PREFIX + name: Raw(codec.encode(value)) for name, value in own.items() if value is not UNSET}
+    return {**carried, **{PREFIX + name: raw for name, raw in (asked.extra or {}).items()}} or UNSET
+
+
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
+TIERS: Final[dict[str, ServiceTier]] = {"auto": "auto", "standard_only": "default"}

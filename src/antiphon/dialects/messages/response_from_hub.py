@@ -1,0 +1,99 @@
+"""A response as one whole message: the same blocks that a stream would tell, put together (STR-14).
+
+An error in place of an answer is raised: the endpoint then answers with `error_from_hub`, as for any error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, is_object
+from antiphon.dialects.messages.answers import (
+    BlockDelta,
+    BlockOut,
+    BlockPiece,
+    BlockStart,
+    CitationsDeltaOut,
+    DeltaOut,
+    InputJsonDeltaOut,
+    RedactedThinkingOut,
+    SignatureDeltaOut,
+    TextDeltaOut,
+    TextOut,
+    ThinkingDeltaOut,
+    ThinkingOut,
+    ToolUseOut,
+)
+from antiphon.dialects.messages.errors_from_hub import error_of_response
+from antiphon.dialects.messages.events_from_hub import message_from_hub
+from antiphon.protocol.fold import replay
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """A message. Raises the error of a response that failed, or that did not come to its end."""
+    if response.status not in ENDED:
+        raise error_of_response(response.error, response.status)
+    losses = Losses()
+    answer = AnswerFromHub(request, losses)
+    blocks = _Blocks()
+    for event in replay(response):
+        for piece in answer.feed(event):
+            blocks.take(piece)
+    end = answer.end(response)
+    message = message_from_hub(response, request.model, blocks.done())
+    return msgspec.json.encode(replace(message, stop_reason=end.stop_reason, stop_sequence=end.stop_sequence)), losses
+
+
+class _Blocks:
+    """Puts blocks together."""
+
+    def __init__(self) -> None:
+        self._begun: list[BlockOut] = []
+        self._deltas: list[list[DeltaOut]] = []
+
+    def take(self, piece: BlockPiece) -> None:
+        if isinstance(piece, BlockStart):
+            self._begun.append(piece.content_block)
+            self._deltas.append([])
+        elif isinstance(piece, BlockDelta):
+            self._deltas[piece.index].append(piece.delta)
+
+    def done(self) -> list[BlockOut]:
+        return [_whole(block, deltas) for block, deltas in zip(self._begun, self._deltas, strict=True)]
+
+
+def _whole(block: BlockOut, deltas: list[DeltaOut]) -> BlockOut:
+    match block:
+        case TextOut():
+            citations: list[Any] = [delta.citation for delta in deltas if isinstance(delta, CitationsDeltaOut)]
+            text = "".join(delta.text for delta in deltas if isinstance(delta, TextDeltaOut))
+            return TextOut(text=text, citations=citations or UNSET)
+        case ThinkingOut():
+            thinking = "".join(delta.thinking for delta in deltas if isinstance(delta, ThinkingDeltaOut))
+            signature = "".join(delta.signature for delta in deltas if isinstance(delta, SignatureDeltaOut))
+            return ThinkingOut(thinking=thinking, signature=signature)
+        case ToolUseOut():
+            arguments = "".join(delta.partial_json for delta in deltas if isinstance(delta, InputJsonDeltaOut))
+            return replace(block, input=_input(arguments))
+        case RedactedThinkingOut() | Raw():
+            return block
+        case _ as never:
+            assert_never(never)
+
+
+def _input(arguments: str) -> Any:
+    """Arguments are an object here; a text that is none is put into one, so that no tool takes it for no arguments."""
+    if not arguments:
+        return {}
+    return Raw(arguments.encode()) if is_object(arguments) else {"arguments": arguments}
+
+
+ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)

@@ -1,0 +1,28 @@
+"""A Messages server's whole answer, by way of the stream (STR-14)."""
+
+from __future__ import annotations
+
+from antiphon.dialects.messages.events_to_hub import EventsToHub
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.protocol.events import TerminalEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+
+
+def response_to_hub(
+    body: bytes,
+    request: Request,
+    opening: Response,
+    stamps: Stamps,
+    wire: MessagesWire = MessagesWire(),  # noqa: B008
+) -> tuple[Response, Losses]:
+    """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    reader = EventsToHub(request, opening, stamps, wire)
+    events = reader.read_whole(body)
+    if reader.error is not None:
+        raise reader.error
+    last = events[-1]
+    assert isinstance(last, TerminalEvent)  # the writer's word: what has no error has an end, and the end has it all
+    return last.response, reader.losses

@@ -1,0 +1,132 @@
+"""How hard the model is to think (RSN-4), and what thinking excludes: forced tools, sampling by one's own lights, words put first.
+
+A client of this dialect says it in the server's own words; they are kept where the server knows them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common.effort import BUDGETS, nearest
+from antiphon.dialects.messages.history_from_hub import Conversation
+from antiphon.dialects.messages.wire import MessagesWire, ThinkingOut, ToolChoiceOut
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import ReasoningEffort, Request
+
+T = TypeVar("T")
+
+
+class ThinkingFromHub:
+    """What a request says of thinking, settled for one server."""
+
+    def __init__(self, request: Request, wire: MessagesWire, max_tokens: int, losses: Losses) -> None:
+        self._wire = wire
+        self._losses = losses
+        self._max_tokens = max_tokens
+        asked = request.reasoning or None
+        extra = request.extra or {}
+        self._effort: ReasoningEffort | None = (asked.effort or None) if asked else None
+        self._shows = bool(asked and asked.summary)
+        self.thinking: ThinkingOut | Raw | UnsetType = UNSET
+        #: The word for how hard, for `output_config`.
+        self.effort: ReasoningEffort | UnsetType = UNSET
+        if THINKING in extra:
+            self._in_own_words(extra[THINKING])
+        elif self._effort is not None:
+            self._by_effort(self._effort)
+        if self._shows:
+            self._show()
+
+    @property
+    def is_on(self) -> bool:
+        return self._kind in ("enabled", "adaptive")
+
+    def settle(self, conversation: Conversation, choice: ToolChoiceOut | UnsetType) -> None:
+        """Switches it off where the server would refuse the request with it."""
+        if not self.is_on:
+            return
+        if choice and choice.type in ("any", "tool"):
+            self._switch_off("a call is forced, and servers refuse both together")
+        elif conversation.is_begun_for_the_model:
+            self._switch_off("the answer has been begun")
+        elif self._kind == "enabled" and conversation.loop_lacks_thoughts:
+            self._switch_off("the thoughts that led to the last calls are not there, or not this server's")
+
+    def without(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
+        """A setting that servers refuse beside thinking, unless it has a value that they allow."""
+        if value is UNSET or not self.is_on or allowed:
+            return value
+        self._losses.add(name, f"the field {name!r}", "servers refuse it together with thinking")
+        return UNSET
+
+    @property
+    def _kind(self) -> str:
+        if isinstance(self.thinking, Raw):
+            return _kind_of(msgspec.json.decode(self.thinking))
+        return self.thinking.type if self.thinking else ""
+
+    def _in_own_words(self, raw: Raw) -> None:
+        """As the client wrote it, if the server is of that kind; else in the server's own words for the effort that it comes to."""
+        written = msgspec.json.decode(raw)
+        kind = _kind_of(written)
+        own = {"adaptive": "adaptive", "budget": "enabled", "none": ""}[self._wire.thinking]
+        if kind == own or kind not in ("enabled", "adaptive"):
+            self.thinking = UNSET if written is None else raw  # null: the client was silent on it
+            if kind == "adaptive" and self._effort is not None:
+                self.effort = self._word(self._effort)
+            return
+        self._losses.add("thinking", f"thinking of type {kind!r}", f"the server knows it as {own!r}" if own else NO_THINKING)
+        if own:
+            self._by_effort(self._effort or "medium")
+
+    def _by_effort(self, effort: ReasoningEffort) -> None:
+        if self._wire.thinking == "none":
+            if effort != "none":
+                self._losses.add("reasoning.effort", f"the effort {effort!r}", NO_THINKING)
+        elif effort == "none":
+            self.thinking = ThinkingOut(type="disabled")
+        elif self._wire.thinking == "adaptive":
+            self.thinking, self.effort = ThinkingOut(type="adaptive"), self._word(effort)
+        else:
+            self.thinking = self._budget(effort)
+
+    def _word(self, effort: ReasoningEffort) -> ReasoningEffort:
+        word = nearest(effort, self._wire.efforts)
+        if word != effort:
+            self._losses.add("reasoning.effort", f"the effort {effort!r}", f"the nearest that the server knows is {word!r}")
+        return word
+
+    def _budget(self, effort: ReasoningEffort) -> ThinkingOut | UnsetType:
+        """Thoughts count towards the limit: some of it is left for the answer."""
+        most = self._max_tokens * 3 // 4
+        if most < LEAST_BUDGET:
+            self._losses.add("reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think")
+            return UNSET
+        budget = BUDGETS[effort]
+        if budget > most:
+            self._losses.add("reasoning.effort", f"a budget of {budget} tokens", f"the limit of the answer leaves room for {most}")
+        return ThinkingOut(type="enabled", budget_tokens=min(budget, most))
+
+    def _show(self) -> None:
+        if isinstance(self.thinking, ThinkingOut) and self.is_on and self._wire.thinking_display:
+            self.thinking = replace(self.thinking, display="summarized")
+        else:
+            self._losses.add("reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will")
+
+    def _switch_off(self, why: str) -> None:
+        self._losses.add("thinking", "thinking is switched off for this request", why)
+        self.thinking, self.effort = ThinkingOut(type="disabled"), UNSET
+
+
+def _kind_of(written: Any) -> str:
+    kind = written.get("type") if isinstance(written, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+THINKING: Final = "messages:thinking"
+LEAST_BUDGET: Final = 1024
+NO_THINKING: Final = "the server cannot be told to think"

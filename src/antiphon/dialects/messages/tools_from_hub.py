@@ -1,0 +1,252 @@
+"""Tools and tool choice for a Messages server (TOOL-1, TOOL-2).
+
+Namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come back). Tools that a
+server of this dialect runs itself go as they are; those of other APIs are losses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final, NamedTuple, assert_never
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import one_string
+from antiphon.dialects.common.names import Kind, ToolNames, has_additional_tools
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.messages.content_from_hub import encoded
+from antiphon.dialects.messages.schemas import enforced
+from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
+from antiphon.protocol.base import Shape
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    JsonSchema,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolChoiceParam,
+    ToolList,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+)
+
+
+class OfferedTools(Struct, frozen=True):
+    """Tools as they are sent, by the names they go under, and what was lost of them."""
+
+    sent: dict[str, Any]  # of `ToolOut`, a dict, or the bytes of a tool of this dialect
+    losses: Losses
+
+
+class Choice(NamedTuple):
+    choice: ToolChoiceOut | UnsetType
+    #: The tools that may be called, where not all may.
+    allowed: Collection[str] | None = None
+
+
+def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
+    """Every tool that can be offered. For tools that come again and again this is worked out once."""
+    tools = request.tools
+    if type(tools) is not ToolList or has_additional_tools(request):
+        return _offered_tools(request, names, wire)
+    known: tuple[MessagesWire, OfferedTools] | None = tools.known.get((_offered_tools, id(wire)))
+    if known is None or known[0] is not wire:
+        known = tools.known[(_offered_tools, id(wire))] = wire, _offered_tools(request, names, wire)
+    return known[1]
+
+
+def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
+    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    chosen = _choice(request.tool_choice, sent, names, losses)
+    if request.parallel_tool_calls is not False or not sent:
+        return chosen
+    choice = chosen.choice or ToolChoiceOut(type="auto")
+    return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
+
+
+def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
+    match choice:
+        case None | UnsetType():
+            return NO_CHOICE
+        case str():
+            return _mode(choice, sent, losses)
+        case UnknownToolChoice():
+            name = choice.text("name") or ""
+            if choice.kind == "tool" and name in sent:
+                return Choice(ToolChoiceOut(type="tool", name=name))
+            losses.add("tool_choice", f"the choice of {choice.kind}", "messages have no equivalent")
+            return NO_CHOICE
+        case SpecificFunction() | SpecificCustom():
+            return _named(choice, sent, names, losses)
+        case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
+            return _named(only, sent, names, losses)
+        case AllowedToolsParam(mode=mode):
+            lose_unknown_fields(choice, "tool_choice", losses)
+            allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
+            if mode == "none" or not allowed:
+                return _mode("none", sent, losses)
+            losses.add("tools", "tools outside the allowed set", "they are not offered: that is how a set is told")
+            return Choice(_mode(mode or "auto", allowed, losses).choice, allowed)
+        case _ as never:
+            assert_never(never)
+
+
+def _mode(mode: str, sent: Collection[str], losses: Losses) -> Choice:
+    if sent:
+        return Choice(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
+    if mode == "required":
+        losses.add("tool_choice", "a forced tool call", "no tool could be offered")
+    return NO_CHOICE
+
+
+def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
+    lose_unknown_fields(choice, "tool_choice", losses)
+    name = _sent_name(choice, names)
+    if name in sent:
+        return Choice(ToolChoiceOut(type="tool", name=name))
+    losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+    return NO_CHOICE
+
+
+def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
+    if isinstance(choice, UnknownToolChoice):
+        return choice.text("name") or ""
+    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
+    return names.sent((kind, choice.name, choice.namespace or None))
+
+
+def _offered_tools(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
+    losses = Losses()
+    sent: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    offered = list(_all_tools(request, losses))
+    searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
+    for path, tool, namespace in offered:
+        match tool:
+            case FunctionToolParam():
+                name = names.sent(("function", tool.name, namespace))
+                shown = _function(tool, name, path, wire, losses)
+            case CustomTool():
+                name = names.sent(("custom", tool.name, namespace))
+                shown = _custom(tool, name, path, losses)
+            case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
+                name = tool.text("name") or tool.kind
+                sent[name], places[name] = tool.raw, path
+                continue
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
+                continue
+        if tool.defer_loading and searched:
+            shown = replace(shown, defer_loading=True)
+        elif tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+        final = _with_fields(shown, tool, path, losses)
+        if name in sent and encoded(sent[name]) != encoded(final):
+            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+        sent[name], places[name] = final, path
+    return OfferedTools(sent, losses)
+
+
+def _all_tools(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    """Every tool with its place and its namespace; those of `additional_tools` items too."""
+    yield from _spread(request.tools or (), "tools", losses)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            yield from _spread(item.tools, f"input[{at}].tools", losses)
+
+
+def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
+    for at, tool in enumerate(tools):
+        place = f"{path}[{at}]"
+        if type(tool) is not NamespaceTool:
+            yield place, tool, None
+            continue
+        lose_unknown_fields(tool, place, losses)
+        if tool.description:
+            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "messages have no groups of tools")
+        for of, member in enumerate(tool.tools):
+            yield f"{place}.tools[{of}]", member, tool.name
+
+
+def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses) -> ToolOut:
+    place = f"{path}.parameters"
+    schema = _of_object(tool.parameters or {}, place, losses)
+    strict = enforced(schema, place, losses) if tool.strict and wire.strict_tools else None
+    if tool.strict and strict is None:
+        why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
+        losses.add(f"{path}.strict", "that arguments must obey the schema", why)
+    return ToolOut(
+        name=name,
+        description=tool.description or UNSET,
+        input_schema=schema if strict is None else strict,
+        strict=UNSET if strict is None else True,
+    )
+
+
+def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
+    description = tool.description or ""
+    if tool.format:
+        lose_unknown_fields(tool.format, f"{path}.format", losses)
+    if isinstance(tool.format, GrammarFormat):
+        losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+        rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
+        description = f"{description}\n\n{rule}" if description else rule
+    schema = one_string.schema("The whole input, as plain text: what is said of the input is meant of this string.")
+    return ToolOut(name=name, description=description or UNSET, input_schema=schema)
+
+
+def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
+    if not tool.extra:
+        return shown
+    kept = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
+    lose_unknown_fields(Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses)
+    return {**{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET}, **kept}
+
+
+def _of_object(schema: JsonSchema, path: str, losses: Losses) -> JsonSchema:
+    """A schema that servers take for arguments: of an object, with no choice at its top, and with names that they can write."""
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object, which may now hold anything")
+        return NO_PARAMETERS
+    whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
+    properties, required = _members(whole)
+    for word in CHOICES:
+        if word not in schema:
+            continue
+        losses.add(f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together")
+        forms = [_members(form) for form in schema[word] if isinstance(form, dict)] if isinstance(schema[word], list) else []
+        for others, needed in forms:
+            properties = {**others, **properties}
+            required += [name for name in needed if word == "allOf" and name not in required]
+    for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
+        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers of this kind cannot write its name")
+        del properties[name]
+    said = {"properties": properties} | (
+        {"required": [name for name in required if PROPERTY.fullmatch(str(name))]} if required else {}
+    )
+    return {**whole, **said}
+
+
+def _members(schema: JsonSchema) -> tuple[dict[str, Any], list[Any]]:
+    properties, required = schema.get("properties"), schema.get("required")
+    return dict(properties) if isinstance(properties, dict) else {}, list(required) if isinstance(required, list) else []
+
+
+NO_CHOICE: Final = Choice(UNSET)
+NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+CHOICES: Final = ("anyOf", "oneOf", "allOf")
+PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+#: Tools that a server of this dialect runs, or whose schema it knows, have a date in their type.
+OWN_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
+TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})

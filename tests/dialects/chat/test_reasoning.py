@@ -1,0 +1,260 @@
+"""Reasoning that goes through a chat server's and a chat client's hands and comes back to its maker (RSN-1 … RSN-4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from msgspec import UNSET
+from tests.dialects.chat.reading import REQUEST, call, chunk, frames_of, read, read_frames, read_whole
+
+from antiphon import sse
+from antiphon.dialects.chat import EventsFromHub, request_from_hub, request_to_hub, response_from_hub
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.envelope import seal, unseal
+from antiphon.protocol import codec
+from antiphon.protocol.content import ReasoningText, SummaryText
+from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, Reasoning, ReasoningParam
+from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
+from antiphon.protocol.response import Response
+
+BACK = ChatWire(maker="lab", reasoning_field="reasoning_content")
+DETAILS = ChatWire(maker="router")
+SIGNED = {"type": "reasoning.text", "text": "Hm.", "signature": "c2ln", "format": "f", "index": 0}
+USER = MessageParam(role="user", content="hi")
+SAID = MessageParam(role="assistant", content="so")
+
+
+def envelopes(response: Response) -> list[Any]:
+    sealed = [item.encrypted_content for item in response.output if isinstance(item, Reasoning)]
+    return [unseal(each) if each else None for each in sealed]
+
+
+def sent(items: list[ItemParam], wire: ChatWire) -> tuple[list[dict[str, Any]], list[str]]:
+    body, losses = request_from_hub(Request(model="m", input=[USER, *items]), wire)
+    messages: list[dict[str, Any]] = json.loads(body)["messages"]
+    return messages[1:], [loss.path for loss in losses]
+
+
+def taken(message: dict[str, Any]) -> tuple[list[Any], list[str]]:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", **message}]}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    assert isinstance(request.input, list)
+    return request.input[1:], [loss.path for loss in losses]
+
+
+def output_as_input(response: Response) -> list[ItemParam]:
+    items: list[ItemParam] = codec.decode_as(codec.encode(response.output), list[ItemParam])
+    return items
+
+
+# From a server, and back to it
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_text_that_the_server_wants_back_is_sealed_with_its_makers_name(field: Any) -> None:
+    """RSN-2: the text is restored though the client sends back nothing but what is sealed."""
+    wire = ChatWire(maker="lab", reasoning_field=field)
+    reading = read(chunk(**{field: "Let "}), chunk(**{field: "me."}), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=wire)
+    thought, made = output_as_input(reading.response)
+    assert isinstance(thought, ReasoningParam)
+    assert thought.content == [ReasoningText(text="Let me.")]
+    (envelope,) = envelopes(reading.response)
+    assert (envelope.maker, envelope.content) == ("lab", {"reasoning_content": "Let me."})
+    bare = ReasoningParam(summary=[], encrypted_content=thought.encrypted_content)
+    messages, losses = sent([bare, made, FunctionCallOutputParam(call_id="a", output="now")], wire)
+    assert messages[0][field] == "Let me."
+    assert losses == []
+
+
+def test_a_text_that_no_server_wants_back_is_not_sealed() -> None:
+    """RSN-1: it would only be carried to and fro."""
+    assert envelopes(read(chunk(reasoning_content="Hm."), chunk(content="So.")).response) == [None]
+
+
+def test_thoughts_between_tags_are_sealed_too() -> None:
+    """RSN-2."""
+    (envelope,) = envelopes(read(chunk(content="<think>Hm.</think>So."), wire=BACK).response)
+    assert envelope.content == {"reasoning_content": "Hm."}
+
+
+def test_a_servers_details_come_back_to_it_as_they_came() -> None:
+    """RSN-2: pieces are put together, and a signature that comes late belongs to its text, streaming and whole alike."""
+    sealed = {"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": "a", "index": 1}
+    pieces = [
+        chunk(reasoning="H", reasoning_details=[{"type": "reasoning.text", "text": "H", "format": "f", "index": 0}]),
+        chunk(reasoning="m.", reasoning_details=[{"type": "reasoning.text", "text": "m.", "signature": None, "index": 0}]),
+        chunk(reasoning_details=[{"type": "reasoning.text", "signature": "c2ln", "index": 0}]),
+        chunk(reasoning_details=[sealed]),
+        chunk(tool_calls=[call(0, "a", "get_time", "{}")]),
+    ]
+    streamed = read(*pieces, wire=DETAILS)
+    message = {"reasoning": "Hm.", "reasoning_details": [SIGNED, sealed], "tool_calls": [call(0, "a", "get_time", "{}")]}
+    whole, _ = read_whole(json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode(), DETAILS)
+    assert envelopes(streamed.response) == envelopes(whole)
+    answered = [*output_as_input(whole), FunctionCallOutputParam(call_id="a", output="now")]
+    messages, losses = sent(answered, DETAILS)
+    assert messages[0]["reasoning_details"] == [SIGNED, sealed]
+    assert losses == []
+    assert list(streamed.losses) == []
+
+
+def test_details_without_an_index_are_kept_apart_within_a_chunk() -> None:
+    """RSN-2."""
+    told = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b", "signature": "s"}]
+    (envelope,) = envelopes(read(chunk(reasoning_details=told), wire=DETAILS).response)
+    assert envelope.content == {"reasoning_details": told}
+
+
+def test_a_detail_may_come_without_any_text() -> None:
+    """RSN-1: what only the server can read is an item all the same; what says nothing is none."""
+    reading = read(
+        chunk(reasoning_details=[{"type": "reasoning.text", "text": ""}]),
+        chunk(content="So."),
+        chunk(reasoning_details=[{"type": "reasoning.encrypted", "data": "x"}]),
+        wire=DETAILS,
+    )
+    assert reading.said == ["OutputText: So.", "sealed: x", "completed"]
+
+
+def test_characters_cut_in_two_are_whole_in_the_envelope() -> None:
+    """RSN-2."""
+    first = b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ud83d"}]}}]}'
+    second = b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ude00!","signature":"s"}]}}]}'
+    (envelope,) = envelopes(read(first, second, wire=DETAILS).response)
+    assert envelope.content["reasoning_details"] == [{"type": "reasoning.text", "text": "😀!", "signature": "s"}]
+
+
+def test_details_that_can_be_read_and_not_written_are_a_loss() -> None:
+    """F-4."""
+    for depth in range(900, 1000):
+        deep = b'{"choices":[{"delta":{"reasoning_details":[{"type":"x","data":%b1%b}]}}]}' % (b"[" * depth, b"]" * depth)
+        reading = read(deep, wire=DETAILS)
+        if reading.losses:
+            break
+    assert [loss.path for loss in reading.losses] == ["message.reasoning_details"]
+    assert reading.response.status == "completed"
+
+
+@pytest.mark.parametrize("sealed", [seal("other", {"reasoning_content": "Hm."}), "gAAAAABpM0Yj"])
+def test_what_another_made_is_left_out(sealed: str) -> None:
+    """RSN-3: whether or not its text is open."""
+    thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")], encrypted_content=sealed)
+    messages, losses = sent([thought, SAID], BACK)
+    assert messages == [{"role": "assistant", "content": "so"}]
+    assert losses == ["input[1]"]
+
+
+def test_its_own_that_is_not_wanted_is_a_loss() -> None:
+    """RSN-2, F-4: beyond the tool loop, before a turn that says nothing, and where an envelope holds what nobody knows."""
+    thought = ReasoningParam(summary=[], encrypted_content=seal("lab", {"reasoning_content": "Hm."}))
+    assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
+    details = ReasoningParam(summary=[], encrypted_content=seal("router", {"reasoning_details": [SIGNED]}))
+    assert sent([SAID, USER, details], DETAILS)[1] == ["input[3]"]
+    odd = ReasoningParam(summary=[SummaryText(text="s")], encrypted_content=seal("lab", {"reasoning_details": 3}))
+    assert sent([odd, SAID], BACK) == ([{"role": "assistant", "content": "so", "reasoning_content": "s"}], [])
+
+
+# To a client, and back from it
+
+
+def client_of(*pieces: dict[str, Any], wire: ChatWire = BACK) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The message that a client is told whole, and the deltas of the same as a stream."""
+    response = read(*pieces, wire=wire).response
+    body, losses = response_from_hub(response, REQUEST)
+    assert list(losses) == []
+    from_hub = EventsFromHub(REQUEST)
+    events = read(*pieces, wire=wire).events
+    data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+    told = [json.loads(frame.data) for frame in frames_of(data) if frame.data != sse.DONE]
+    deltas = [choice["delta"] for each in told for choice in each["choices"]]
+    return json.loads(body)["choices"][0]["message"], deltas
+
+
+def test_a_chat_client_that_echoes_what_it_was_told_brings_it_all_back() -> None:
+    """RSN-2: whole and streaming; what led to a call stands before that call again."""
+    pieces = [chunk(reasoning_content="Hm."), chunk(content="So."), chunk(reasoning_content="And?")]
+    pieces.append(chunk(tool_calls=[call(0, "a", "get_time", "{}"), call(1, "b", "get_time", "{}")]))
+    message, deltas = client_of(*pieces)
+    assert message["reasoning_content"] == "Hm.And?"
+    assert [(detail["index"], detail.get("id")) for detail in message["reasoning_details"]] == [(0, None), (1, "a")]
+    assert [detail for delta in deltas for detail in delta.get("reasoning_details", ())] == message["reasoning_details"]
+    items, losses = taken(message)
+    assert losses == []
+    first, said, second, one, two = items
+    assert (first.content, second.content) == ([ReasoningText(text="Hm.And?")], UNSET)
+    assert isinstance(said, MessageParam)
+    assert [item.call_id for item in (one, two)] == ["a", "b"]
+    answered = [FunctionCallOutputParam(call_id=id, output="now") for id in ("a", "b")]
+    messages, _ = sent([first, said, second, one, two, *answered], BACK)
+    assert [message.get("reasoning_content") for message in messages] == ["Hm.", "And?", None, None]
+
+
+def test_sealed_reasoning_that_leads_to_nothing_is_told_at_the_end() -> None:
+    """RSN-2, STR-14."""
+    message, deltas = client_of(chunk(content="So."), chunk(reasoning_content="Hm."))
+    assert len(message["reasoning_details"]) == 1
+    assert deltas[-1] == {"reasoning_details": message["reasoning_details"]}
+
+
+def test_a_custom_call_has_its_reasoning_too() -> None:
+    """RSN-2."""
+    entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "apply_patch", "input": "x"}}
+    message, _ = client_of(chunk(reasoning_content="Hm."), chunk(tool_calls=[entry]))
+    items, _ = taken(message)
+    assert [type(item).__name__ for item in items] == ["ReasoningParam", "CustomToolCallParam"]
+
+
+def test_details_of_other_servers_are_read_as_far_as_they_can_be() -> None:
+    """RSN-1, F-4: texts and summaries are; whose a signature is cannot be told."""
+    text, summary = {"type": "reasoning.text", "text": "Hm."}, {"type": "reasoning.summary", "summary": "short"}
+    thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")])
+    assert taken({"content": "so", "reasoning_details": [text, summary]})[0][0] == thought
+    assert taken({"content": "so", "reasoning_details": [summary]})[0][0] == ReasoningParam(
+        summary=[SummaryText(text="short")], content=[]
+    )
+    assert taken({"content": "so", "reasoning": "Hm.", "reasoning_details": [text]})[0][0] == thought
+    sealed = {"type": "reasoning.encrypted", "data": "x", "id": 3}
+    (item, _), losses = taken({"content": "so", "reasoning_details": [{**text, "signature": "s"}, sealed, {"type": "new"}]})
+    assert (item.encrypted_content, item.content) == ("x", [ReasoningText(text="Hm.")])
+    assert losses == ["messages[1].reasoning_details[0].signature", "messages[1].reasoning_details[2]"]
+
+
+def test_another_answer_read_from_our_own_client_half_says_the_same() -> None:
+    """Law (d): a gateway behind a gateway."""
+    reading = read(chunk(reasoning_content="Hm."), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=BACK)
+    from_hub = EventsFromHub(REQUEST)
+    again = read_frames(frames_of(b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()), DETAILS)
+    (outer,) = envelopes(again.response)
+    (detail,) = outer.content["reasoning_details"]
+    assert unseal(detail["data"]) == envelopes(reading.response)[0]
+
+
+# How hard to think
+
+
+@pytest.mark.parametrize("effort", get_args(ReasoningEffort))
+def test_effort_reaches_the_server_in_its_own_word(effort: ReasoningEffort) -> None:
+    """RSN-4: as it is, or the nearest that the server knows, which is a loss."""
+    known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+    request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort))
+    body, losses = request_from_hub(request)
+    assert (json.loads(body)["reasoning_effort"], list(losses)) == (effort, [])
+    body, losses = request_from_hub(request, ChatWire(efforts=("low", "medium", "high")))
+    assert json.loads(body)["reasoning_effort"] == known.get(effort, effort)
+    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
+
+
+def test_a_summary_is_a_loss_and_an_unsaid_effort_is_none() -> None:
+    """RSN-4, REQ-6."""
+    request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
+    body, losses = request_from_hub(request, ChatWire(efforts=("low",)))
+    assert "reasoning_effort" not in json.loads(body)
+    assert [loss.path for loss in losses] == ["reasoning.summary"]
+
+
+def test_only_servers_that_want_it_have_it_looked_up() -> None:
+    """RSN-2."""
+    assert BACK.wants_reasoning_back
+    assert not DETAILS.wants_reasoning_back

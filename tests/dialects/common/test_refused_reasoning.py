@@ -1,0 +1,61 @@
+"""`common/refused_reasoning`: the words in which servers refuse what they are given back, and those that only look like them."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.dialects.common.refused_reasoning import refuses_reasoning
+from antiphon.dialects.common.upstream_errors import upstream_error
+from antiphon.errors import ApiError
+
+
+def told(status: int, message: str, code: str | None = None) -> ApiError:
+    return upstream_error(status, {}, code, message, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The encrypted content gAAA… could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
+        "Item 'rs_0a' of type 'reasoning' was provided without its required following item.",
+        "Item with id 'rs_0a' not found. Items are not persisted when `store` is set to false.",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.3.content.0.thinking.signature: Field required",
+        "messages.1.content.2: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
+        "Corrupted thought signature.",
+        "Unable to submit request because Thought signature is not valid.",
+        "Invalid value: thought_signature could not be decoded",
+        "'messages.2' : property 'reasoning_content' is unsupported",
+        "messages[2].reasoning_details: extra inputs are not permitted",
+        "Unexpected keyword: reasoning_content",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_a_refusal_of_reasoning_is_known_by_its_words(status: int, message: str) -> None:
+    """RSN-3."""
+    assert refuses_reasoning(told(status, message))
+
+
+def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
+    """RSN-3."""
+    assert refuses_reasoning(told(400, "no", "invalid_encrypted_content"))
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "The `reasoning_content` in the thinking mode must be passed back to the API."),
+        (400, "Function call is missing a thought_signature in functionCall parts."),
+        (400, "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."),
+        (400, "reasoning_effort is not supported with this model"),
+        (400, "`temperature` may only be set to 1 when thinking is enabled."),
+        (400, "Item with id 'msg_0a' not found."),
+        (400, "maximum context length is 10 tokens; invalid signature in thinking"),
+        (500, "Invalid `signature` in `thinking` block"),
+        (429, "Invalid `signature` in `thinking` block"),
+        (401, "Invalid signature of the thinking block"),
+    ],
+)
+def test_no_other_refusal_is_taken_for_one(status: int, message: str) -> None:
+    """RSN-3: what is missing is not mended by leaving out more, and what is the server's own trouble is not the client's."""
+    assert not refuses_reasoning(told(status, message))

@@ -1,0 +1,46 @@
+"""How the tests of this dialect send requests: the body as a value, judged by the strict fake of such a server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from antiphon.dialects.gemini import request_from_hub
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.fakes.gemini_rules import Asked, GeminiLimits, check
+from antiphon.fakes.gemini_signatures import Signatures
+from antiphon.fakes.script import Received
+from antiphon.protocol.items import ItemParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+#: The newest servers: what they take besides is what tests of the dialect's own fields are about.
+LIMITS = GeminiLimits(json_with_tools=True)
+
+
+def send(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[dict[str, Any], Losses]:  # noqa: B008
+    body, losses = request_from_hub(request, wire)
+    value: dict[str, Any] = json.loads(body)
+    return value, losses
+
+
+def contents(*items: ItemParam, wire: GeminiWire = GeminiWire(), model: str = "m") -> list[dict[str, Any]]:  # noqa: B008
+    """What these items are sent as."""
+    body, _ = send(Request(model=model, input=list(items)), wire)
+    found: list[dict[str, Any]] = body["contents"]
+    return found
+
+
+def lost(request: Request, wire: GeminiWire = GeminiWire()) -> list[str]:  # noqa: B008
+    return [loss.path for loss in send(request, wire)[1]]
+
+
+def judged(body: dict[str, Any], limits: GeminiLimits = LIMITS, model: str = "m") -> dict[str, Any]:
+    """The body, if a strict server takes it. Signatures are of nobody here, so only their places count."""
+    received = Received(method="POST", path="/v1beta/models/m:generateContent", headers={}, body=json.dumps(body).encode())
+    return check(Asked(model=model, method="generateContent", sse=False), received, limits, _AnySignature())
+
+
+class _AnySignature(Signatures):
+    def check(self, part: dict[str, Any]) -> None:
+        """Every signature is good."""

@@ -1,0 +1,76 @@
+"""Ids for calls that have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.dialects.gemini.asking import ask, call, model, result, user
+
+from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam
+
+
+def ids_of(*contents: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was called and answered, with its id."""
+    found = []
+    for item in ask(*contents).items:
+        match item:
+            case FunctionCallParam():
+                found.append((item.name, item.call_id))
+            case FunctionCallOutputParam(output=str() as output):
+                found.append((output, item.call_id))
+    return found
+
+
+def test_two_calls_of_one_name_are_kept_apart_and_answered_in_order() -> None:
+    """The same body always has the same ids."""
+    conversation = [
+        model(call("look"), call("read"), call("look")),
+        user(result("look", {"output": "1"}), result("look", {"output": "3"}), result("read", {"output": "2"})),
+    ]
+    expected = [
+        ("look", "call_1"),
+        ("read", "call_2"),
+        ("look", "call_3"),
+        ("1", "call_1"),
+        ("3", "call_3"),
+        ("2", "call_2"),
+    ]
+    assert ids_of(*conversation) == expected
+    assert ids_of(*conversation, model({"text": "x"}), user({"text": "y"})) == expected
+
+
+def test_a_number_is_never_that_of_a_given_id() -> None:
+    assert ids_of(model(call("a"), call("b", id="call_1"))) == [("a", "call_2"), ("b", "call_1")]
+
+
+def test_a_result_belongs_to_its_own_turn() -> None:
+    """A call of an earlier turn that nobody answered does not take it."""
+    assert ids_of(
+        model(call("a"), call("b")),
+        user(result("b", {"output": "first"})),
+        model(call("a")),
+        user(result("a", {"output": "second"})),
+    ) == [("a", "call_1"), ("b", "call_2"), ("first", "call_2"), ("a", "call_3"), ("second", "call_3")]
+
+
+def test_calls_in_the_pieces_of_a_stream_are_one_turn() -> None:
+    assert ids_of(
+        model(call("a")),
+        model(call("a")),
+        user(result("a", {"output": "1"}), result("a", {"output": "2"})),
+    ) == [("a", "call_1"), ("a", "call_2"), ("1", "call_1"), ("2", "call_2")]
+
+
+def test_a_result_whose_id_no_call_has_is_found_by_its_name() -> None:
+    """Clients that give ids to results alone."""
+    assert ids_of(model(call("a")), user(result("a", {"output": "1"}, id="x"))) == [("a", "call_1"), ("1", "call_1")]
+
+
+def test_a_result_that_is_nobodys_keeps_its_id_or_gets_one() -> None:
+    """It is for whoever sends it on to say that its call is nowhere."""
+    assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [("1", "x"), ("2", "call_1")]
+
+
+def test_a_second_result_for_a_call_stays_with_it() -> None:
+    given = ids_of(model(call("a", id="x"), call("a", id="y")), user(*(result("a", {"output": "1"}, id="x") for _ in range(2))))
+    assert given[2:] == [("1", "x"), ("1", "x")]

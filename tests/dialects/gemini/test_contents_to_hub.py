@@ -1,0 +1,297 @@
+"""A gemini client's contents as hub items."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from tests.dialects.gemini.asking import ask, call, model, result, user
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.gemini import request_from_hub
+from antiphon.dialects.gemini.contents_to_hub import signature_to_hub
+from antiphon.protocol.content import (
+    ContentParam,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+
+PNG = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+
+
+def said(text: str) -> MessageParam:
+    return MessageParam(role="assistant", content=[OutputTextParam(text=text)])
+
+
+def signed(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+# What is said
+
+
+def test_a_content_without_a_role_is_the_users_and_keeps_its_parts() -> None:
+    items = ask({"parts": [{"text": "see"}, PNG, {"text": ""}]}).items
+    image = InputImageParam(image_url="data:image/png;base64,AAAA")
+    content: list[ContentParam] = [InputText(text="see"), image, InputText(text="")]
+    assert items == [MessageParam(role="user", content=content)]
+
+
+def test_the_pieces_of_a_stream_that_a_client_sends_back_are_one_message() -> None:
+    """The official SDK keeps every frame of a stream as a content of its own, the empty last one too."""
+    asked = ask(user({"text": "hi"}), model({"text": "Hel"}), model({"text": "lo"}), model({"text": ""}), user({"text": "more"}))
+    assert asked.items[1] == said("Hello")
+    assert asked.lost == []
+
+
+def test_a_system_content_is_a_system_message_in_its_place() -> None:
+    items = ask(user({"text": "a"}), {"role": "system", "parts": [{"text": "b"}]}).items
+    assert items[1] == MessageParam(role="system", content=[InputText(text="b")])
+
+
+def test_a_content_without_parts_is_nothing() -> None:
+    assert ask({"role": "user"}, {"role": "model", "parts": None}).items == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("be good", "be good"),
+        ({"parts": [{"text": "be"}, {"text": "good"}]}, "be\ngood"),
+        ([{"text": "be good"}], "be good"),
+        ({"role": "user"}, UNSET),
+        (None, UNSET),
+    ],
+)
+def test_instructions_come_in_any_form(given: Any, told: Any) -> None:
+    assert ask(systemInstruction=given).request.instructions == told
+
+
+def test_instructions_hold_text_alone() -> None:
+    """F-4."""
+    asked = ask(systemInstruction={"parts": [{"text": "be good", "acme": 1}, PNG]})
+    assert asked.request.instructions == "be good"
+    assert asked.lost == ["systemInstruction.parts[0].acme", "systemInstruction.parts[1]"]
+
+
+# Calls and results
+
+
+def test_parallel_calls_and_their_results_keep_their_ids() -> None:
+    """Two calls of one name are told apart by their ids, in whichever order the results come."""
+    items = ask(
+        user({"text": "hi"}),
+        model({"text": "Let me see."}, call("look", {"x": 1}, id="b"), call("look", {"x": 2}, id="a")),
+        user(result("look", {"output": "two"}, id="a"), result("look", {"output": "one"}, id="b"), {"text": "go on"}),
+    ).items
+    assert items[1:] == [
+        said("Let me see."),
+        FunctionCallParam(call_id="b", name="look", arguments='{"x":1}'),
+        FunctionCallParam(call_id="a", name="look", arguments='{"x":2}'),
+        FunctionCallOutputParam(call_id="a", output="two"),
+        FunctionCallOutputParam(call_id="b", output="one"),
+        MessageParam(role="user", content=[InputText(text="go on")]),
+    ]
+
+
+def test_calls_and_results_may_stand_under_any_role() -> None:
+    """Older clients send results under the role `function`, and words before them."""
+    items = ask(
+        user({"text": "hi"}, call("a")),
+        model(result("a", {"output": "1"})),
+        {"role": "function", "parts": [{"text": "and"}, result("b")]},
+    ).items
+    assert [type(item) for item in items] == [
+        MessageParam,
+        FunctionCallParam,
+        FunctionCallOutputParam,
+        MessageParam,
+        FunctionCallOutputParam,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "output", "kept"),
+    [
+        ({"output": "sunny"}, "sunny", None),
+        ({"result": "sunny"}, "sunny", {"result": "sunny"}),
+        ({"output": {"a": 1}}, '{"output":{"a":1}}', {"output": {"a": 1}}),
+        ({"output": "x", "code": 0}, '{"output":"x","code":0}', {"output": "x", "code": 0}),
+        ({"result": "x", "code": 0}, '{"result":"x","code":0}', {"result": "x", "code": 0}),
+        ({"error": "no such file"}, '{"error":"no such file"}', {"error": "no such file"}),
+        ({}, "{}", {}),
+        (None, "", None),
+    ],
+)
+def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any, output: str, kept: Any) -> None:
+    """No other server loses anything by it: the text says it all."""
+    item = ask(model(call("a", id="c")), user(result("a", response, id="c"))).items[1]
+    assert isinstance(item, FunctionCallOutputParam)
+    assert item.output == output
+    assert {name: json.loads(bytes(raw)) for name, raw in (item.extra or {}).items()} == (
+        {} if kept is None else {"gemini:response": kept}
+    )
+
+
+def test_media_in_a_result_stay_there() -> None:
+    """TOOL-6."""
+    parts = [PNG, {"fileData": {"fileUri": "https://a.example/x.pdf"}}, {"inlineData": {"mimeType": "audio/wav", "data": ""}}, {}]
+    asked = ask(model(call("a", id="c")), user(result("a", {"output": "see"}, id="c", parts=parts)))
+    assert asked.items[1] == FunctionCallOutputParam(
+        call_id="c",
+        output=[
+            InputText(text="see"),
+            InputImageParam(image_url="data:image/png;base64,AAAA"),
+            InputFileParam(file_url="https://a.example/x.pdf"),
+            InputText(text="[audio omitted: wav]"),
+            InputText(text="[part omitted: nothing was given]"),
+        ],
+    )
+    path = "contents[1].parts[0].functionResponse.parts"
+    assert asked.lost == [f"{path}[2]", f"{path}[3]"]
+
+
+# Reasoning
+
+
+def test_a_thought_with_its_signature_is_one_item() -> None:
+    """RSN-1, RSN-2: thoughts in pieces are one, up to the one that is signed."""
+    items = ask(
+        model({"text": "h", "thought": True}, {"text": "m", "thought": True, "thoughtSignature": signed("seal")}),
+        model({"text": "so", "thought": True}, {"text": "Done"}),
+    ).items
+    assert items == [
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
+        ReasoningParam(summary=[], content=[ReasoningText(text="so")]),
+        said("Done"),
+    ]
+
+
+def test_a_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
+    """RSN-2."""
+    items = ask(
+        model({"text": "one"}, {"text": "two", "thoughtSignature": signed("on text")}),
+        model({**call("a", id="c"), "thoughtSignature": signed("on call")}),
+    ).items
+    assert items == [
+        said("one"),
+        ReasoningParam(summary=[], encrypted_content="on text"),
+        said("two"),
+        ReasoningParam(summary=[], encrypted_content="on call"),
+        FunctionCallParam(call_id="c", name="a", arguments="{}"),
+    ]
+
+
+def test_a_signature_behind_an_unsigned_thought_seals_it() -> None:
+    """RSN-2: as a thought and its seal are told to a client of this dialect."""
+    items = ask(model({"text": "hm", "thought": True}, {"text": "Done", "thoughtSignature": signed("seal")})).items
+    assert items == [ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"), said("Done")]
+
+
+def test_a_signature_alone_on_a_part_comes_behind_the_text() -> None:
+    """RSN-2: the last part of a stream."""
+    items = ask(model({"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}, {"thoughtSignature": signed("2")})).items
+    assert items == [
+        said("Done"),
+        ReasoningParam(summary=[], encrypted_content="seal"),
+        ReasoningParam(summary=[], encrypted_content="2"),
+    ]
+
+
+def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None:
+    items = ask(model({"text": "", "thought": True}), model(call("a", id="c")), model({"text": "hm", "thought": True})).items
+    assert [type(item) for item in items] == [FunctionCallParam, ReasoningParam]
+
+
+@pytest.mark.parametrize(
+    ("signature", "told"),
+    [
+        (base64.b64encode("ä?>".encode()).decode(), "ä?>"),
+        (base64.urlsafe_b64encode("ä?>".encode()).decode().rstrip("="), "ä?>"),
+        ("/w==", "/w=="),
+        ("no base64!", "no base64!"),
+        ("abcde", "abcde"),
+    ],
+)
+def test_a_signature_of_ours_is_opened_and_a_foreign_one_stays(signature: str, told: str) -> None:
+    assert signature_to_hub(signature) == told
+
+
+def test_a_signature_goes_back_to_the_server_that_made_it_and_to_no_other() -> None:
+    """RSN-2, RSN-3."""
+    own, foreign = seal("gemini", {"on": "call", "signature": "c2ln"}), seal("other", {"thinking": "x", "signature": "y"})
+    asked = ask(
+        user({"text": "hi"}),
+        model({**call("a"), "thoughtSignature": signed(own)}),
+        user(result("a", {"output": "1"})),
+        model({**call("b"), "thoughtSignature": signed(foreign)}),
+        user(result("b", {"output": "2"})),
+    )
+    body, losses = request_from_hub(asked.request)
+    signatures = [part.get("thoughtSignature") for content in json.loads(body)["contents"] for part in content["parts"]]
+    assert signatures == [None, "c2ln", None, None, None]
+    assert [loss.path for loss in losses] == ["input[4]"]
+
+
+# What only this dialect knows
+
+
+def test_parts_of_the_dialects_own_reach_its_servers_as_they_came() -> None:
+    """ITEM-5: code and its result, generated images, and what will be invented next."""
+    code = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
+    image = {**PNG, "mediaResolution": {"level": "LOW"}}
+    odd = {"hologram": {"depth": 1}}
+    asked = ask(user({"text": "hi"}), model(code, image, {"text": "see"}), user(odd, {"text": "ok"}))
+    assert asked.lost == []
+    assert [item.kind for item in asked.items if isinstance(item, UnknownItem)] == ["gemini:executableCode", "gemini:inlineData"]
+    message = asked.items[-1]
+    assert isinstance(message, MessageParam)
+    assert isinstance(message.content[0], UnknownContent)
+    assert message.content[0].kind == "gemini:hologram"
+    body, losses = request_from_hub(asked.request)
+    contents = json.loads(body)["contents"]
+    assert [part for content in contents for part in content["parts"]][1:] == [code, image, {"text": "see"}, odd, {"text": "ok"}]
+    assert list(losses) == []
+
+
+def test_how_media_are_to_be_read_stands_beside_them() -> None:
+    asked = ask(user({**PNG, "mediaResolution": {"level": "LOW"}}, {"text": "see"}))
+    body, _ = request_from_hub(asked.request)
+    assert json.loads(body)["contents"][0]["parts"][0] == {**PNG, "mediaResolution": {"level": "LOW"}}
+
+
+def test_what_has_no_place_is_named() -> None:
+    """F-4."""
+    asked = ask(
+        {"role": "user", "parts": [{"text": "a", "acme": 1, "thoughtSignature": "x"}, {}], "acme": 1},
+        model({}, {"text": "b", "acme": 1}, {"text": "c", "thought": True, "acme": 1}, {"videoMetadata": {"fps": 1}}),
+        model({**call("a", willContinue=True), "acme": 1}),
+        user(result("a", {}, scheduling="SILENT")),
+    )
+    assert asked.lost == [
+        "contents[0].acme",
+        "contents[0].parts[0].thoughtSignature",
+        "contents[0].parts[0].acme",
+        "contents[0].parts[1]",
+        "contents[1].parts[0]",
+        "contents[1].parts[1].acme",
+        "contents[1].parts[2].acme",
+        "contents[1].parts[3]",
+        "contents[2].parts[0].acme",
+        "contents[2].parts[0].functionCall.willContinue",
+        "contents[3].parts[0].functionResponse.scheduling",
+    ]

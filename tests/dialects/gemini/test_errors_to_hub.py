@@ -1,0 +1,99 @@
+"""What a gemini server's refusals mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from antiphon.dialects.gemini.errors_to_hub import error_in_answer, error_to_hub
+from antiphon.errors import ApiError
+
+
+def told(status: int, word: str, message: str = "no", **members: Any) -> ApiError:
+    return error_to_hub(status, {}, json.dumps({"error": {"code": status, "message": message, "status": word, **members}}).encode())
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "message", "expected"),
+    [
+        (400, "INVALID_ARGUMENT", "Invalid value at 'contents'", (400, "invalid_value")),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "The input token count (9) exceeds the maximum number of tokens",
+            (400, "context_length_exceeded"),
+        ),
+        (401, "UNAUTHENTICATED", "Request had invalid credentials", (502, "upstream_auth_failed")),
+        (403, "PERMISSION_DENIED", "Method doesn't allow unregistered callers", (502, "upstream_auth_failed")),
+        (400, "FAILED_PRECONDITION", "User location is not supported for the API use.", (502, "upstream_auth_failed")),
+        (404, "NOT_FOUND", "models/x is not found for API version v1beta", (404, "model_not_found")),
+        (404, "NOT_FOUND", "Requested entity was not found.", (404, "not_found")),
+        (429, "RESOURCE_EXHAUSTED", "You exceeded your current quota", (429, "rate_limit_exceeded")),
+        (500, "INTERNAL", "An internal error has occurred", (502, "upstream_error")),
+        (503, "UNAVAILABLE", "The model is overloaded", (503, "overloaded")),
+        (504, "DEADLINE_EXCEEDED", "Deadline expired", (504, "upstream_timeout")),
+    ],
+)
+def test_a_refusal_is_told_by_its_meaning(status: int, word: str, message: str, expected: tuple[int, str]) -> None:
+    """ERR-4: the same before a stream has begun and inside it."""
+    error = told(status, word, message)
+    assert (error.status, error.code) == expected
+    inside = error_in_answer({"message": message, "status": word})
+    assert (inside.status, inside.code) == expected
+
+
+def test_a_bad_key_is_the_gateways_and_is_never_shown() -> None:
+    """ERR-4, ERR-5: the API answers 400 to it."""
+    details = [{"@type": "x/ErrorInfo", "reason": "API_KEY_INVALID", "domain": "d"}]
+    error = told(
+        400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key: AIzaSyD1234567890abcdef", details=details
+    )
+    assert (error.status, error.code) == (502, "upstream_auth_failed")
+    assert "AIza" not in error.message
+
+
+@pytest.mark.parametrize(("headers", "wait"), [({}, 34.5), ({"retry-after": "7"}, 7.0)])
+def test_the_wait_is_told_in_the_details_or_in_a_header(headers: dict[str, str], wait: float) -> None:
+    """ERR-2."""
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": [{}, {"retryDelay": "34.5s"}]}
+    assert error_to_hub(429, headers, json.dumps({"error": error}).encode()).retry_after == wait
+
+
+def test_the_field_that_is_wrong_is_named() -> None:
+    """ERR-3."""
+    violations = [{"field": "contents[0].parts", "description": "empty"}]
+    assert told(400, "INVALID_ARGUMENT", details=[{"fieldViolations": violations}]).param == "contents[0].parts"
+
+
+def test_a_list_around_the_error_is_looked_into() -> None:
+    """A stream that is no SSE is a list, and so is its refusal."""
+    body = json.dumps([{"error": {"code": 503, "message": "later", "status": "UNAVAILABLE"}}]).encode()
+    assert error_to_hub(503, {}, body).message == "later"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>bad gateway</html>", "the upstream failed with status 502"),
+        (b"upstream gone", "upstream gone"),
+        (b"[1]", "the upstream failed with status 502"),
+        (b'{"error": "plainly so"}', "plainly so"),
+        (b'{"error": 7}', "the upstream failed with status 502"),
+        (b'{"error": {"message": 7, "status": 8, "code": "x", "details": {}}}', "the upstream failed with status 502"),
+    ],
+)
+def test_a_body_of_another_form_is_read_as_far_as_it_goes(body: bytes, message: str) -> None:
+    assert error_to_hub(502, {}, body).message == message
+
+
+def test_an_address_where_nobody_speaks_this_dialect_is_the_gateways_fault() -> None:
+    error = error_to_hub(404, {}, b"404 page not found")
+    assert (error.status, error.code) == (502, "upstream_error")
+
+
+def test_an_error_inside_an_answer_may_have_a_number_alone() -> None:
+    """ERR-4."""
+    assert error_in_answer({"code": 429, "message": "slow"}).status == 429
+    assert error_in_answer("broken").message == "broken"

@@ -1,0 +1,561 @@
+"""Hub events → a gemini client's stream: laws over generated lives of a response, then each kind of event by itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from msgspec import Raw
+from tests.dialects.gemini.reading import frames_of
+from tests.dialects.gemini.telling import HEAD, REQUEST, USAGE, Life, signed, tell
+from tests.generate.events import counting_stamps, lives
+
+from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.one_string import wrap
+from antiphon.dialects.gemini import EventsFromHub, EventsToHub
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.content import (
+    Content,
+    InputText,
+    LogProb,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    TopLogProb,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitation,
+)
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ContentPartAdded,
+    ErrorEvent,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    ResponseFailed,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    TextRun,
+)
+from antiphon.protocol.fold import fold
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, UnknownItem, WebSearchCall
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import FunctionToolParam
+
+# Laws
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended(events: list[StreamEvent]) -> None:
+    """Clients take an answer without parts for a broken one, and forget the whole turn."""
+    told = tell(events)
+    ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in told.answers]
+    assert ends == [False] * (len(ends) - 1) + [True]
+    for answer in told.answers:
+        if "error" not in answer:
+            assert answer["candidates"][0]["content"]["parts"]
+            assert (answer["modelVersion"], answer["responseId"]) == ("m", "resp_1")
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
+    """Law (d), RSN-2: words in their order, thoughts, every seal, and every call with its own arguments."""
+    told = tell(events)
+    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    again = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
+    assert words_of(again) == words_of(events)
+    assert squeezed(thoughts_of(again)) == squeezed(thoughts_of(events))
+    assert calls_of(again) == calls_of(events)
+    before, after = fold(events).status if has_ended(events) else "failed", fold(again).status
+    refused = any(isinstance(event, RefusalDelta) for event in events)
+    assert after == ("incomplete" if before == "completed" and refused else before)
+    if after == "completed":  # what was cut has no seal that anybody could use
+        assert seals_of(again) == [sealed for event in events if (sealed := sealed_by(event))]
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) -> None:
+    from_hub = EventsFromHub(REQUEST, array=True)
+    data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+    assert json.loads(data) == tell(events).answers
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_every_frame_is_one_line_for_readers_that_cut_at_any_line_end(events: list[StreamEvent]) -> None:
+    """Common clients of this API split a stream as `str.splitlines` does, also at U+0085, U+2028 and U+2029."""
+    told = tell(events)
+    assert [line.removeprefix("data: ") for line in told.data.decode().splitlines() if line] == [
+        frame.data.decode() for frame in frames_of(told.data)
+    ]
+
+
+def has_ended(events: Sequence[StreamEvent]) -> bool:
+    return bool(events) and fold(events).status in ("completed", "incomplete", "failed")
+
+
+def whole(events: Sequence[StreamEvent]) -> list[int]:
+    """The output indexes of what was never told piece by piece."""
+    streamed = {event.output_index for event in events if isinstance(event, ContentPartAdded | SummaryPartAdded)}
+    return [event.output_index for event in events if isinstance(event, ItemDone) and event.output_index not in streamed]
+
+
+def words_of(events: Sequence[StreamEvent]) -> str:
+    words = ""
+    for event in events:
+        match event:
+            case OutputTextDelta() | RefusalDelta():
+                words += event.delta
+            case ItemDone(item=Message(role="assistant") as item, output_index=at) if at in whole(events):
+                words += "".join(part.text for part in item.content if isinstance(part, OutputText))
+    return words
+
+
+def thoughts_of(events: Sequence[StreamEvent]) -> str:
+    thoughts = ""
+    for event in events:
+        match event:
+            case ReasoningDelta() | SummaryTextDelta():
+                thoughts += event.delta
+            case ItemDone(item=Reasoning() as item, output_index=at) if at in whole(events):
+                thoughts += "".join(getattr(part, "text", "") for part in [*item.summary, *(item.content or ())])
+    return thoughts
+
+
+def squeezed(text: str) -> str:
+    """Without the gaps between the parts of a summary."""
+    return text.replace("\n", "")
+
+
+def sealed_by(event: StreamEvent) -> str:
+    return event.item.encrypted_content or "" if isinstance(event, ItemDone) and isinstance(event.item, Reasoning) else ""
+
+
+def seals_of(events: Sequence[StreamEvent]) -> list[str]:
+    """The client's signatures, out of the envelopes into which the reader put them."""
+    envelopes = [unseal(sealed) for event in events if (sealed := sealed_by(event))]
+    found = [envelope.content.get("signature") for envelope in envelopes if envelope]
+    return [base64.b64decode(signature).decode() for signature in found if signature]
+
+
+def calls_of(events: Sequence[StreamEvent]) -> list[tuple[str, str | None, str, str, Any]]:
+    """The calls that can be told, as they were done."""
+    found: list[tuple[str, str | None, str, str, Any]] = []
+    ids: set[str] = set()  # the lives use two over and over; a reader gives another to what repeats one
+
+    def id_of(call: FunctionCall | CustomToolCall) -> str:
+        is_first = call.call_id in ("c_1", "c_2") and call.call_id not in ids
+        ids.add(call.call_id)
+        return call.call_id if is_first else ""
+
+    for event in events:
+        match event:
+            case ItemDone(item=FunctionCall() as item):
+                was_cut = item.status == ItemStatus.INCOMPLETE
+                arguments = object_of(item.arguments or ("" if was_cut else "{}"))
+                if arguments is None and was_cut:
+                    continue
+                arguments = {"arguments": item.arguments} if arguments is None else arguments
+                found.append(("function", item.namespace or None, item.name, id_of(item), arguments))
+            case ItemDone(item=CustomToolCall() as item) if item.status != ItemStatus.INCOMPLETE:
+                found.append(("custom", item.namespace or None, item.name, id_of(item), item.input))
+    return found
+
+
+def object_of(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# Each kind of event
+
+
+def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None:
+    """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
+    life = Life()
+    life.text(1, "Hello")
+    life.text(1, "")
+    life.text(1, " “you”\n")
+    life.complete(USAGE)
+    assert life.told().answers == [
+        {"candidates": [{"content": {"parts": [{"text": "Hello"}], "role": "model"}, "index": 0}], **HEAD},
+        {"candidates": [{"content": {"parts": [{"text": " “you”\n"}], "role": "model"}, "index": 0}], **HEAD},
+        {
+            "candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {
+                "promptTokenCount": 30,
+                "candidatesTokenCount": 7,
+                "totalTokenCount": 42,
+                "cachedContentTokenCount": 8,
+                "thoughtsTokenCount": 5,
+            },
+            **HEAD,
+        },
+    ]
+
+
+def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
+    """STR-9: two calls of one name apart, also when their pieces came in turns; a call and a text in one answer are both there."""
+    life = Life()
+    life.text("t", "Let me see.")
+    life.call("a", name="look", call_id="c_a")
+    life.call("b", name="look", call_id="c_b")
+    life.arguments("b", '{"x"')
+    life.arguments("a", '{"y":\n2}')
+    life.arguments("b", ":1}")
+    life.complete()
+    told = life.told()
+    assert told.parts == [
+        {"text": "Let me see."},
+        {"functionCall": {"id": "c_a", "name": "look", "args": {"y": 2}}},
+        {"functionCall": {"id": "c_b", "name": "look", "args": {"x": 1}}},
+        {"text": ""},
+    ]
+    assert told.end == "STOP"
+
+
+def test_a_call_without_arguments_has_an_empty_object() -> None:
+    life = Life()
+    life.call("a", name="look", call_id="c_a")
+    life.complete()
+    assert life.told().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
+
+
+def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_one() -> None:
+    """Names with dots and colons are legal in this API, though not on every server behind us."""
+    request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
+    life = Life(request)
+    life.call("a", name="files.read:v2", call_id="c_a")
+    life.call("b", name="look", call_id="c_b", namespace="files")
+    life.complete()
+    names = [part["functionCall"]["name"] for part in life.told(request).parts if "functionCall" in part]
+    assert names == ["files.read:v2", "files__look"]
+
+
+def test_a_custom_tool_is_a_function_of_one_string() -> None:
+    life = Life()
+    life.custom_call("a", name="patch", call_id="c_a")
+    life.custom_input("a", '*** "Begin\n')
+    life.complete()
+    assert life.told().parts[0] == {"functionCall": {"id": "c_a", "name": "patch", "args": json.loads(wrap('*** "Begin\n'))}}
+
+
+def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
+    """A call is never lost because of its form."""
+    life = Life()
+    life.call("a", name="look", call_id="c_a")
+    life.arguments("a", "[1]")
+    life.complete()
+    told = life.told()
+    assert told.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
+    assert told.lost == ["output[0].arguments"]
+
+
+@pytest.mark.parametrize("arguments", ["", '{"x": 1'])
+def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
+    """REQ-3: cut by length is told as such, and never as completed."""
+    life = Life()
+    life.call("a", name="look", call_id="c_a")
+    if arguments:
+        life.arguments("a", arguments)
+    life.incomplete("max_output_tokens")
+    told = life.told()
+    assert told.parts == [{"text": ""}]
+    assert told.end == "MAX_TOKENS"
+    assert told.lost == ["output[0]"]
+
+
+def test_a_custom_call_that_was_cut_is_not_delivered() -> None:
+    life = Life()
+    life.custom_call("a", name="patch", call_id="c_a")
+    life.custom_input("a", "half")
+    life.incomplete("max_output_tokens")
+    assert life.told().parts == [{"text": ""}]
+
+
+def thinking(*, sealed: str = "") -> Life:
+    life = Life()
+    life.summary("r", "First", part=0)
+    life.summary("r", "Second", part=1)
+    life.reasoning("r", "deep")
+    if sealed:
+        life.encrypted("r", sealed)
+    life.close("r")
+    return life
+
+
+def test_thoughts_go_to_a_client_that_asked_for_them_and_to_nobody_else() -> None:
+    """RSN-1: as the API does it; each part of a summary is a paragraph."""
+    life = thinking()
+    life.text("t", "Done")
+    life.complete()
+    assert life.told().parts == [
+        {"text": "First", "thought": True},
+        {"text": "\n\nSecond", "thought": True},
+        {"text": "\n\ndeep", "thought": True},
+        {"text": "Done"},
+        {"text": ""},
+    ]
+    assert life.told(Request(model="m")).parts == [{"text": "Done"}, {"text": ""}]
+    assert life.told(Request(model="m")).lost == []
+
+
+def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
+    """RSN-2."""
+    text, call = thinking(sealed="seal"), thinking(sealed="seal")
+    text.text("t", "Do")
+    text.text("t", "ne")
+    text.complete()
+    call.call("c", name="look", call_id="c_a")
+    call.complete()
+    assert text.told(Request(model="m")).parts == [
+        {"text": "Do", "thoughtSignature": signed("seal")},
+        {"text": "ne"},
+        {"text": ""},
+    ]
+    assert call.told().parts[3] == {
+        "functionCall": {"id": "c_a", "name": "look", "args": {}},
+        "thoughtSignature": signed("seal"),
+    }
+
+
+def test_a_signature_that_nothing_follows_stands_on_the_last_part() -> None:
+    """RSN-2: as servers of this API sign a text at its end."""
+    life = Life()
+    life.text("t", "Done")
+    life.close("t")
+    life.encrypted("r", "seal")
+    life.complete()
+    assert life.told().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
+
+
+def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> None:
+    """RSN-2: redacted blocks in a row are each kept."""
+    life = Life()
+    for number in (1, 2):
+        life.encrypted(number, f"seal {number}")
+        life.close(number)
+    life.reasoning(3, "hm")
+    life.close(3)
+    life.call("c", name="look", call_id="c_a")
+    life.complete()
+    assert life.told().parts == [
+        {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
+        {"text": "", "thought": True, "thoughtSignature": signed("seal 2")},
+        {"text": "hm", "thought": True},
+        {"functionCall": {"id": "c_a", "name": "look", "args": {}}},
+        {"text": ""},
+    ]
+
+
+def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
+    life = Life()
+    life.refusal("t", "I will not")
+    life.complete()
+    assert life.told().parts[0] == {"text": "I will not"}
+    assert life.told().end == "SAFETY"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("max_output_tokens", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("boredom", "OTHER")]
+)
+def test_why_an_answer_is_incomplete_is_told_in_the_apis_words(reason: str, told: str) -> None:
+    """REQ-3."""
+    life = Life()
+    life.text("t", "So")
+    life.incomplete(reason)
+    assert life.told().end == told
+    assert life.told().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
+
+
+def test_log_probabilities_stand_beside_the_text() -> None:
+    """STR-12."""
+    top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
+    life = Life()
+    life.text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
+    life.text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
+    life.complete()
+    found = [answer["candidates"][0].get("logprobsResult") for answer in life.told().answers]
+    assert found[:2] == [
+        {
+            "chosenCandidates": [{"token": "Hi", "logProbability": -0.5}],
+            "topCandidates": [{"candidates": [{"token": "Ho", "logProbability": -2.0}]}],
+        },
+        {"chosenCandidates": [{"token": "", "logProbability": -1}], "topCandidates": [{"candidates": []}]},
+    ]
+
+
+def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
+    """STR-11."""
+    life = Life()
+    life.refusal("r", "né")
+    life.close("r")
+    life.text("t", "é is a letter")
+    life.annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
+    life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.complete()
+    told = life.told()
+    assert told.answers[-1]["candidates"][0]["citationMetadata"] == {
+        "citationSources": [{"startIndex": 3, "endIndex": 8, "uri": "https://a.example", "title": "A"}]
+    }
+    assert told.lost == ["annotations"]
+
+
+def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
+    """ITEM-5: with the signature that waited for them, if one did."""
+    raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
+    life = Life()
+    life.item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.encrypted("r", "seal")
+    life.close("r")
+    life.item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.complete()
+    told = life.told()
+    assert told.parts[:2] == [
+        {"executableCode": {"code": "1+1"}},
+        {"executableCode": {"code": "1+1"}, "thoughtSignature": signed("seal")},
+    ]
+    assert told.lost == []
+
+
+def test_what_the_api_has_no_place_for_is_a_loss() -> None:
+    """F-4, ITEM-5, ITEM-7."""
+    life = Life()
+    life.item("w", WebSearchCall(id="ws_1", status="completed"))
+    life.extension("acme:progress", {"percent": 50})
+    life.message("m", phase="commentary")
+    life.text("m", "hm")
+    life.keep("m", {"acme": Raw(b"1")})
+    life.close("m")
+    life.item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
+    life.update(extra={"acme": Raw(b"1")})
+    life.complete()
+    assert life.told().lost == ["output[0]", "events", "output[1].acme", "output[1].phase", "output[2]", "response.acme"]
+
+
+def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
+    unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
+    citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
+    life = Life()
+    life.item(
+        "m",
+        Message(
+            id="m_1",
+            status=ItemStatus.COMPLETED,
+            role="assistant",
+            content=[
+                OutputText(text="a", annotations=[citation], extra={"acme": Raw(b"1")}),
+                Text(text="b"),
+                Refusal(refusal="c"),
+                unknown,
+            ],
+        ),
+    )
+    life.item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
+    life.complete()
+    told = life.told()
+    assert told.parts == [{"text": "abc"}, {"text": ""}]
+    assert told.end == "SAFETY"
+    assert told.answers[-1]["candidates"][0]["citationMetadata"]["citationSources"][0]["endIndex"] == 1
+    assert told.lost == ["output[0].content.acme", "output[0].content", "output[1].content"]
+
+
+def test_reasoning_that_was_not_streamed_is_told_when_it_is_done() -> None:
+    """RSN-1."""
+    content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
+    life = Life()
+    life.item("r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal"))
+    life.complete()
+    told = life.told()
+    assert told.parts == [
+        {"text": "short", "thought": True},
+        {"text": "\n\ndeep", "thought": True},
+        {"text": "", "thoughtSignature": signed("seal")},
+    ]
+    assert told.lost == ["output[0].content"]
+
+
+# Runs
+
+
+def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
+    run = TextRun(3, "msg_1", 0, 0, ["a", "", "é\u2028", '"%"'])
+    events = run.events()
+    assert EventsFromHub(REQUEST).text_run(run) == b"".join(map(EventsFromHub(REQUEST).feed, events))
+    array = EventsFromHub(REQUEST, array=True)
+    assert array.text_run(run) == b"".join(map(EventsFromHub(REQUEST, array=True).feed, events))
+
+
+def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
+    """RSN-2."""
+    life = Life()
+    life.encrypted("r", "seal")
+    life.close("r")
+    from_hub = EventsFromHub(REQUEST)
+    for event in life.collector.events:
+        from_hub.feed(event)
+    frames = frames_of(from_hub.text_run(TextRun(9, "msg_1", 1, 0, ["a", "b"])))
+    parts = [json.loads(frame.data)["candidates"][0]["content"]["parts"][0] for frame in frames]
+    assert parts == [{"text": "a", "thoughtSignature": signed("seal")}, {"text": "b"}]
+
+
+# Failures
+
+
+def test_a_failure_is_one_error_in_the_stream() -> None:
+    """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it says nothing new."""
+    life = Life()
+    life.text("t", "He")
+    life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
+    told = life.told()
+    assert [type(event) for event in life.collector.events[-2:]] == [ErrorEvent, ResponseFailed]
+    assert told.answers[-1]["error"]["code"] == 429
+    assert told.answers[-1]["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert sum("error" in answer for answer in told.answers) == 1
+
+
+def test_a_failed_response_without_an_error_event_is_told_as_well() -> None:
+    life = Life()
+    life.text("t", "He")
+    failed = msgspec.structs.replace(fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy"))
+    told = tell([ResponseFailed(sequence_number=9, response=failed)])
+    assert told.answers[0]["error"]["status"] == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> None:
+    """Law (e)."""
+    from_hub = EventsFromHub(REQUEST, array=array)
+    data = from_hub.finish()
+    assert from_hub.finish() == b""
+    answers = json.loads(data) if array else [json.loads(frame.data) for frame in frames_of(data)]
+    assert [answer["error"]["code"] for answer in answers] == [502]
+
+
+def test_a_model_without_a_name_is_told_as_such() -> None:
+    life = Life(Request())
+    life.text("t", "x")
+    life.complete()
+    assert life.told(Request()).answers[0] == {
+        "candidates": [{"content": {"parts": [{"text": "x"}], "role": "model"}, "index": 0}],
+        "modelVersion": "",
+        "responseId": "resp_1",
+    }

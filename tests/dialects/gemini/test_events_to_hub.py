@@ -1,0 +1,227 @@
+"""What a gemini server may do besides what the recordings show, in streams and in whole answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.dialects.gemini.reading import STOP, call, frame, parts, read, read_frames, read_whole, reader
+
+from antiphon import sse
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import ResponseCompleted, ResponseFailed
+from antiphon.protocol.grammar import judge
+
+
+def paths(losses: Any) -> list[str]:
+    return [loss.path for loss in losses]
+
+
+def test_a_finish_reason_is_enough_though_the_bytes_break_off() -> None:
+    """Faults: complete, but ended by an error of the connection."""
+    to_hub = reader()
+    to_hub.feed(frame(parts({"text": "All of it."}, finishReason="STOP")))
+    assert isinstance(to_hub.finish(UpstreamFault("reset", code="upstream_disconnected"))[-1], ResponseCompleted)
+
+
+def test_the_error_that_broke_a_stream_off_is_told() -> None:
+    to_hub = reader()
+    to_hub.feed(frame(parts({"text": "Half"})))
+    events = to_hub.finish(UpstreamFault("silent for too long", code="upstream_timeout"))
+    assert to_hub.error is not None
+    assert to_hub.error.code == "upstream_timeout"
+    assert isinstance(events[-1], ResponseFailed)
+
+
+def test_nothing_follows_the_end() -> None:
+    """STR-7."""
+    to_hub = reader()
+    to_hub.feed(frame({"error": {"code": 500, "message": "no", "status": "INTERNAL"}}))
+    assert to_hub.feed(frame(parts({"text": "more"}))) == []
+    assert to_hub.text_run([frame(parts({"text": "more"}))], 0) == (None, 0)
+    assert to_hub.finish() == []
+
+
+@pytest.mark.parametrize("data", [b" ", b"[DONE]", b" [DONE] "])
+def test_blank_data_and_an_end_in_another_dialects_word_say_nothing(data: bytes) -> None:
+    assert read(parts({"text": "Hi"}), data).said == ["Hi", "completed"]
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"candidates": 3}', b'"\xff"', b"[" * 5000])
+def test_nonsense_in_the_stream_fails_it(data: bytes) -> None:
+    """Faults: what is no answer of this API, before and in the middle of a text."""
+    assert read_frames([sse.Frame("", data)]).said == ["failed: upstream_invalid_response"]
+    assert read(parts({"text": "Hi"}), data).said == ["Hi (incomplete)", "failed: upstream_invalid_response"]
+
+
+def test_nesting_of_any_depth_is_read_or_refused() -> None:
+    """Faults: arguments nested so deeply that hardly anybody reads them."""
+    chunk = json.dumps(parts(call("get_time", {"x": 0}))).encode()
+    deep = [chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth) for depth in range(500, 1010)]
+    assert {str(read(data).said[-1]) for data in deep} == {"completed", "failed: upstream_invalid_response"}
+
+
+def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:
+    """STR-6: servers that always send more than text are read all the same."""
+    chunks = [parts({"text": f"{at} "}, safetyRatings=[], finishReason=None, tokenCount=at) for at in range(12)]
+    odd = [parts({"text": f"{at} "}, citationMetadata={}) for at in range(12)]
+    reading = read(*chunks, *odd)
+    assert reading.said == ["".join(f"{at} " for at in [*range(12), *range(12)]), "completed"]
+    assert judge(reading.events) == []
+
+
+def test_after_a_signature_more_text_is_another_message() -> None:
+    """RSN-2: what was signed stays apart from what was not."""
+    signed = {"text": "One", "thoughtSignature": "a"}
+    assert read(parts(signed), parts({"text": "Two"})).said == ["One", "signed by gemini, on text: a", "Two", "completed"]
+
+
+def test_two_signatures_behind_one_text_are_both_kept() -> None:
+    """RSN-2."""
+    said = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).said
+    assert said == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
+
+
+def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
+    """ITEM-3: the incomplete item is the last one."""
+    reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
+    assert reading.said == ["One", "signed by gemini, on text: a", "completed"]  # the finish reason that `read` adds counts
+    cut = read_frames([frame(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))])
+    assert cut.said == ["One (incomplete)", "incomplete: max_output_tokens"]
+    assert paths(cut.losses) == ["thoughtSignature"]
+
+
+def test_a_signature_is_sealed_with_the_makers_name_from_the_profile() -> None:
+    """RSN-2, RSN-3."""
+    reading = read(parts({**call("get_time", id="c"), "thoughtSignature": "a"}), wire=GeminiWire(maker="acme"))
+    assert reading.said[0] == "signed by acme, on call: a"
+
+
+def test_an_empty_thought_is_none() -> None:
+    assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).said == ["Hi", "completed"]
+
+
+def test_a_signature_alone_on_a_thought_is_kept() -> None:
+    """RSN-1."""
+    said = read(parts({"thought": True, "thoughtSignature": "t"})).said
+    assert said == ["signed by gemini, on thought: t", "completed"]
+
+
+def test_calls_come_back_under_the_names_of_the_hub() -> None:
+    """REQ-8: a name that begins with a digit went out with a mark before it; one that is not legal at all is made so."""
+    reading = read(parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c")))
+    assert reading.said[:-1] == ["a = 2fast({})", "b = no_such_tool({})", "c = files.edit[x]"]
+    assert paths(reading.losses) == ["functionCall.name", "functionCall.args"]
+
+
+def test_a_call_without_a_name_is_not_delivered() -> None:
+    """TOOL-3."""
+    reading = read(parts({"functionCall": {"args": {}}}))
+    assert reading.said == ["completed"]
+    assert paths(reading.losses) == ["functionCall"]
+
+
+def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
+    """REQ-8."""
+    reading = read(parts(call("get_time", id="x" * 65)))
+    assert reading.said == ["call_1 = get_time({})", "completed"]
+    assert paths(reading.losses) == ["functionCall.id"]
+
+
+@pytest.mark.parametrize(
+    "grounding",
+    [
+        {"groundingChunks": [{"web": {"uri": "https://a.example"}}]},
+        {"groundingChunks": [{"maps": {}}], "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 7]}]},
+        {"groundingChunks": [{"web": {}}], "groundingSupports": [{"groundingChunkIndices": [0]}, {}]},
+    ],
+)
+def test_sources_that_cannot_be_cited_are_losses(grounding: dict[str, Any]) -> None:
+    """F-4."""
+    reading = read(parts({"text": "x"}, groundingMetadata=grounding))
+    assert reading.said == ["x", "completed"]
+    assert {path.partition(".")[0] for path in paths(reading.losses)} == {"groundingMetadata"}
+
+
+def test_sources_of_a_text_that_is_over_are_a_loss() -> None:
+    """F-4: a call followed it, and an item that is done is not touched (ITEM-4)."""
+    citation = {"citations": [{"startIndex": 0, "endIndex": 1, "uri": "https://a.example", "title": "a"}]}
+    reading = read(parts({"text": "x"}, call("get_time"), citationMetadata=citation))
+    assert paths(reading.losses) == ["groundingMetadata"]
+
+
+def test_log_probabilities_of_no_text_are_a_loss() -> None:
+    """F-4, STR-12: also where a member of them is missing."""
+    tokens = {"chosenCandidates": [{"token": "a"}, {"logProbability": -1}], "topCandidates": [{}]}
+    assert paths(read(parts(logprobsResult=tokens)).losses) == ["logprobsResult"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [
+        ("STOP", "completed"),
+        ("OTHER", "completed"),
+        ("MAX_TOKENS", "incomplete: max_output_tokens"),
+        ("BLOCKLIST", "incomplete: content_filter"),
+        ("PROHIBITED_CONTENT", "incomplete: content_filter"),
+        ("SPII", "incomplete: content_filter"),
+        ("MALFORMED_FUNCTION_CALL", "failed: malformed_function_call"),
+        ("TOO_MANY_TOOL_CALLS", "failed: too_many_tool_calls"),
+    ],
+)
+def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
+    """REQ-3."""
+    assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).said[-1] == end
+
+
+def test_a_model_that_failed_says_so_in_its_own_words() -> None:
+    to_hub = reader()
+    to_hub.feed(frame(parts(finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
+    to_hub.finish()
+    assert to_hub.error is not None
+    assert (to_hub.error.status, to_hub.error.type) == (500, "model_error")
+    assert to_hub.error.message == "the model failed with MALFORMED_FUNCTION_CALL: print(x)"
+
+
+def test_prompt_feedback_without_a_block_says_nothing() -> None:
+    assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).said == ["Hi", "completed"]
+
+
+def test_a_run_that_is_no_text_is_left_to_feed() -> None:
+    """A run ends at the first frame that brings anything else, and frames that bring nothing make none."""
+    to_hub = reader()
+    text, empty, last = frame(parts({"text": "a"})), frame(parts({"text": ""})), frame(STOP)
+    assert to_hub.text_run([text], 0) == (None, 0)  # nothing is open yet
+    to_hub.feed(text)
+    run, at = to_hub.text_run([text, empty, text, last, text], 0)
+    assert run is not None
+    assert (run.deltas, at) == (["a", "a"], 3)
+    assert to_hub.text_run([empty, last], 0) == (None, 0)
+
+
+@pytest.mark.parametrize("body", [b"", b"[DONE]", b"{", b"{}", b'{"candidates": []}', b'{"candidates": [null]}'])
+def test_a_whole_answer_without_a_candidate_is_refused(body: bytes) -> None:
+    with pytest.raises(UpstreamFault) as caught:
+        read_whole(body)
+    assert caught.value.code == "upstream_invalid_response"
+
+
+def test_an_error_in_place_of_an_answer_is_raised() -> None:
+    with pytest.raises(ApiError) as caught:
+        read_whole(b'{"error": {"code": 404, "message": "models/x is not found", "status": "NOT_FOUND"}}')
+    assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+
+
+def test_a_whole_answer_needs_no_finish_reason() -> None:
+    response, _ = read_whole(json.dumps(parts({"text": "Hi"})).encode())
+    assert response.status == "completed"
+
+
+def test_usage_is_null_only_where_there_is_none() -> None:
+    """REQ-4."""
+    assert read(parts({"text": "x"})).response.usage is None
+    usage = read({**parts({"text": "x"}), "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}).response.usage
+    assert usage is not None
+    assert usage.total_tokens == 5

@@ -1,0 +1,442 @@
+"""Conversations as a gemini server accepts them: turns, calls and results, signatures, media."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.dialects.gemini.reading import call, frame, parts, read, read_frames
+from tests.dialects.gemini.sending import contents, judged, lost, send
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.gemini.history_from_hub import GO_ON, NOBODY_ASKED
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    InputAudio,
+    InputAudioData,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    InputVideo,
+    LogProb,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    UnknownContent,
+    UrlCitationParam,
+)
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+    WebSearchCall,
+)
+from antiphon.protocol.request import Request
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+ASKED = MessageParam(role="user", content="Weather?")
+
+
+def said(text: str) -> MessageParam:
+    return MessageParam(role="assistant", content=[OutputTextParam(text=text)])
+
+
+def called(id: str, city: str = "Rome") -> FunctionCallParam:
+    return FunctionCallParam(call_id=id, name="get_weather", arguments=f'{{"city":"{city}"}}')
+
+
+def gave(id: str, output: Any = "rain") -> FunctionCallOutputParam:
+    return FunctionCallOutputParam(call_id=id, output=output)
+
+
+def sealed(**content: Any) -> ReasoningParam:
+    return ReasoningParam(summary=[], encrypted_content=seal("gemini", content))
+
+
+# Turns.
+
+
+def test_what_one_side_says_on_is_one_content() -> None:
+    """Issue 7, point 3: alternation."""
+    found = contents(ASKED, MessageParam(role="user", content="In Rome."), said("Rain."), said("Much."), ASKED)
+    assert found == [
+        {"role": "user", "parts": [{"text": "Weather?"}, {"text": "In Rome."}]},
+        {"role": "model", "parts": [{"text": "Rain."}, {"text": "Much."}]},
+        {"role": "user", "parts": [{"text": "Weather?"}]},
+    ]
+
+
+def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
+    """Issue 7, point 3: also where pairs were interleaved or results came in another order."""
+    found = contents(ASKED, said("Let me see."), called("a"), called("b", "Oslo"), gave("b", "snow"), gave("a", "rain"))
+    assert found[1:] == [
+        {
+            "role": "model",
+            "parts": [
+                {"text": "Let me see."},
+                {"functionCall": {"name": "get_weather", "args": {"city": "Rome"}}},
+                {"functionCall": {"name": "get_weather", "args": {"city": "Oslo"}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "get_weather", "response": {"output": "rain"}}},
+                {"functionResponse": {"name": "get_weather", "response": {"output": "snow"}}},
+            ],
+        },
+    ]
+    judged({"contents": found})
+
+
+def test_ids_are_sent_where_the_server_knows_them() -> None:
+    found = contents(ASKED, called("a"), gave("a"), wire=GeminiWire(call_ids=True))
+    assert [found[1]["parts"][0]["functionCall"]["id"], found[2]["parts"][0]["functionResponse"]["id"]] == ["a", "a"]
+
+
+def test_a_call_without_a_result_is_given_one_that_says_so() -> None:
+    request = Request(input=[ASKED, called("a")])
+    found = send(request)[0]["contents"]
+    assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result was given for this call]"}
+    assert lost(request) == ["input[1]"]
+
+
+def test_calls_of_custom_tools_are_functions_of_one_string() -> None:
+    call_, output = CustomToolCallParam(call_id="a", name="patch", input='"x"'), CustomToolCallOutputParam(call_id="a", output="ok")
+    assert contents(ASKED, call_, output)[1]["parts"] == [{"functionCall": {"name": "patch", "args": {"input": '"x"'}}}]
+
+
+@pytest.mark.parametrize(("arguments", "args"), [("", {}), (" {} ", {}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})])
+def test_arguments_are_always_an_object(arguments: str, args: dict[str, Any]) -> None:
+    request = Request(input=[ASKED, FunctionCallParam(call_id="a", name="f", arguments=arguments), gave("a")])
+    assert send(request)[0]["contents"][1]["parts"][0]["functionCall"]["args"] == args
+    assert lost(request) == (["input[1].arguments"] if "arguments" in args else [])
+
+
+def test_a_result_of_this_dialects_client_goes_back_as_the_object_it_was() -> None:
+    """REQ-7."""
+    output = FunctionCallOutputParam(call_id="a", output='{"t":3}', extra={"gemini:response": Raw(b'{"t":3}')})
+    request = Request(input=[ASKED, called("a"), output])
+    assert send(request)[0]["contents"][2]["parts"][0]["functionResponse"]["response"] == {"t": 3}
+    assert lost(request) == []
+
+
+def test_a_conversation_that_begins_with_a_call_is_given_a_question() -> None:
+    request = Request(input=[called("a"), gave("a")])
+    body, losses = send(request)
+    assert judged(body)["contents"][0]["parts"] == [{"text": NOBODY_ASKED}]
+    assert [loss.path for loss in losses] == ["input"]
+
+
+def test_the_model_has_the_last_word_only_where_it_may() -> None:
+    request = Request(input=[ASKED, said("Rain, and")])
+    body, losses = send(request)
+    assert judged(body)["contents"][-1] == {"role": "user", "parts": [{"text": GO_ON}]}
+    assert [loss.path for loss in losses] == ["input"]
+    assert send(request, GeminiWire(ends_with_model=True))[0]["contents"][-1]["role"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("wire", "system", "second"),
+    [(GeminiWire(system="first"), "A\n\nB", "Weather?"), (GeminiWire(system="as_user"), "A", "[developer] B")],
+)
+def test_system_text_stands_where_the_server_has_a_place_for_it(wire: GeminiWire, system: str, second: str) -> None:
+    """Issue 7, point 3: at the beginning, and in the middle as the profile says; the change is a loss."""
+    empty, late = MessageParam(role="system", content=""), MessageParam(role="developer", content="B")
+    request = Request(input=[MessageParam(role="system", content="A"), empty, ASKED, late, ASKED])
+    body, losses = send(request, wire)
+    assert body["systemInstruction"] == {"parts": [{"text": system}]}
+    assert body["contents"][0]["parts"][1] == {"text": second}
+    assert [loss.path for loss in losses] == ["input[3]"]
+
+
+def test_empty_texts_are_left_out() -> None:
+    """Issue 7, point 3: the API refuses empty parts and contents."""
+    empty = MessageParam(role="user", content=[InputText(text=""), InputText(text="x")])
+    assert contents(MessageParam(role="user", content=""), said(""), empty) == [{"role": "user", "parts": [{"text": "x"}]}]
+
+
+def test_items_and_fields_without_a_place_are_losses() -> None:
+    """F-4, ITEM-5."""
+    message = MessageParam(role="user", content="x", extra={"cache_control": Raw(b'{"type":"ephemeral"}')})
+    items: list[ItemParam] = [
+        message,
+        WebSearchCall(id="ws"),
+        AdditionalTools(tools=[], extra={"x": Raw(b"1")}),
+        MessageParam(role="assistant", content="y", phase="commentary"),
+        MessageParam(role="assistant", content="z", phase="commentary"),
+        MessageParam(role="user", content="x"),
+    ]
+    assert lost(Request(input=items)) == ["input[0].cache_control", "input[3].phase", "input[1]", "input[2].x"]
+
+
+# Reasoning.
+
+
+def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of the model's content after an answer went through the hub and came back with the history."""
+    response = read_frames([frame(parts(*answer, finishReason="STOP"))]).response
+    items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
+    outputs = [gave(item.call_id) for item in items if isinstance(item, FunctionCallParam)]
+    tools_request = Request(model="m", input=[ASKED, *items, *outputs, ASKED])
+    body, losses = send(tools_request, GeminiWire(call_ids=True))
+    assert not list(losses)
+    found: list[dict[str, Any]] = body["contents"][1]["parts"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"text": "Yes.", "thoughtSignature": "a"}],
+        [{"text": "Yes."}, {"text": "", "thoughtSignature": "a"}],
+        [{**call("get_time", id="t"), "thoughtSignature": "a"}],
+        [
+            {"text": "Look:", "thoughtSignature": "b"},
+            {**call("get_time", id="t"), "thoughtSignature": "a"},
+            call("get_time", id="u"),
+        ],
+        [{"text": "Hmm", "thought": True, "thoughtSignature": "a"}, {"text": "Yes."}],
+        [{"text": "", "thoughtSignature": "a"}],
+        [{"executableCode": {"code": "1", "language": "PYTHON"}, "thoughtSignature": "a"}, {"text": "x"}],
+        [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
+    ],
+)
+def test_what_a_server_signed_comes_back_to_it_to_the_letter(answer: list[dict[str, Any]]) -> None:
+    """RSN-2: signatures stand where they stood; on a text in pieces, on the whole of it."""
+    whole = [{"text": "Yes.", "thoughtSignature": "a"}] if len(answer) > 1 and answer[1].get("text") == "" else answer
+    assert again(answer) == whole
+
+
+def test_a_thought_that_nobody_signed_is_not_sent_back_and_no_loss() -> None:
+    """RSN-2: it is a telling of what the signature holds, and not part of the conversation."""
+    thought = {"text": "Hmm", "thought": True}
+    signed = {**call("get_time", id="t"), "thoughtSignature": "a"}
+    assert again([thought, signed]) == [signed]
+
+
+@pytest.mark.parametrize(
+    "reasoning",
+    [
+        ReasoningParam(summary=[], encrypted_content=seal("another", {"on": "call", "signature": "s"})),
+        ReasoningParam(summary=[], encrypted_content="no envelope at all"),
+        ReasoningParam(summary=[SummaryText(text="I thought")]),
+        ReasoningParam(summary=[], content=[ReasoningText(text="so")]),
+    ],
+)
+def test_reasoning_of_others_is_never_sent(reasoning: ReasoningParam) -> None:
+    """RSN-3, and the note of it."""
+    request = Request(input=[ASKED, reasoning, called("a"), gave("a")])
+    body, losses = send(request)
+    assert "thoughtSignature" not in json.dumps(body)
+    assert [loss.path for loss in losses] == ["input[1]"]
+
+
+def test_reasoning_that_holds_nothing_is_no_loss() -> None:
+    assert lost(Request(input=[ASKED, ReasoningParam(summary=[]), called("a"), gave("a")])) == []
+
+
+def test_a_signature_before_a_text_is_put_on_it() -> None:
+    """RSN-2: clients of this dialect put it there."""
+    found = contents(ASKED, sealed(on="text", signature="s"), said("Rain."), ASKED)
+    assert found[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
+    after_media = contents(
+        ASKED,
+        UnknownItem(kind="gemini:fileData", raw=Raw(b'{"type":"gemini:fileData","fileData":{"fileUri":"https://a"}}')),
+        sealed(on="text", signature="s"),
+        ASKED,
+    )
+    assert after_media[1]["parts"][1:] == [{"text": "", "thoughtSignature": "s"}]
+
+
+def test_a_signature_whose_call_is_gone_is_a_loss() -> None:
+    """RSN-3, F-4."""
+    assert lost(Request(input=[ASKED, sealed(on="call", signature="s"), said("Rain."), ASKED])) == ["input"]
+
+
+SIGNED = GeminiWire(missing_signature="skip", signed_models=("gemini-3",))
+
+
+def test_a_call_without_a_signature_says_so_where_the_model_wants_one() -> None:
+    """Issue 7, point 4: on the first call of each step since the user spoke, and a loss."""
+    history: list[ItemParam] = [
+        ASKED,
+        called("x"),
+        gave("x"),
+        ASKED,
+        called("a"),
+        called("b"),
+        gave("a"),
+        gave("b"),
+        called("c"),
+        gave("c"),
+    ]
+    request = Request(model="models/gemini-3-pro", input=history)
+    body, losses = send(request, SIGNED)
+    assert [loss.path for loss in losses] == ["input[4]", "input[8]"]
+    signatures = [
+        part.get("thoughtSignature") for content in body["contents"] for part in content["parts"] if "functionCall" in part
+    ]
+    assert signatures == [None, "skip", None, "skip"]
+    judged(body, model="gemini-3-pro")
+    assert lost(Request(model="gemini-2.5-pro", input=history), SIGNED) == []
+
+
+def test_media_alone_begin_no_turn() -> None:
+    """Issue 7, point 4: the server counts from the last text of the user's."""
+    picture = MessageParam(role="user", content=[InputImageParam(image_url=PICTURE)])
+    request = Request(model="gemini-3-pro", input=[ASKED, called("a"), gave("a"), picture])
+    body, losses = send(request, SIGNED)
+    judged(body, model="gemini-3-pro")
+    assert [loss.path for loss in losses] == ["input[1]"]
+
+
+def test_what_another_conversation_of_the_same_maker_signed_is_kept_apart_by_items() -> None:
+    """RSN-2: text, signature, text: the signature stays with the text before it."""
+    found = contents(ASKED, said("A"), sealed(on="text", signature="s"), said("B"), ASKED)
+    assert found[1]["parts"] == [{"text": "A", "thoughtSignature": "s"}, {"text": "B"}]
+
+
+# Content.
+
+
+def user(*content: Any) -> Request:
+    return Request(input=[MessageParam(role="user", content=list(content))])
+
+
+@pytest.mark.parametrize(
+    ("part", "sent"),
+    [
+        (InputImageParam(image_url=PICTURE), {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}),
+        (
+            InputImageParam(image_url="https://a.b/c.webp?x=1"),
+            {"fileData": {"fileUri": "https://a.b/c.webp?x=1", "mimeType": "image/webp"}},
+        ),
+        (
+            InputImageParam(image_url="https://a.b/c", detail="auto"),
+            {"fileData": {"fileUri": "https://a.b/c", "mimeType": "image/jpeg"}},
+        ),
+        (
+            InputFileParam(file_url="https://a.b/c.pdf"),
+            {"fileData": {"fileUri": "https://a.b/c.pdf", "mimeType": "application/pdf"}},
+        ),
+        (InputFileParam(file_url="https://a.b/c"), {"fileData": {"fileUri": "https://a.b/c"}}),
+        (InputFileParam(file_data="JVBERi0="), {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0="}}),
+        (InputFileParam(file_data="/9j/4AA="), {"inlineData": {"mimeType": "image/jpeg", "data": "/9j/4AA="}}),
+        (InputFileParam(file_data="data:text/csv;base64,aGk="), {"inlineData": {"mimeType": "text/csv", "data": "aGk="}}),
+        (InputVideo(video_url="https://v.b/watch"), {"fileData": {"fileUri": "https://v.b/watch", "mimeType": "video/mp4"}}),
+        (
+            InputAudio(input_audio=InputAudioData(data="aGk=", format="wav")),
+            {"inlineData": {"mimeType": "audio/wav", "data": "aGk="}},
+        ),
+        (Refusal(refusal="No."), {"text": "No."}),
+        (
+            UnknownContent(
+                kind="gemini:executableCode", raw=Raw(b'{"type":"gemini:executableCode","executableCode":{"code":"1"}}')
+            ),
+            {"executableCode": {"code": "1"}},
+        ),
+        (
+            InputVideo(video_url="https://v.b/c.mov", extra={"videoMetadata": Raw(b'{"fps":2}')}),
+            {"fileData": {"fileUri": "https://v.b/c.mov", "mimeType": "video/mov"}, "videoMetadata": {"fps": 2}},
+        ),
+    ],
+)
+def test_content_goes_out_as_parts(part: Any, sent: dict[str, Any]) -> None:
+    """Issue 7, point 6: by data or by address; nothing is fetched."""
+    request = user(part)
+    assert send(request)[0]["contents"] == [{"role": "user", "parts": [sent]}]
+    assert lost(request) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "note", "path"),
+    [
+        (InputImageParam(file_id="f1"), "[image omitted: f1]", "input[0].content[0]"),
+        (InputFileParam(file_id="f1"), "[file omitted: f1]", "input[0].content[0]"),
+        (UnknownContent(kind="acme:thing", raw=Raw(b'{"type":"acme:thing"}')), "[acme:thing omitted]", "input[0].content[0]"),
+    ],
+)
+def test_what_has_no_place_is_a_note_and_a_loss(part: Any, note: str, path: str) -> None:
+    """F-4."""
+    request = user(part)
+    assert send(request)[0]["contents"][0]["parts"] == [{"text": note}]
+    assert lost(request) == [path]
+
+
+def test_addresses_are_notes_where_the_server_takes_none() -> None:
+    """REQ-6."""
+    request = user(InputImageParam(image_url="https://a.b/c"))
+    assert send(request, GeminiWire(urls=False))[0]["contents"][0]["parts"] == [{"text": "[image omitted: https://a.b/c]"}]
+    assert lost(request, GeminiWire(urls=False)) == ["input[0].content[0]"]
+
+
+def test_members_without_a_place_are_losses() -> None:
+    """F-4."""
+    unknown = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+    parts_: list[Any] = [
+        InputImageParam(image_url=PICTURE, detail="low", extra=unknown),
+        InputFileParam(file_data="aGk=", filename="a.txt", file_id="f", file_url="u"),
+        OutputTextParam(
+            text="x",
+            annotations=[UrlCitationParam(start_index=0, end_index=1, url="u", title="t")],
+            logprobs=[LogProb(token="x", logprob=0, bytes=[], top_logprobs=[])],
+        ),
+        InputText(text="y", extra=unknown),
+    ]
+    at = "input[0].content"
+    assert lost(user(*parts_)) == [
+        f"{at}[0].detail",
+        f"{at}[0].cache_control",
+        f"{at}[1].filename",
+        f"{at}[1].file_id",
+        f"{at}[1].file_url",
+        f"{at}[2].annotations",
+        f"{at}[2].logprobs",
+        f"{at}[3].cache_control",
+    ]
+
+
+def test_the_kind_of_a_file_is_known_by_its_name() -> None:
+    body, losses = send(user(InputFileParam(file_data="aGk=", filename="a.TXT")))
+    assert body["contents"][0]["parts"] == [{"inlineData": {"mimeType": "text/plain", "data": "aGk="}}]
+    assert [loss.path for loss in losses] == ["input[0].content[0].filename"]
+
+
+def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
+    """TOOL-6, issue 7, point 3."""
+    output = [InputText(text="see"), InputImageParam(image_url=PICTURE)]
+    items: list[ItemParam] = [ASKED, called("a"), called("b"), gave("a", output), gave("b", "no")]
+    medium = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    lifted = contents(*items)[2]["parts"]
+    assert [part["functionResponse"]["response"] for part in lifted[:2]] == [
+        {"output": "see\n[medium 1 of this result follows below]"},
+        {"output": "no"},
+    ]
+    assert lifted[2:] == [{"text": "Medium 1 of the result of call a:"}, medium]
+    kept = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
+    assert kept[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
+    assert len(kept) == 2
+
+
+def test_a_system_text_of_parts_is_text_alone() -> None:
+    system = MessageParam(role="system", content=[InputText(text="A"), InputImageParam(image_url=PICTURE)])
+    body, losses = send(Request(input=[system, ASKED]))
+    assert body["systemInstruction"]["parts"][0]["text"] == "A\n[image omitted: image/png data]"
+    assert [loss.path for loss in losses] == ["input[0].content[1]"]
+
+
+def test_an_answer_that_was_read_twice_is_the_same() -> None:
+    """Ids that were made up depend on the place in the answer alone."""
+    chunks = [parts(call("get_time"), call("get_time"))]
+    assert read(*chunks).response == read(*chunks).response

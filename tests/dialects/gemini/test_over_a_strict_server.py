@@ -1,0 +1,99 @@
+"""Two turns with a strict server that knows its own signatures: what it said comes back to it as it wants it, through the hub."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.dialects.gemini.reading import frames_of, said
+from tests.fakes.asking import ask as post
+from tests.generate.events import counting_stamps
+
+from antiphon.dialects.gemini import EventsToHub, error_to_hub, request_from_hub, response_to_hub
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.fakes import GeminiServer, reasoning, text, tool_call, turn
+from antiphon.profiles import load_profile
+from antiphon.protocol import codec
+from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
+from antiphon.protocol.request import ReasoningConfigParam, Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.tools import FunctionToolParam
+
+WEATHER = FunctionToolParam(
+    name="get_weather",
+    parameters={"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    strict=False,
+)
+SAID = [
+    turn(
+        reasoning("Two places."),
+        text("Let me look."),
+        tool_call("a", "get_weather", '{"place":"Rome"}'),
+        tool_call("b", "get_weather", '{"place":"Oslo"}'),
+    ),
+    turn(reasoning("One more."), tool_call("c", "get_weather", '{"place":"Rome"}')),
+    turn(text("Rain, ", "snow.")),
+]
+
+
+def google() -> GeminiWire:
+    wire = load_profile("google").wire
+    assert isinstance(wire, GeminiWire)
+    return wire
+
+
+def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: bool) -> Response:
+    body, _ = request_from_hub(request, wire)
+    method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    status, headers, data = post(server, f"/v1beta/models/{request.model}:{method}", body)
+    if status != 200:
+        raise error_to_hub(status, headers, data)
+    begun = opening(request, id="resp_1", created_at=1)
+    if not stream:
+        return response_to_hub(data, request, begun, counting_stamps(), wire)[0]
+    to_hub = EventsToHub(request, begun, counting_stamps(), wire)
+    events = [event for frame in frames_of(data) for event in to_hub.feed(frame)] + to_hub.finish()
+    last: Response = events[-1].response  # type: ignore[union-attr]
+    return last
+
+
+@pytest.mark.parametrize("gives_ids", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-flash"])
+def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: bool) -> None:
+    """RSN-2, issue 7, points 3 and 4: thoughts, text and parallel calls of one name, then another step, then the answer."""
+    history: list[ItemParam] = [MessageParam(role="user", content="Weather in Rome and Oslo?")]
+    told: list[str] = []
+    with GeminiServer(SAID, gives_ids=gives_ids) as server:
+        for _ in itertools.repeat(None, len(SAID)):
+            request = Request(model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high"))
+            response = ask(server, request, google(), stream=stream)
+            told += [line for line in said(response) if not line.startswith("signed")]
+            items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
+            calls = [item for item in items if isinstance(item, FunctionCallParam)]
+            history = [*history, *items, *(FunctionCallOutputParam(call_id=call.call_id, output="wet") for call in calls)]
+    called = [line.partition(" = ")[2] or line for line in told]
+    assert called == [
+        "thought: Two places.",
+        "Let me look.",
+        'get_weather({"place":"Rome"})',
+        'get_weather({"place":"Oslo"})',
+        "completed",
+        "thought: One more.",
+        'get_weather({"place":"Rome"})',
+        "completed",
+        "Rain, snow.",
+        "completed",
+    ]
+
+
+def test_a_history_of_another_server_is_taken_with_the_word_for_no_signature() -> None:
+    """RSN-3: nobody else's reasoning, and calls that a strict model takes all the same."""
+    history: list[ItemParam] = [
+        MessageParam(role="user", content="Weather in Rome?"),
+        FunctionCallParam(call_id="x", name="get_weather", arguments='{"place":"Rome"}'),
+        FunctionCallOutputParam(call_id="x", output="wet"),
+    ]
+    with GeminiServer([turn(text("Rain."))]) as server:
+        request = Request(model="gemini-3-pro-preview", input=history, tools=[WEATHER])
+        assert said(ask(server, request, google(), stream=True))[0] == "Rain."

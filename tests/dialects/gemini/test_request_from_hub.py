@@ -1,0 +1,330 @@
+"""Requests for a gemini server: the laws, judged by a server that refuses what real ones refuse, and the settings one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.dialects.gemini.sending import judged, lost, send
+from tests.generate.conversations import marks_of, requests
+
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    Request,
+    TextFormat,
+    TextParam,
+)
+from antiphon.protocol.tools import FunctionToolParam
+
+MANY = settings(max_examples=50)
+WIRES = st.builds(
+    GeminiWire,
+    system=st.sampled_from(["first", "as_user"]),
+    call_ids=st.booleans(),
+    urls=st.booleans(),
+    images_in_results=st.booleans(),
+    orphan_outputs=st.sampled_from(["synthesize", "text"]),
+    schemas=st.sampled_from(["json_schema", "openapi"]),
+    missing_signature=st.just("skip"),
+    signed_models=st.just(("",)),
+)
+
+
+# The laws.
+
+
+@MANY
+@given(requests(orphans=True), WIRES)
+def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire) -> None:
+    """Issue 7, point 3: alternation, calls and results in order and number, names, no empty part."""
+    body, _ = _sent_if_anything_is_said(request, wire)
+    for name in ("tools", "toolConfig", "generationConfig"):
+        body.pop(name, None)
+    judged(_with_media_that_pass(body), model="gemini-3-x")
+
+
+@MANY
+@given(requests(orphans=True), WIRES)
+def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWire) -> None:
+    """F-4, REQ-6."""
+    body, losses = _sent_if_anything_is_said(request, wire)
+    sent = [text for _, text in _strings(body)]
+    for path, text in _strings(json.loads(codec.encode(request))):
+        # What only its maker can read is reported where it was all there was.
+        if marks_of(text) and not path.endswith("encrypted_content"):
+            told = [text, *(inner for _, inner in _strings(_as_json(text)))]
+            assert any(one in other for one in told for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
+
+
+def _sent_if_anything_is_said(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
+    """Empty messages alone are refused, which is no matter of these laws."""
+    try:
+        return send(request, wire)
+    except InvalidValue:
+        reject()
+
+
+def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for name, member in value.items():
+                yield from _strings(member, f"{path}.{name}" if path else name)
+        case list():
+            for at, member in enumerate(value):
+                yield from _strings(member, f"{path}[{at}]")
+
+
+def _as_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_named(path: str, losses: Losses) -> bool:
+    return any(path == loss.path or path.startswith((f"{loss.path}.", f"{loss.path}[")) for loss in losses)
+
+
+def _with_media_that_pass(value: Any) -> Any:
+    """What is in media is the user's affair: here it is always a picture."""
+    match value:
+        case {"inlineData": _}:
+            return {**value, "inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+        case {"fileData": _}:
+            return {**value, "fileData": {"fileUri": "https://a.example/b"}}
+        case dict():
+            return {name: _with_media_that_pass(member) for name, member in value.items()}
+        case list():
+            return [_with_media_that_pass(member) for member in value]
+        case _:
+            return value
+
+
+# The settings.
+
+
+def asked(**members: Any) -> Request:
+    return Request(**{"model": "m", "input": "hi", **members})
+
+
+def test_neither_the_model_nor_the_stream_is_in_the_body() -> None:
+    body, losses = send(asked(stream=True, store=False, truncation="auto", instructions="Be brief."))
+    assert body == {
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+    }
+    assert not list(losses)
+
+
+def test_nothing_to_say_is_refused() -> None:
+    with pytest.raises(InvalidValue):
+        send(asked(input=[MessageParam(role="system", content="Be brief.")]))
+
+
+def test_settings_go_out_under_the_names_of_the_api() -> None:
+    body, losses = send(
+        asked(
+            temperature=0.5,
+            top_p=0.9,
+            max_output_tokens=100,
+            presence_penalty=0.1,
+            frequency_penalty=0.2,
+            top_logprobs=3,
+            include=["message.output_text.logprobs", "reasoning.encrypted_content"],
+        )
+    )
+    assert judged(body)["generationConfig"] == {
+        "temperature": 0.5,
+        "topP": 0.9,
+        "maxOutputTokens": 100,
+        "presencePenalty": 0.1,
+        "frequencyPenalty": 0.2,
+        "responseLogprobs": True,
+        "logprobs": 3,
+    }
+    assert not list(losses)
+
+
+def test_settings_that_the_server_has_no_place_for_are_losses() -> None:
+    """REQ-5, REQ-6."""
+    request = asked(
+        temperature=0.5,
+        top_logprobs=2,
+        metadata={"a": "b"},
+        service_tier="flex",
+        safety_identifier="s",
+        prompt_cache_key="k",
+        prompt_cache_retention="24h",
+        client_metadata={"c": 1},
+        user="u",
+        include=["file_search_call.results"],
+        text=TextParam(verbosity="low"),
+        extra={"mystery": Raw(b"1"), "chat:logit_bias": Raw(b"{}"), "chat:seed": Raw(b"7")},
+    )
+    assert lost(request, GeminiWire(fields=())) == [
+        "mystery",
+        "chat:logit_bias",
+        "chat:seed",
+        "top_logprobs",
+        "temperature",
+        "text.verbosity",
+        "metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "client_metadata",
+        "user",
+        "include[0]",
+    ]
+
+
+def test_fields_of_this_dialects_clients_go_back_where_they_stood() -> None:
+    """REQ-7."""
+    extra = {
+        "gemini:topK": Raw(b"40"),
+        "gemini:safetySettings": Raw(b"[]"),
+        "gemini:cachedContent": Raw(b'"cachedContents/x"'),
+        "gemini:thinkingConfig": Raw(b'{"thinkingBudget":-1}'),
+        "gemini:temperature": Raw(b"2"),
+        "gemini:contents": Raw(b"[]"),
+    }
+    body, losses = send(asked(temperature=1, reasoning=ReasoningConfigParam(effort="high"), extra=extra))
+    assert judged(body)["generationConfig"] == {"temperature": 1, "topK": 40, "thinkingConfig": {"thinkingBudget": -1}}
+    assert (body["safetySettings"], body["cachedContent"]) == ([], "cachedContents/x")
+    assert [loss.path for loss in losses] == ["gemini:contents", "gemini:temperature"]
+
+
+def test_fields_of_other_dialects_that_mean_the_same_are_sent() -> None:
+    """REQ-7."""
+    extra = {"chat:stop": Raw(b'"END"'), "chat:seed": Raw(b"7"), "messages:top_k": Raw(b"5")}
+    body, losses = send(asked(extra=extra))
+    assert judged(body)["generationConfig"] == {"stopSequences": ["END"], "seed": 7, "topK": 5}
+    assert not list(losses)
+    assert send(asked(extra={"messages:stop_sequences": Raw(b'["a","b"]')}))[0]["generationConfig"] == {"stopSequences": ["a", "b"]}
+
+
+GOOGLE = GeminiWire(
+    level_models=("gemini-3",), unthinking_models=("gemini-2.0",), thinking_models=("gemini-2.5-pro",), levels=("low", "high")
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "expected", "is_exact"),
+    [
+        ("gemini-2.5-flash", "medium", {"thinkingBudget": 12_288, "includeThoughts": True}, True),
+        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}, True),
+        ("gemini-2.5-flash", "max", {"thinkingBudget": 24_576, "includeThoughts": True}, False),
+        ("google/gemini-2.5-pro", "none", {"thinkingBudget": 128}, False),
+        ("models/gemini-3-pro", "high", {"thinkingLevel": "high", "includeThoughts": True}, True),
+        ("gemini-3-pro", "none", {"thinkingLevel": "low"}, False),
+        ("gemini-2.0-flash", "high", None, False),
+        ("gemini-2.0-flash", "none", None, True),
+    ],
+)
+def test_effort_is_told_as_the_model_takes_it(
+    model: str, effort: ReasoningEffort, expected: dict[str, Any] | None, is_exact: bool
+) -> None:
+    """RSN-4."""
+    body, losses = send(asked(model=model, reasoning=ReasoningConfigParam(effort=effort)), GOOGLE)
+    judged(body, model=model.rpartition("/")[2])
+    assert body.get("generationConfig", {}).get("thinkingConfig") == expected
+    assert [loss.path for loss in losses] == ([] if is_exact else ["reasoning.effort"])
+
+
+def test_a_summary_alone_asks_for_thoughts() -> None:
+    """RSN-4."""
+    body, _ = send(asked(reasoning=ReasoningConfigParam(summary="auto")))
+    assert body["generationConfig"] == {"thinkingConfig": {"includeThoughts": True}}
+    assert "generationConfig" not in send(asked(reasoning=ReasoningConfigParam()))[0]
+    level = send(asked(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="level"))[0]
+    assert level["generationConfig"]["thinkingConfig"]["thinkingLevel"] == "low"
+    assert lost(asked(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="none")) == ["reasoning.effort"]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "multipleOf": 2}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+BY_SCHEMA = TextParam(format=JsonSchemaFormatParam(name="n", schema=SCHEMA, strict=True))
+
+
+def test_output_by_schema_goes_out_in_the_form_the_server_has() -> None:
+    """REQ-1: as JSON schema, or in the older form; what cannot be said is a loss."""
+    body, losses = send(asked(text=BY_SCHEMA))
+    narrow = {**SCHEMA, "properties": {"n": {"type": "integer"}}}
+    assert judged(body)["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": narrow}
+    assert [loss.path for loss in losses] == ["text.format.schema.properties.n.multipleOf"]
+    body, _ = send(asked(text=BY_SCHEMA), GeminiWire(schemas="openapi"))
+    assert judged(body)["generationConfig"]["responseSchema"] == {
+        "type": "OBJECT",
+        "properties": {"n": {"type": "INTEGER"}},
+        "required": ["n"],
+    }
+
+
+def test_what_is_said_of_the_form_stands_in_the_schema() -> None:
+    """REQ-1, F-4."""
+    told = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object"})
+    assert send(asked(text=TextParam(format=told)))[0]["generationConfig"]["responseJsonSchema"]["description"] == "A number."
+    twice = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object", "description": "N."})
+    assert lost(asked(text=TextParam(format=twice))) == ["text.format.description"]
+
+
+def test_json_of_any_kind_and_plain_text() -> None:
+    """REQ-1."""
+    body, _ = send(asked(text=TextParam(format=JsonObjectFormat())))
+    assert body["generationConfig"] == {"responseMimeType": "application/json"}
+    assert "generationConfig" not in send(asked(text=TextParam(format=TextFormat())))[0]
+
+
+def test_a_schema_that_is_not_enforced_is_told_and_a_loss() -> None:
+    """REQ-1."""
+    body, losses = send(asked(text=BY_SCHEMA), GeminiWire(json_output="json_object"))
+    assert body["generationConfig"] == {"responseMimeType": "application/json"}
+    assert '"multipleOf":2' in body["systemInstruction"]["parts"][0]["text"]
+    assert [loss.path for loss in losses] == ["text.format"]
+
+
+@pytest.mark.parametrize("format", [BY_SCHEMA.format, JsonObjectFormat()])
+def test_models_that_take_tools_or_json_get_the_tools(format: Any) -> None:
+    """REQ-1, REQ-6: the form is told in words, and the loss is named."""
+    request = asked(text=TextParam(format=format), tools=[FunctionToolParam(name="f", strict=False)], instructions="Hi.")
+    body, losses = send(request, GeminiWire(json_with_tools=("gemini-3",)))
+    assert "generationConfig" not in body
+    assert body["systemInstruction"]["parts"][0]["text"].startswith("Hi.\n\nAnswer with one JSON object")
+    assert [loss.path for loss in losses] == ["text.format"]
+
+
+def test_a_server_without_json_refuses_to_be_asked_for_it() -> None:
+    """REQ-1."""
+    with pytest.raises(UnsupportedParameter):
+        send(asked(text=BY_SCHEMA), GeminiWire(json_output="none"))
+
+
+@pytest.mark.parametrize("wire", [GeminiWire(), GeminiWire(schemas="openapi")])
+def test_what_cannot_be_written_is_refused(wire: GeminiWire) -> None:
+    """Faults: nesting that was read and can not be written again."""
+    deep: Any = []
+    for _ in range(2000):
+        deep = [deep]
+    tools = [FunctionToolParam(name="f", parameters={"type": "object", "properties": {"a": {"default": deep}}})]
+    with pytest.raises(JsonTooDeep):
+        send(asked(tools=tools), wire)

@@ -1,0 +1,47 @@
+"""The two spellings of the API's fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from antiphon.dialects.gemini.request_in import camel, in_one_spelling
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [("top_p", "topP"), ("system_instruction", "systemInstruction"), ("topP", "topP"), ("_private", "_private"), ("x", "x")],
+)
+def test_a_name_is_spelled_in_camel_case(name: str, spelled: str) -> None:
+    assert camel(name) == spelled
+
+
+def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None:
+    own: dict[str, Any] = {"my_key": {"top_p": 1}}
+    body = {
+        "system_instruction": {"parts": [{"text": "say top_p"}]},
+        "contents": [
+            {"parts": [{"function_call": {"name": "a", "args": own}}, {"function_response": {"name": "a", "response": own}}]},
+            {"parts": [{"inline_data": {"mime_type": "image/png", "data": ""}, "part_metadata": own}]},
+        ],
+        "tools": [{"function_declarations": [{"parameters": own, "parameters_json_schema": own}]}],
+        "generation_config": {"response_schema": own, "response_json_schema": own},
+        "labels": own,
+    }
+    assert json.loads(in_one_spelling(json.dumps(body).encode())) == {
+        "systemInstruction": {"parts": [{"text": "say top_p"}]},
+        "contents": [
+            {"parts": [{"functionCall": {"name": "a", "args": own}}, {"functionResponse": {"name": "a", "response": own}}]},
+            {"parts": [{"inlineData": {"mimeType": "image/png", "data": ""}, "partMetadata": own}]},
+        ],
+        "tools": [{"functionDeclarations": [{"parameters": own, "parametersJsonSchema": own}]}],
+        "generationConfig": {"responseSchema": own, "responseJsonSchema": own},
+        "labels": own,
+    }
+
+
+@pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p":' * 2000])
+def test_what_needs_no_change_or_cannot_be_read_stays_to_the_byte(body: bytes) -> None:
+    assert in_one_spelling(body) == body

@@ -1,0 +1,152 @@
+"""Whole answers for a gemini client: the stream's pieces joined."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from msgspec import Raw
+from tests.dialects.gemini.reading import frames_of
+from tests.dialects.gemini.telling import HEAD, REQUEST, USAGE, Life, signed, tell
+from tests.generate.events import counting_stamps, responses
+
+from antiphon.dialects.gemini import EventsToHub, response_from_hub, response_to_hub
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.content import LogProb
+from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.items import UnknownItem
+from antiphon.protocol.response import Response, opening
+
+
+def candidate_of(life: Life) -> Any:
+    body, _ = response_from_hub(fold(life.collector.events), REQUEST)
+    return json.loads(body)["candidates"][0]
+
+
+def said(response: Response) -> Any:
+    return msgspec.to_builtins([response.status, response.output, response.usage, response.incomplete_details])
+
+
+@settings(max_examples=50)
+@given(responses(("complete", "incomplete")))
+def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> None:
+    """Law (c), STR-14: read by a client of this dialect, and every loss is named in both."""
+    body, losses = response_from_hub(response, REQUEST)
+    whole, _ = response_to_hub(body, REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    told = tell(replay(response))
+    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    events = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
+    assert said(whole) == said(fold(events))
+    assert list(losses) == list(told.from_hub.losses)
+
+
+def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
+    life = Life()
+    life.reasoning("r", "h")
+    life.reasoning("r", "m")
+    life.encrypted("r", "seal")
+    life.close("r")
+    life.text("t", "Hel")
+    life.text("t", "lo")
+    life.close("t")
+    life.call("c", name="look", call_id="c_a")
+    life.close("c")
+    life.text("u", "!")
+    life.complete(USAGE)
+    body, losses = response_from_hub(fold(life.collector.events), REQUEST)
+    assert list(losses) == []
+    assert json.loads(body) == {
+        "candidates": [
+            {
+                "content": {
+                    "parts": [
+                        {"text": "hm", "thought": True},
+                        {"text": "Hello", "thoughtSignature": signed("seal")},
+                        {"functionCall": {"id": "c_a", "name": "look", "args": {}}},
+                        {"text": "!"},
+                    ],
+                    "role": "model",
+                },
+                "finishReason": "STOP",
+                "index": 0,
+            }
+        ],
+        "usageMetadata": {
+            "promptTokenCount": 30,
+            "candidatesTokenCount": 7,
+            "totalTokenCount": 42,
+            "cachedContentTokenCount": 8,
+            "thoughtsTokenCount": 5,
+        },
+        **HEAD,
+    }
+
+
+def test_a_thought_behind_a_signed_one_is_another() -> None:
+    """RSN-2: a signature closes the thought it stands on."""
+    life = Life()
+    for number in (1, 2):
+        life.encrypted(number, f"seal {number}")
+        life.close(number)
+    life.reasoning(3, "hm")
+    life.complete()
+    assert candidate_of(life)["content"]["parts"] == [
+        {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
+        {"text": "", "thought": True, "thoughtSignature": signed("seal 2")},
+        {"text": "hm", "thought": True},
+    ]
+
+
+def test_an_answer_that_says_nothing_has_a_part_that_is_empty() -> None:
+    life = Life()
+    life.complete()
+    assert candidate_of(life)["content"]["parts"] == [{"text": ""}]
+
+
+def test_a_signature_at_the_end_keeps_its_part() -> None:
+    life = Life()
+    life.text("t", "Done")
+    life.close("t")
+    life.encrypted("r", "seal")
+    life.complete()
+    assert candidate_of(life)["content"]["parts"] == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
+
+
+def test_parts_of_the_dialects_own_stand_between_texts() -> None:
+    own = UnknownItem(kind="gemini:toolCall", raw=Raw(b'{"type":"gemini:toolCall","toolCall":{"id":"1"}}'))
+    life = Life()
+    life.text("a", "x")
+    life.close("a")
+    life.item("b", own)
+    life.text("c", "y")
+    life.complete()
+    assert candidate_of(life)["content"]["parts"] == [{"text": "x"}, {"toolCall": {"id": "1"}}, {"text": "y"}]
+
+
+def test_log_probabilities_are_joined() -> None:
+    """STR-12."""
+    life = Life()
+    for token in ("a", "b"):
+        life.text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
+    life.complete()
+    found = candidate_of(life)["logprobsResult"]
+    assert [token["token"] for token in found["chosenCandidates"]] == ["a", "b"]
+    assert len(found["topCandidates"]) == 2
+
+
+def test_a_response_that_failed_is_raised() -> None:
+    life = Life()
+    life.fail(UpstreamFault("slow", code="upstream_timeout"))
+    with pytest.raises(ApiError, match="slow") as caught:
+        response_from_hub(fold(life.collector.events), REQUEST)
+    assert (caught.value.status, caught.value.code) == (504, "upstream_timeout")
+
+
+def test_a_response_that_has_not_ended_is_no_answer() -> None:
+    life = Life()
+    life.start()
+    with pytest.raises(ApiError, match="in_progress"):
+        response_from_hub(fold(life.collector.events), REQUEST)

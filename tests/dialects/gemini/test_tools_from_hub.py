@@ -1,0 +1,184 @@
+"""Tools and their choice, as a gemini server is offered them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.dialects.gemini.sending import judged, lost, send
+
+from antiphon.dialects.gemini.tools_from_hub import Tools
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.protocol.items import AdditionalTools, ItemParam, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    TextFormatOfTool,
+    ToolList,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+    WebSearchTool,
+)
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}, "additionalProperties": False}
+ONE = FunctionToolParam(name="one", description="First.", parameters=SCHEMA, strict=False)
+TWO = CustomTool(name="two")
+OLD = GeminiWire(schemas="openapi")
+
+
+def offered(*tools: ToolParam, wire: GeminiWire = GeminiWire(), **members: Any) -> dict[str, Any]:  # noqa: B008
+    return judged(send(Request(model="m", input="hi", tools=list(tools), **members), wire)[0])
+
+
+def losses_of(*tools: ToolParam, wire: GeminiWire = GeminiWire(), **members: Any) -> list[str]:  # noqa: B008
+    return lost(Request(model="m", input="hi", tools=list(tools), **members), wire)
+
+
+def test_functions_are_declared_by_json_schema_or_in_the_older_form() -> None:
+    """TOOL-1."""
+    assert offered(ONE)["tools"] == [
+        {"functionDeclarations": [{"name": "one", "description": "First.", "parametersJsonSchema": SCHEMA}]}
+    ]
+    assert losses_of(ONE) == []
+    parameters = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "minLength": 1}}}
+    assert offered(ONE, wire=OLD)["tools"][0]["functionDeclarations"][0]["parameters"] == parameters
+    assert losses_of(ONE, wire=OLD) == ["tools[0].parameters.additionalProperties"]
+
+
+def test_a_function_without_parameters_has_none() -> None:
+    """Issue 7, point 5: some versions refuse objects of no members."""
+    for parameters in ({}, {"type": "object", "properties": {}}, None):
+        assert offered(FunctionToolParam(name="f", parameters=parameters))["tools"] == [{"functionDeclarations": [{"name": "f"}]}]
+
+
+def test_parameters_are_an_object_whatever_they_say() -> None:
+    untyped = FunctionToolParam(name="f", parameters={"properties": {"a": {"type": "string"}}})
+    assert offered(untyped)["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["type"] == "object"
+    assert losses_of(untyped) == []
+    assert losses_of(FunctionToolParam(name="f", parameters={"type": "string", "minLength": 1})) == ["tools[0].parameters.type"]
+
+
+def test_what_a_function_says_besides_is_a_loss() -> None:
+    """REQ-6."""
+    tool = FunctionToolParam(name="f", strict=True, defer_loading=True, extra={"cache_control": Raw(b"{}"), "x": Raw(b"1")})
+    assert losses_of(tool) == ["tools[0].strict", "tools[0].x", "tools[0].defer_loading"]
+
+
+def test_what_this_dialects_clients_say_of_a_function_goes_back() -> None:
+    """REQ-7."""
+    tool = FunctionToolParam(name="f", extra={"behavior": Raw(b'"NON_BLOCKING"'), "responseJsonSchema": Raw(b'{"type":"object"}')})
+    body, losses = send(Request(model="m", input="hi", tools=[tool]))
+    assert body["tools"][0]["functionDeclarations"] == [
+        {"name": "f", "behavior": "NON_BLOCKING", "responseJsonSchema": {"type": "object"}}
+    ]
+    assert not list(losses)
+
+
+def test_custom_tools_are_functions_of_one_string() -> None:
+    """Issue 7, point 5: the grammar is told in words."""
+    grammar = CustomTool(name="p", description="Patches.", format=GrammarFormat(syntax="lark", definition="start: x"))
+    bare = CustomTool(name="q", format=GrammarFormat(syntax="regex", definition="x+"))
+    plain = CustomTool(name="r", format=TextFormatOfTool())
+    for wire in (GeminiWire(), OLD):
+        found = offered(grammar, bare, plain, wire=wire)["tools"][0]["functionDeclarations"]
+        assert found[0]["description"] == "Patches.\n\nThe input must match this lark grammar:\nstart: x"
+        assert found[1]["description"].startswith("The input must match this regex grammar:")
+        assert "description" not in found[2]
+        assert losses_of(grammar, bare, plain, wire=wire) == ["tools[0].format", "tools[1].format"]
+
+
+def test_namespaces_are_flattened_and_names_are_legal() -> None:
+    """Issue 7, point 5; a name may not begin with a digit or a dash."""
+    space = NamespaceTool(name="files", description="Files.", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")])
+    found = offered(space, FunctionToolParam(name="2fast"), FunctionToolParam(name="-x"))["tools"][0]["functionDeclarations"]
+    assert [one["name"] for one in found] == ["files__read", "files__edit", "_2fast", "_-x"]
+    assert losses_of(space) == ["tools[0].description"]
+    assert losses_of(NamespaceTool(name="n", tools=[FunctionToolParam(name="read")])) == []
+
+
+def test_tools_of_the_history_are_offered_too_and_the_last_one_counts() -> None:
+    items: list[ItemParam] = [MessageParam(role="user", content="hi"), AdditionalTools(tools=[FunctionToolParam(name="one")])]
+    request = Request(model="m", input=items, tools=[ONE])
+    assert judged(send(request)[0])["tools"] == [{"functionDeclarations": [{"name": "one"}]}]
+    assert lost(request) == ["input[1].tools[0]"]
+
+
+def test_the_apis_own_tools_pass_and_others_are_losses() -> None:
+    """Issue 7, point 5."""
+    own = UnknownTool(kind="gemini:googleSearch", raw=Raw(b'{"type":"gemini:googleSearch","googleSearch":{}}'))
+    body, losses = send(Request(model="m", input="hi", tools=[own, WebSearchTool()], tool_choice="auto"))
+    assert body["tools"] == [{"googleSearch": {}}]
+    assert "toolConfig" not in body
+    assert [loss.path for loss in losses] == ["tools[1]"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "config"),
+    [
+        ("auto", {"mode": "AUTO"}),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        (SpecificFunction(name="one"), {"mode": "ANY", "allowedFunctionNames": ["one"]}),
+        (SpecificCustom(name="two"), {"mode": "ANY", "allowedFunctionNames": ["two"]}),
+        (
+            AllowedToolsParam(tools=[SpecificFunction(name="one")], mode="required"),
+            {"mode": "ANY", "allowedFunctionNames": ["one"]},
+        ),
+        (AllowedToolsParam(tools=[SpecificFunction(name="one")]), {"mode": "AUTO"}),
+    ],
+)
+def test_the_choice_is_told_in_the_words_of_the_api(choice: Any, config: dict[str, Any]) -> None:
+    """TOOL-2, TOOL-3."""
+    assert offered(ONE, TWO, tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
+    assert losses_of(ONE, TWO, tool_choice=choice) == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice"),
+    [
+        ([], "required"),
+        ([ONE], SpecificFunction(name="other")),
+        ([ONE], UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))),
+        (
+            [ONE],
+            AllowedToolsParam(tools=[UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))], mode="required"),
+        ),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_a_loss(tools: list[ToolParam], choice: Any) -> None:
+    """TOOL-2, F-4."""
+    assert "toolConfig" not in offered(*tools, tool_choice=choice)
+    assert losses_of(*tools, tool_choice=choice) == ["tool_choice"]
+
+
+def test_the_choice_as_this_dialects_client_wrote_it_goes_first() -> None:
+    """REQ-7: `VALIDATED` has no word in the hub."""
+    raw = b'{"functionCallingConfig":{"mode":"VALIDATED","allowedFunctionNames":["one"]}}'
+    body = offered(ONE, tool_choice="auto", extra={"gemini:toolConfig": Raw(raw)})
+    assert body["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED", "allowedFunctionNames": ["one"]}
+
+
+def test_tools_that_come_again_are_sent_the_same_and_by_each_wire_as_it_wants_them() -> None:
+    """What is remembered of a list of tools changes nothing; a wire that another one took the place of is not mistaken for it."""
+    tools: list[ToolParam] = [ONE, TWO, WebSearchTool()]
+    shared = ToolList(tools)
+    for wire in (GeminiWire(), OLD, GeminiWire(), OLD, GeminiWire(schemas="openapi")):
+        body, losses = send(Request(model="m", input="hi", tools=shared), wire)
+        fresh, fresh_losses = send(Request(model="m", input="hi", tools=tools), wire)
+        assert (body, list(losses)) == (fresh, list(fresh_losses))
+    shared.known[(Tools, id(OLD))] = (GeminiWire(), None)  # one that was there before, at the same address
+    assert send(Request(model="m", input="hi", tools=shared), OLD)[0] == fresh
+
+
+def test_one_call_at_a_time_cannot_be_asked_for() -> None:
+    """TOOL-4: the policy sees to it, and the loss is named."""
+    assert losses_of(ONE, parallel_tool_calls=False) == ["parallel_tool_calls"]
+    assert losses_of(parallel_tool_calls=False) == []

@@ -1,0 +1,126 @@
+"""A gemini client's tools, and how they may be called."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.dialects.gemini.asking import ask
+
+from antiphon.errors import InvalidValue
+from antiphon.protocol.tools import AllowedToolsParam, FunctionToolParam, SpecificFunction, UnknownTool
+
+
+def calling(**members: Any) -> dict[str, Any]:
+    return {"functionCallingConfig": members}
+
+
+def test_functions_are_functions_with_either_kind_of_schema() -> None:
+    """TOOL-1."""
+    asked = ask(
+        tools=[
+            {
+                "functionDeclarations": [
+                    {"name": "a", "description": "A", "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}},
+                    {"name": "b", "parametersJsonSchema": {"type": "object"}, "parameters": None},
+                    {"name": "c.d:e"},
+                ]
+            }
+        ]
+    )
+    assert asked.request.tools == [
+        FunctionToolParam(
+            name="a",
+            description="A",
+            parameters={"type": "object", "properties": {"x": {"type": "string"}}},
+            strict=False,
+        ),
+        FunctionToolParam(name="b", parameters={"type": "object"}, strict=False),
+        FunctionToolParam(name="c.d:e", strict=False),
+    ]
+    assert asked.lost == []
+
+
+def test_tools_of_the_apis_own_are_one_unknown_tool_each() -> None:
+    """Their kinds and members are what servers of this dialect are sent."""
+    tools = ask(
+        tools=[{"google_search": {}, "urlContext": {}}, {"codeExecution": {"a": 1}}, {"functionDeclarations": []}]
+    ).request.tools
+    assert tools
+    assert [(tool.kind, json.loads(bytes(tool.raw))) for tool in tools if isinstance(tool, UnknownTool)] == [
+        ("gemini:googleSearch", {"type": "gemini:googleSearch", "googleSearch": {}}),
+        ("gemini:urlContext", {"type": "gemini:urlContext", "urlContext": {}}),
+        ("gemini:codeExecution", {"type": "gemini:codeExecution", "codeExecution": {"a": 1}}),
+    ]
+
+
+def test_what_else_a_function_says_goes_along() -> None:
+    tools = ask(
+        tools=[{"functionDeclarations": [{"name": "a", "behavior": "BLOCKING", "response": {"type": "STRING"}}]}]
+    ).request.tools
+    assert tools
+    assert isinstance(tools[0], FunctionToolParam)
+    extra = tools[0].extra
+    assert extra
+    assert {name: bytes(raw) for name, raw in extra.items()} == {"behavior": b'"BLOCKING"', "response": b'{"type": "STRING"}'}
+    assert all(isinstance(raw, Raw) for raw in extra.values())
+
+
+def test_no_tools_are_none() -> None:
+    assert not ask(tools=[]).request.tools
+
+
+@pytest.mark.parametrize(
+    ("config", "choice"),
+    [
+        (calling(mode="AUTO"), "auto"),
+        (calling(mode="auto", allowedFunctionNames=["a"]), "auto"),
+        (calling(mode="ANY"), "required"),
+        (calling(mode="NONE"), "none"),
+        (calling(mode="ANY", allowedFunctionNames=["a"]), SpecificFunction(name="a")),
+        (
+            calling(mode="ANY", allowedFunctionNames=["a", "b"]),
+            AllowedToolsParam(tools=[SpecificFunction(name="a"), SpecificFunction(name="b")], mode="required"),
+        ),
+    ],
+)
+def test_the_mode_and_the_names_are_the_hubs_choice(config: dict[str, Any], choice: Any) -> None:
+    """TOOL-2."""
+    asked = ask(toolConfig=config)
+    assert asked.request.tool_choice == choice
+    assert asked.own == {}
+
+
+@pytest.mark.parametrize("config", [{}, calling(), calling(mode="MODE_UNSPECIFIED"), None])
+def test_nothing_said_is_nothing_chosen(config: Any) -> None:
+    asked = ask(toolConfig=config)
+    assert not asked.request.tool_choice
+    assert asked.own == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "choice"),
+    [
+        (calling(mode="VALIDATED"), "auto"),
+        (
+            calling(mode="VALIDATED", allowedFunctionNames=["a"]),
+            AllowedToolsParam(tools=[SpecificFunction(name="a")], mode="auto"),
+        ),
+        (calling(mode="ANY", streamFunctionCallArguments=True), "required"),
+        ({**calling(mode="ANY"), "retrievalConfig": {"languageCode": "en"}}, "required"),
+    ],
+)
+def test_what_a_choice_cannot_say_goes_along_as_it_came(config: dict[str, Any], choice: Any) -> None:
+    """REQ-7."""
+    asked = ask(toolConfig=config)
+    assert asked.request.tool_choice == choice
+    assert asked.own == {"gemini:toolConfig": config}
+
+
+def test_a_mode_that_nobody_knows_is_refused_with_its_place() -> None:
+    """ERR-3."""
+    with pytest.raises(InvalidValue, match=r"got 'MAYBE', wanted .*ANY") as caught:
+        ask(toolConfig=calling(mode="maybe"))
+    assert caught.value.param == "toolConfig.functionCallingConfig.mode"

@@ -1,0 +1,16 @@
+"""How the tests of the client-facing half ask: a body with what every request has, read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from antiphon.dialects.messages.request_to_hub import request_to_hub
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def read(messages: Any = HELLO, **members: Any) -> tuple[Request, Losses]:
+    return request_to_hub(json.dumps({"model": "m", "max_tokens": 100, "messages": messages, **members}).encode())

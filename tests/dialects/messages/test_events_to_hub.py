@@ -1,0 +1,276 @@
+"""A Messages server's stream, behaviour by behaviour; the recordings show whole ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.dialects.messages.reading import begin, delta, frame, read, read_frames, read_whole, reader, stop, text
+
+from antiphon import sse
+from antiphon.errors import UpstreamFault
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import FunctionCall
+
+
+def test_text_and_call_in_one_answer_are_both_told() -> None:
+    reading = read(*text(0, "Look: "), begin(1, type="tool_use", id="t", name="get_time", input={}), stop(1), stop="tool_use")
+    assert reading.said == ["OutputText: Look: ", "t = get_time({})", "completed"]
+
+
+def test_nothing_is_told_after_the_end() -> None:
+    """STR-7."""
+    to_hub = reader()
+    for event in ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}):
+        to_hub.feed(frame(event))
+    assert to_hub.feed(frame(text(0, "more")[0])) == []
+    assert to_hub.text_run([frame(delta(0, type="text_delta", text="x"))], 0) == (None, 0)
+    assert to_hub.finish() == []
+
+
+def test_a_stream_that_breaks_off_tells_the_given_error() -> None:
+    """ITEM-3."""
+    to_hub = reader()
+    events = [event for one in text(0, "Half")[:2] for event in to_hub.feed(frame(one))]
+    events += to_hub.finish(UpstreamFault("gone", code="upstream_timeout"))
+    assert judge(events) == []
+    assert to_hub.error is not None
+    assert to_hub.error.code == "upstream_timeout"
+
+
+def test_white_space_is_no_event() -> None:
+    assert read(b"  ", *text(0, "x")).said == ["OutputText: x", "completed"]
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'"text"', b'{"type": "content_block_start", "index": {}}'])
+def test_what_is_no_event_ends_the_answer(data: bytes) -> None:
+    """ERR-4."""
+    reading = read_frames([frame(data)])
+    assert reading.said == ["failed: upstream_invalid_response"]
+
+
+def test_an_error_that_cannot_be_read_is_an_error_all_the_same() -> None:
+    """ERR-4."""
+    assert read_frames([sse.Frame("error", b"nonsense")]).said == ["failed: upstream_error"]
+    assert read_frames([sse.Frame("error", b'{"type":"error"}')]).said == ["failed: upstream_error"]
+
+
+def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
+    reading = read(
+        begin(0, type="text", text=""),
+        delta(0, type="text_delta", text="a"),
+        delta(0, type="text_delta", text="bc"),
+        begin(1, type="text", text=""),
+        delta(1, type="text_delta", text="X"),
+        delta(0, type="text_delta", text="d"),
+        delta(1, type="text_delta", text="Y"),
+        delta(0, type="citations_delta", citation={"type": "char_location"}),
+        delta(1, type="citations_delta", citation={"type": "web_search_result_location", "url": "u"}),
+        stop(0),
+        stop(1),
+    )
+    assert judge(reading.events) == []
+    assert reading.said == ["OutputText: abcd", "OutputText: XY", "completed"]
+
+
+def test_a_run_ends_where_another_block_speaks() -> None:
+    to_hub = reader()
+    pieces = [delta(0, type="text_delta", text="a"), delta(0, type="text_delta", text="b"), delta(1, type="text_delta", text="c")]
+    frames = [frame(event) for event in (begin(0, type="text", text=""), *pieces)]
+    to_hub.feed(frames[0])
+    to_hub.feed(frames[1])
+    run, at = to_hub.text_run(frames, 2)
+    assert run is not None
+    assert (run.deltas, at) == (["b"], 3)
+    assert to_hub.text_run(frames, 3) == (None, 3)
+
+
+def test_a_citation_of_nothing_and_one_that_is_none_are_losses() -> None:
+    """F-4."""
+    nothing = read(begin(0, type="text", text="", citations=[{"type": "char_location"}]), stop(0))
+    assert (nothing.said, nothing.lost) == (["completed"], ["content.citations"])
+    none = read(begin(0, type="text", text="x", citations=[7]), stop(0))
+    assert (none.said, none.lost) == (["OutputText: x", "completed"], ["content.citations"])
+
+
+def test_a_citation_may_come_before_its_block() -> None:
+    reading = read(delta(0, type="citations_delta", citation={"type": "char_location"}), delta(0, type="text_delta", text="x"))
+    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], [])
+
+
+def test_a_block_that_is_begun_twice_is_two() -> None:
+    reading = read(begin(0, type="text", text="one"), begin(0, type="thinking", thinking="two"), stop(0))
+    assert reading.said == ["OutputText: one", "ReasoningText: two", "completed"]
+
+
+def test_blocks_that_cannot_be_read_are_losses() -> None:
+    """F-4."""
+    reading = read(begin(0, no_type=1), begin(1, type="text", text=7), {"type": "content_block_start", "index": 2}, *text(3, "x"))
+    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["content[0]", "content[1]"])
+
+
+def test_a_call_without_a_name_is_a_loss_and_so_are_its_arguments() -> None:
+    """TOOL-3."""
+    reading = read(begin(0, type="tool_use", id="t", input={}), delta(0, type="input_json_delta", partial_json="{}"), stop(0))
+    assert (reading.said, reading.lost) == (["completed"], ["content[0]", "content[0]"])
+
+
+def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
+    """REQ-8."""
+    reading = read(
+        *(
+            event
+            for at, id in enumerate(("t", "t", "x" * 65))
+            for event in (begin(at, type="tool_use", id=id, name="get_time"), stop(at))
+        ),
+        begin(3, type="tool_use", id="u", name="get the time", input=None),
+        stop(3),
+    )
+    assert reading.said == [
+        "t = get_time({})",
+        "call_2 = get_time({})",
+        "call_4 = get_time({})",
+        "u = get_the_time({})",
+        "completed",
+    ]
+    assert reading.lost == ["tool_use.id", "tool_use.id", "tool_use.name"]
+
+
+def test_what_a_call_says_of_its_caller_goes_back_with_it() -> None:
+    """F-4."""
+    caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
+    reading = read(
+        begin(0, type="tool_use", id="a", name="get_time", input={}, caller=caller),
+        stop(0),
+        begin(1, type="tool_use", id="b", name="get_time", input={}, caller={"type": "direct"}),
+    )
+    first, second = reading.response.output
+    assert isinstance(first, FunctionCall)
+    assert isinstance(second, FunctionCall)
+    assert set(first.extra or ()) == {"caller"}
+    assert not second.extra
+
+
+def test_a_custom_call_that_says_more_than_its_one_string_is_a_loss() -> None:
+    """TOOL-1, F-4."""
+    reading = read(
+        begin(0, type="tool_use", id="a", name="apply_patch", input={}),
+        delta(0, type="input_json_delta", partial_json='{"input": "x", "more": 1}'),
+        stop(0),
+    )
+    assert (reading.said, reading.lost) == (["a = apply_patch[x]", "completed"], ["tool_use.input"])
+
+
+def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
+    """F-4."""
+    reading = read(
+        begin(0, type="server_tool_use", id="s", name="web_search", input={}),
+        delta(0, type="input_json_delta", partial_json='{"query": "x'),
+        stop(0),
+    )
+    assert reading.lost == ["content[0].input"]
+    assert reading.said[0] == 'messages:server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
+
+
+def test_a_delta_for_a_block_of_another_kind_begins_one() -> None:
+    reading = read(
+        begin(0, type="text", text="a"), delta(0, type="thinking_delta", thinking="b"), delta(0, type="text_delta", text="c")
+    )
+    assert reading.said == ["OutputText: a", "ReasoningText: b", "OutputText: c", "completed"]
+
+
+def test_deltas_that_say_nothing_change_nothing() -> None:
+    reading = read(
+        begin(0, type="text", text="a"), delta(0, type="text_delta"), {"type": "content_block_delta", "index": 0}, stop(9)
+    )
+    assert (reading.said, reading.lost) == (["OutputText: a", "completed"], [])
+
+
+def test_a_delta_in_a_form_of_its_own_that_is_no_sound_json_is_a_loss() -> None:
+    """F-4."""
+    broken = b'{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"\\ud83d"}}'
+    reading = read(begin(0, type="compaction", content="x"), broken, stop(0))
+    assert reading.said[0] == 'messages:compaction {"type":"compaction","content":"x"}'
+    assert "content[0]" in reading.lost
+
+
+def test_a_refusal_that_interrupts_closes_what_was_open() -> None:
+    """STR-11, REQ-3."""
+    ending = {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"explanation": "No."}}}
+    reading = read(begin(0, type="tool_use", id="a", name="get_time", input={}), ending, stop="refusal")
+    assert judge(reading.events) == []
+    assert reading.said == ["a = get_time({})", "Refusal: No. (incomplete)", "incomplete: content_filter"]
+
+
+def test_bytes_that_are_no_utf8_and_numbers_that_are_none_are_mended() -> None:
+    """F-4."""
+    bad = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"},"x":1e999,"y":[0.5,null]}'
+    reading = read(begin(0, type="text", text=""), bad, delta(0, type="text_delta", text="b"), stop(0))
+    assert (reading.said, reading.lost) == (["OutputText: a\ufffdb", "completed"], ["stream"])
+
+
+def test_half_a_character_outside_the_pieces_of_a_text_is_replaced() -> None:
+    """F-4."""
+    bad = b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a\\ud83d"}}'
+    reading = read(bad, stop(0))
+    assert (reading.said, reading.lost) == (["OutputText: a\ufffd", "completed"], ["stream"])
+
+
+def test_a_half_that_is_held_back_is_told_when_the_stream_ends() -> None:
+    """F-4."""
+    half = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}'
+    assert read_frames([frame(half)]).said == ["OutputText: a\ufffd (incomplete)", "failed: upstream_disconnected"]
+    assert read(half).said == ["OutputText: a\ufffd", "completed"]
+
+
+@pytest.mark.parametrize("place", ["top", "message"])
+def test_usage_of_a_form_that_nobody_knows_is_left_out(place: str) -> None:
+    """REQ-4, F-4."""
+    usage = {"usage": {"input_tokens": "many"}}
+    event = {"type": "message_delta", "delta": {}, **usage} if place == "top" else {"type": "message_start", "message": usage}
+    reading = read(event, *text(0, "x"))
+    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["usage"])
+
+
+DEEP_EVENTS = {
+    "citation": b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"type":"a","b":%s}}}',
+    "text": b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x","citations":[%s]}}',
+    "call": b'{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":%s}}',
+    "carried": b'{"type":"content_block_start","index":0,"content_block":{"type":"hologram","of":%s}}',
+    "delta": b'{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":%s}}',
+}
+
+
+@pytest.mark.parametrize("name", DEEP_EVENTS)
+def test_what_is_nested_too_deeply_is_left_out_or_no_event(name: str) -> None:
+    """REQ-8, F-4: at whatever depth somebody who reads it would reach a limit."""
+    for depth in (210, *range(900, 1005), 5000):
+        event = DEEP_EVENTS[name] % (b"[" * depth + b"]" * depth)
+        first = begin(0, type="compaction", content=None) if name == "delta" else begin(0, type="text", text="x")
+        reading = read(first, event, stop(0))
+        assert judge(reading.events) == []
+        if reading.said[-1] == "completed":
+            assert reading.lost == ["content[0]"]
+        else:
+            assert reading.said[-1] == "failed: upstream_invalid_response"
+
+
+def test_many_brackets_are_not_deep_ones() -> None:
+    many = [{"url": "]]", "x": [["[["]]} for _ in range(100)]
+    reading = read(begin(0, type="web_search_tool_result", tool_use_id="s", content=many), stop(0))
+    assert (len(reading.response.output), reading.lost) == (1, [])
+
+
+def whole_of_depth(depth: int) -> bytes:
+    return b'{"content":[{"type":"text","text":"x"},{"type":"hologram","of":' + b"[" * depth + b"]" * depth + b"}]}"
+
+
+def test_a_block_of_a_whole_answer_that_is_nested_too_deeply_is_left_out() -> None:
+    """REQ-8, F-4."""
+    lost = [[loss.path for loss in read_whole(whole_of_depth(depth))[1]] for depth in (100, 210)]
+    assert lost == [[], ["content[1]"]]
+
+
+def test_a_whole_answer_that_nobody_could_read_is_none() -> None:
+    """REQ-8."""
+    with pytest.raises(UpstreamFault) as raised:
+        read_whole(whole_of_depth(5000))
+    assert raised.value.code == "upstream_invalid_response"

@@ -1,0 +1,339 @@
+"""The conversation that a Messages server is sent: turns, calls and results, system texts, thoughts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET, Raw
+from tests.dialects.messages.asking import RICH, ask
+from tests.dialects.messages.reading import REQUEST, frames_of, read_frames
+from tests.dialects.messages.test_server_recordings import of
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.messages import request_from_hub
+from antiphon.dialects.messages.history_from_hub import sent_id
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.errors import InvalidValue
+from antiphon.protocol import codec
+from antiphon.protocol.content import InputImageParam, InputText, OutputTextParam, ReasoningText
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    WebSearchCall,
+)
+from antiphon.protocol.request import Request
+
+PLAIN = MessagesWire()
+TOP = MessagesWire(system="top")
+
+
+def user(text: str) -> MessageParam:
+    return MessageParam(role="user", content=text)
+
+
+def assistant(text: str) -> MessageParam:
+    return MessageParam(role="assistant", content=text)
+
+
+def system(text: str) -> MessageParam:
+    return MessageParam(role="system", content=text)
+
+
+def call(id: str, arguments: str = "{}", **fields: Any) -> FunctionCallParam:
+    return FunctionCallParam(call_id=id, name="look", arguments=arguments, **fields)
+
+
+def output(id: str, text: Any = "ok", **fields: Any) -> FunctionCallOutputParam:
+    return FunctionCallOutputParam(call_id=id, output=text, **fields)
+
+
+def thought(text: str, signature: str = "s", maker: str = "messages") -> ReasoningParam:
+    sealed = seal(maker, {"thinking": text, "signature": signature})
+    return ReasoningParam(summary=[], content=[ReasoningText(text=text)], encrypted_content=sealed)
+
+
+def sent(*items: ItemParam, wire: MessagesWire = RICH) -> tuple[list[str], list[str]]:
+    """A line for each message, and the paths of what was lost."""
+    body, losses = ask(Request(model="m", input=list(items)), wire)
+    return [f"{message['role']}: {', '.join(map(_block, message['content']))}" for message in body["messages"]], [
+        loss.path for loss in losses
+    ]
+
+
+def _block(block: dict[str, Any]) -> str:
+    match block:
+        case {"type": "text", "text": text}:
+            return str(text)
+        case {"type": "tool_use", "id": id, "input": input}:
+            return f"{id}({input or ''})"
+        case {"type": "tool_result", "tool_use_id": id, "content": content}:
+            return f"{id}={content if isinstance(content, str) else list(map(_block, content))}"
+        case {"type": "thinking", "thinking": thinking, "signature": signature}:
+            return f"<{thinking}|{signature}>"
+        case {"type": "redacted_thinking", "data": data}:
+            return f"<{data}>"
+        case _:
+            return str(block["type"])
+
+
+# Turns.
+
+
+def test_words_of_one_speaker_are_one_turn() -> None:
+    """E-5."""
+    assert sent(user("a"), user("b"), assistant("c"), assistant("d"), user("e")) == (
+        ["user: a, b", "assistant: c, d", "user: e"],
+        [],
+    )
+
+
+def test_parallel_calls_are_one_turn_and_their_results_first_in_the_next() -> None:
+    """E-2: interleaved pairs are regrouped; what the user says next follows."""
+    lines, lost = sent(user("q"), call("a"), call("b"), output("b", "2"), output("a", "1"), user("and?"))
+    assert (lines, lost) == (["user: q", "assistant: a(), b()", "user: a=1, b=2, and?"], [])
+
+
+def test_calls_stand_behind_the_words_of_their_turn() -> None:
+    """E-2."""
+    lines, _ = sent(user("q"), call("a"), assistant("wait"), output("a"))
+    assert lines == ["user: q", "assistant: wait, a()", "user: a=ok"]
+
+
+def test_a_conversation_that_the_assistant_begins_is_given_a_first_word() -> None:
+    """F-4."""
+    lines, lost = sent(assistant("Hello"), user("Hi"))
+    assert lines == ["user: [The conversation goes on from here.]", "assistant: Hello", "user: Hi"]
+    assert lost == ["input"]
+
+
+def test_system_text_alone_is_given_a_word_to_answer() -> None:
+    """F-4."""
+    body, losses = ask(Request(model="m", input=[system("Be brief.")]))
+    assert body["system"] == [{"type": "text", "text": "Be brief."}]
+    assert [loss.path for loss in losses] == ["input"]
+
+
+def test_nothing_at_all_is_refused() -> None:
+    with pytest.raises(InvalidValue):
+        ask(Request(model="m", input=[]))
+
+
+def test_texts_without_words_are_left_out_with_a_loss() -> None:
+    """F-4."""
+    assert sent(user("a"), assistant(""), user(" \n")) == (["user: a"], ["input[1].content", "input[2].content"])
+
+
+def test_white_space_after_the_assistants_last_words_is_left_out() -> None:
+    """F-4."""
+    assert sent(user("a"), assistant("b \n")) == (["user: a", "assistant: b"], ["input"])
+
+
+def test_fields_and_items_without_a_place_are_losses() -> None:
+    """F-4."""
+    said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
+    _, lost = sent(user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b"))
+    assert lost == ["input[1].note", "input[1].phase", "input[3]"]
+
+
+# System.
+
+
+def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
+    body, losses = ask(
+        Request(model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")])
+    )
+    assert [block["text"] for block in body["system"]] == ["I", "S", "D"]
+    assert not list(losses)
+
+
+@pytest.mark.parametrize(
+    ("wire", "lines", "lost"),
+    [
+        (RICH, ["user: a", "system: S, T", "assistant: b", "user: c"], []),
+        (PLAIN, ["user: a, <system>\nS\n</system>, <system>\nT\n</system>", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
+        (TOP, ["user: a", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
+    ],
+)
+def test_system_text_in_mid_conversation_stands_where_the_server_takes_it(
+    wire: MessagesWire, lines: list[str], lost: list[str]
+) -> None:
+    """E-5, F-4."""
+    assert sent(user("a"), system("S"), system("T"), assistant("b"), user("c"), wire=wire) == (lines, lost)
+
+
+def test_a_system_message_waits_for_the_users_words() -> None:
+    """It must stand before the assistant's, or at the end."""
+    assert sent(user("a"), system("S"), user("b")) == (["user: a, b", "system: S"], ["input[2]"])
+
+
+def test_a_system_message_that_follows_no_user_is_the_users_text() -> None:
+    """F-4."""
+    lines, lost = sent(user("a"), assistant("b"), system("S"), assistant("c"), user("d"))
+    assert lines == ["user: a", "assistant: b", "user: <system>\nS\n</system>", "assistant: c", "user: d"]
+    assert lost == ["input"]
+
+
+# Calls and results.
+
+
+def test_ids_that_a_server_refuses_are_mapped_and_their_results_too() -> None:
+    """REQ-8: a pure function of the id."""
+    body, losses = ask(Request(model="m", input=[user("q"), call("a:b/c"), output("a:b/c")]))
+    id = body["messages"][1]["content"][0]["id"]
+    assert id == sent_id("a:b/c") != "a:b/c"
+    assert body["messages"][2]["content"][0]["tool_use_id"] == id
+    assert not list(losses)
+    assert len(sent_id("x" * 70)) <= 64
+
+
+def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
+    """Ids are unique over the whole conversation there."""
+    lines, _ = sent(user("q"), call("a"), output("a", "1"), call("a"), output("a", "2"), call("a"), output("a", "3"))
+    results = [line.partition("=")[2] for line in lines if "=" in line]
+    calls = [line for line in lines if line.startswith("assistant")]
+    assert results == ["1", "2", "3"]
+    assert len(set(calls)) == 3
+
+
+def test_arguments_are_an_object_whatever_they_were() -> None:
+    """F-4."""
+    items: list[ItemParam] = [
+        user("q"),
+        call("a", ""),
+        call("b", '{"x": 1}'),
+        call("c", "[1]"),
+        call("d", '{"x": '),
+        *map(output, "abcd"),
+    ]
+    lines, lost = sent(*items)
+    assert lines[1] == "assistant: a(), b({'x': 1}), c({'arguments': '[1]'}), d({'arguments': '{\"x\": '})"
+    assert lost == ["input[3].arguments", "input[4].arguments"]
+
+
+def test_a_custom_call_is_one_of_one_string() -> None:
+    """TOOL-1."""
+    custom = CustomToolCallParam(call_id="a", name="patch", input="text")
+    lines, lost = sent(user("q"), custom, CustomToolCallOutputParam(call_id="a", output="done"))
+    assert (lines[1:], lost) == (["assistant: a({'input': 'text'})", "user: a=done"], [])
+
+
+def test_images_stay_in_results() -> None:
+    """TOOL-6."""
+    lines, lost = sent(user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")]))
+    assert (lines[-1], lost) == ("user: a=['see', 'image']", [])
+
+
+def test_that_a_tool_failed_is_said_where_it_can_be() -> None:
+    """F-4: of text alone."""
+    failed = {"is_error": Raw(b"true")}
+    image = InputImageParam(image_url="https://i/1.png")
+    items: list[ItemParam] = [
+        user("q"),
+        call("a"),
+        call("b"),
+        call("c"),
+        output("a", extra=failed),
+        output("b", [InputText(text="x")], extra=failed),
+    ]
+    body, losses = ask(Request(model="m", input=[*items, output("c", [image], extra=failed)]))
+    assert [block.get("is_error") for block in body["messages"][2]["content"]] == [True, True, None]
+    assert [loss.path for loss in losses] == ["input[6].is_error"]
+
+
+def test_a_result_of_nothing_has_no_content() -> None:
+    body, _ = ask(Request(model="m", input=[user("q"), call("a"), output("a", [])]))
+    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
+
+
+def test_marks_on_calls_and_results_go_back() -> None:
+    """E-4."""
+    mark = {"cache_control": Raw(b'{"type":"ephemeral"}'), "note": Raw(b"1")}
+    body, losses = ask(Request(model="m", input=[user("q"), call("a", extra=mark), output("a", extra=mark)]))
+    assert [message["content"][0]["cache_control"] for message in body["messages"][1:]] == [{"type": "ephemeral"}] * 2
+    assert [loss.path for loss in losses] == ["input[1].note", "input[2].note"]
+
+
+# Thoughts.
+
+
+def test_what_this_server_sealed_is_opened_for_it_in_its_place_RSN2() -> None:
+    redacted = ReasoningParam(summary=[], encrypted_content=seal("messages", {"redacted": "data"}))
+    dropped = ReasoningParam(summary=[], encrypted_content=seal("messages", {"thinking": "kept", "signature": "t"}))
+    items: list[ItemParam] = [user("q"), thought("one"), assistant("b"), redacted, dropped, call("a"), output("a")]
+    lines, lost = sent(*items)
+    assert (lines[1], lost) == ("assistant: <one|s>, b, <data>, <kept|t>, a()", [])
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        thought("x", maker="another"),
+        thought("x", signature=""),
+        ReasoningParam(summary=[], content=[ReasoningText(text="x")]),
+        ReasoningParam(summary=[], encrypted_content="gAAAAAB"),
+        ReasoningParam(summary=[], encrypted_content=seal("messages", {"signature": 7})),
+        ReasoningParam(summary=[], encrypted_content=UNSET),
+    ],
+)
+def test_what_another_made_or_nobody_signed_is_left_out_RSN3(foreign: ReasoningParam) -> None:
+    assert sent(user("q"), foreign, assistant("b"), user("c")) == (["user: q", "assistant: b", "user: c"], ["input[1]"])
+
+
+def test_unsigned_thoughts_go_back_to_a_server_that_takes_them_RSN2() -> None:
+    wire = MessagesWire(unsigned_thinking=True)
+    body, losses = _unjudged(Request(model="m", input=[user("q"), thought("x", signature=""), assistant("b")]), wire)
+    assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "x", "signature": ""}
+    assert losses == []
+
+
+def test_thoughts_that_led_to_nothing_are_left_out_RSN3() -> None:
+    """Servers refuse them at the end of a turn."""
+    assert sent(user("q"), thought("x"), user("r"), assistant("b"), thought("y")) == (
+        ["user: q, r", "assistant: b"],
+        ["input[1]", "input[4]"],
+    )
+    lines, lost = sent(user("q"), call("a"), thought("x"), output("a"))
+    assert (lines, lost) == (["user: q", "assistant: a()", "user: a=ok"], ["input[2]"])
+
+
+def test_thoughts_go_before_what_the_next_turn_says() -> None:
+    lines, lost = sent(user("q"), assistant("a"), thought("x"), assistant("b"), user("r"))
+    assert (lines[1], lost) == ("assistant: a, <x|s>, b", [])
+
+
+# Blocks of this dialect alone.
+
+
+@pytest.mark.parametrize(
+    "name", ["web_search_with_citations", "interleaved_thinking", "redacted_thinking", "citations_of_documents"]
+)
+def test_what_a_server_said_goes_back_to_it_to_the_letter_RSN2(name: str) -> None:
+    """Law (d): its own blocks, thoughts and citations too."""
+    response = read_frames(frames_of(of(name).read_bytes())).response
+    said: list[ItemParam] = [codec.decode_item_param(codec.encode(item)) for item in response.output]
+    calls = [item.call_id for item in said if isinstance(item, FunctionCallParam)]
+    body, losses = ask(Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools))
+    written = msgspec.json.decode(of(name).with_suffix(".json").read_bytes())["content"]
+    assert body["messages"][1]["content"] == written
+    assert [loss.path for loss in losses] == []
+
+
+def test_a_citation_of_somebody_else_is_a_loss() -> None:
+    """F-4."""
+    page = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "https://c", "title": "t"}
+    place = {"type": "file_citation", "file_id": "f"}
+    part = msgspec.json.encode({"type": "output_text", "text": "x", "annotations": [page, place]})
+    said = MessageParam(role="assistant", content=[codec.decode_as(part, OutputTextParam)])
+    assert sent(user("q"), said, user("r"))[1] == ["input[1].content[0].annotations[0]", "input[1].content[0].annotations[1]"]
+
+
+def _unjudged(request: Request, wire: MessagesWire) -> tuple[Any, list[str]]:
+    body, losses = request_from_hub(request, wire)
+    return msgspec.json.decode(body), [loss.path for loss in losses]

@@ -1,0 +1,250 @@
+"""A Messages client's conversation as items of the hub."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+from tests.dialects.messages.client_asking import read
+
+from antiphon.dialects.messages.answers import block_of_item
+from antiphon.protocol.content import (
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitation,
+)
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+KEPT = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+
+
+def items_of(messages: list[dict[str, Any]], **members: Any) -> list[ItemParam]:
+    request, losses = read(messages, **members)
+    assert list(losses) == []
+    assert isinstance(request.input, list)
+    return request.input
+
+
+def said(*blocks: dict[str, Any]) -> list[ItemParam]:
+    return items_of([{"role": "assistant", "content": list(blocks)}])
+
+
+def given(*blocks: dict[str, Any]) -> Any:
+    """The parts of one user message."""
+    (message,) = items_of([{"role": "user", "content": list(blocks)}])
+    assert isinstance(message, MessageParam)
+    return message.content
+
+
+def test_system_text_that_is_a_string_becomes_instructions() -> None:
+    """E-4."""
+    assert read(system="be brief")[0].instructions == "be brief"
+    assert read(system="")[0].instructions is UNSET
+
+
+def test_system_blocks_keep_their_marks() -> None:
+    """E-4: a mark for the cache goes to a server of this dialect as it came."""
+    first, _ = items_of(
+        [{"role": "user", "content": "x"}], system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}]
+    )
+    assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=KEPT)])
+
+
+def test_system_messages_in_mid_conversation_stay_in_their_place() -> None:
+    """E-5."""
+    added = {"type": "tool_addition", "tool": {"name": "t"}}
+    items = items_of(
+        [
+            {"role": "user", "content": "x"},
+            {"role": "system", "content": [added], "clear_at": "never"},
+            {"role": "user", "content": "y"},
+        ]
+    )
+    middle = items[1]
+    assert isinstance(middle, MessageParam)
+    assert (middle.role, middle.extra) == ("system", {"clear_at": Raw(b'"never"')})
+    assert middle.content == [UnknownContent(kind="messages:tool_addition", raw=Raw(json.dumps(added).encode()))]
+
+
+def test_an_assistants_turn_comes_apart_in_its_order() -> None:
+    """E-1, RSN-1: thoughts, words and calls, each an item of its own; interleaved thinking keeps its places."""
+    items = said(
+        {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
+        {"type": "redacted_thinking", "data": "sealed"},
+        {"type": "text", "text": "I look."},
+        {"type": "text", "text": "Twice."},
+        {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "ä"}, **CACHED},
+        {"type": "thinking", "thinking": "", "signature": "sig-2"},
+        {"type": "tool_use", "id": "toolu_2", "name": "look", "input": {}},
+        {"type": "text", "text": "So."},
+    )
+    assert items == [
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="sig-1"),
+        ReasoningParam(summary=[], encrypted_content="sealed"),
+        MessageParam(role="assistant", content=[OutputTextParam(text="I look."), OutputTextParam(text="Twice.")]),
+        FunctionCallParam(call_id="toolu_1", name="look", arguments='{"at":"ä"}', extra=KEPT),
+        ReasoningParam(summary=[], encrypted_content="sig-2"),
+        FunctionCallParam(call_id="toolu_2", name="look", arguments="{}"),
+        MessageParam(role="assistant", content=[OutputTextParam(text="So.")]),
+    ]
+
+
+def test_thinking_that_nobody_signed_has_no_seal() -> None:
+    """RSN-3."""
+    assert said({"type": "thinking", "thinking": "hm", "signature": ""}) == [
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
+    ]
+
+
+def test_results_come_apart_from_what_the_user_said() -> None:
+    """E-2: several in one message, in their order, images kept, and whether the tool failed."""
+    items = items_of(
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": "one", "is_error": True, **CACHED},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "b",
+                        "content": [
+                            {"type": "text", "text": "two"},
+                            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}},
+                            {"type": "tool_reference", "tool_name": "t"},
+                        ],
+                    },
+                    {"type": "tool_result", "tool_use_id": "c"},
+                    {"type": "text", "text": "go on"},
+                ],
+            }
+        ]
+    )
+    assert items == [
+        FunctionCallOutputParam(call_id="a", output="one", extra={**KEPT, "is_error": Raw(b"true")}),
+        FunctionCallOutputParam(
+            call_id="b",
+            output=[
+                InputText(text="two"),
+                InputImageParam(image_url="data:image/png;base64,iVBO"),
+                UnknownContent(kind="messages:tool_reference", raw=Raw(b'{"type": "tool_reference", "tool_name": "t"}')),
+            ],
+        ),
+        FunctionCallOutputParam(call_id="c", output=""),
+        MessageParam(role="user", content=[InputText(text="go on")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ({"type": "base64", "media_type": "image/png", "data": "iVBO"}, InputImageParam(image_url="data:image/png;base64,iVBO")),
+        ({"type": "url", "url": "https://x/y.png"}, InputImageParam(image_url="https://x/y.png")),
+        ({"type": "file", "file_id": "file_1"}, InputImageParam(file_id="file_1")),
+    ],
+)
+def test_images_come_from_three_places(source: dict[str, Any], part: InputImageParam) -> None:
+    assert given({"type": "image", "source": source}) == [part]
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        (
+            {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
+            InputFileParam(file_data="data:application/pdf;base64,JVBE", filename="t"),
+        ),
+        (
+            {"type": "text", "media_type": "text/plain", "data": "wörds"},
+            InputFileParam(file_data="data:text/plain;base64," + base64.b64encode("wörds".encode()).decode(), filename="t"),
+        ),
+        ({"type": "url", "url": "https://x/y.pdf"}, InputFileParam(file_url="https://x/y.pdf", filename="t")),
+        ({"type": "file", "file_id": "file_1"}, InputFileParam(file_id="file_1", filename="t")),
+    ],
+)
+def test_documents_come_from_four_places(source: dict[str, Any], part: InputFileParam) -> None:
+    assert given({"type": "document", "source": source, "title": "t"}) == [part]
+
+
+def test_what_is_said_of_a_document_goes_with_it() -> None:
+    (part,) = given(
+        {"type": "document", "source": {"type": "url", "url": "u"}, "citations": {"enabled": True}, "context": "c", **CACHED}
+    )
+    assert part == InputFileParam(file_url="u", extra={**KEPT, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')})
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "search_result", "source": "s", "title": "t", "content": []},
+        {"type": "image", "source": {"type": "newer", "x": 1}},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "x"}]}, "title": "t"},
+    ],
+)
+def test_blocks_that_the_hub_has_no_part_for_go_as_they_are(block: dict[str, Any]) -> None:
+    """ITEM-5."""
+    (part,) = given(block)
+    assert isinstance(part, UnknownContent)
+    assert (part.kind, json.loads(bytes(part.raw))) == (f"messages:{block['type']}", block)
+
+
+def test_blocks_of_hosted_tools_are_items_in_their_place() -> None:
+    """ITEM-5: what the server ran itself, between what the model said before and after."""
+    used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    before, use, result, after = said({"type": "text", "text": "a"}, used, found, {"type": "text", "text": "b"})
+    assert isinstance(before, MessageParam)
+    assert isinstance(after, MessageParam)
+    assert isinstance(use, UnknownItem)
+    assert isinstance(result, UnknownItem)
+    assert (use.kind, result.kind) == ("messages:server_tool_use", "messages:web_search_tool_result")
+    assert [json.loads(bytes(block_of_item(item) or b"")) for item in (use, result)] == [used, found]
+
+
+def test_citations_are_annotations_of_the_whole_text() -> None:
+    web = {"type": "web_search_result_location", "url": "u", "title": None, "cited_text": "c", "encrypted_index": "e"}
+    foreign = {"type": "web_search_result_location", "url": "v", "title": "t", "cited_text": "", "encrypted_index": ""}
+    place = {"type": "char_location", "cited_text": "c", "document_index": 0}
+    (message,) = said({"type": "text", "text": "abc", "citations": [web, foreign, place, {}]})
+    assert isinstance(message, MessageParam)
+    part = message.content[0]
+    assert isinstance(part, OutputTextParam)
+    assert part.annotations == [
+        UrlCitation(
+            start_index=0, end_index=3, url="u", title="", extra={"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')}
+        ),
+        UrlCitation(start_index=0, end_index=3, url="v", title="t"),
+        UnknownAnnotation(
+            kind="messages:char_location", raw=Raw(b'{"type":"messages:char_location","cited_text":"c","document_index":0}')
+        ),
+        UnknownAnnotation(kind="messages:citation", raw=Raw(b'{"type":"messages:citation"}')),
+    ]
+
+
+def test_empty_content_is_an_empty_message() -> None:
+    assert items_of([{"role": "user", "content": []}, {"role": "assistant", "content": ""}]) == [
+        MessageParam(role="user", content=[]),
+        MessageParam(role="assistant", content=""),
+    ]
+
+
+def test_a_field_of_a_message_that_says_nothing_by_itself_is_a_loss() -> None:
+    """F-4."""
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "one"}
+    _, losses = read([{"role": "user", "content": [result], "acme": 1}])
+    assert [loss.path for loss in losses] == ["messages[0].acme"]

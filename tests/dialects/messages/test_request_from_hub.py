@@ -1,0 +1,242 @@
+"""Requests for a Messages server: the laws over generated conversations, then settings one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec import Raw
+from tests.dialects.messages.asking import RICH, ask, wires
+from tests.generate.conversations import marks_of, requests
+
+from antiphon.dialects.messages import request_from_hub
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.errors import JsonTooDeep
+from antiphon.profiles.quirks.items import strip_cache_control
+from antiphon.profiles.quirks.rewriting import NoOptions
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    Request,
+    TextFormat,
+    TextParam,
+)
+from antiphon.protocol.tools import FunctionToolParam
+
+MANY = settings(max_examples=50)
+
+
+# The laws. Hints about caching are made up in these conversations, and no server would take them.
+
+
+@MANY
+@given(requests(orphans=True), wires())
+def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: MessagesWire) -> None:
+    ask(_without_hints(request), wire)
+
+
+@MANY
+@given(requests(orphans=True), wires())
+def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: MessagesWire) -> None:
+    request = _without_hints(request)
+    body, losses = ask(request, wire)
+    sent = [text for _, text in _strings(body)]
+    for path, text in _strings(json.loads(codec.encode(request))):
+        # Reasoning that is all sealed is reported as a whole.
+        if marks_of(text):
+            assert any(text.strip() in other for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
+
+
+# Settings.
+
+
+def sent(wire: MessagesWire = RICH, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    """The settings of the body that is sent, and the paths of what was lost."""
+    body, losses = ask(Request(**{"model": "m", "input": "q", **fields}), wire)
+    return {name: value for name, value in body.items() if name not in ("model", "messages")}, [loss.path for loss in losses]
+
+
+def raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def test_a_limit_is_always_said() -> None:
+    assert sent() == ({"max_tokens": 32_000}, [])
+    assert sent(max_output_tokens=100)[0] == {"max_tokens": 100}
+    assert sent(MessagesWire(max_tokens=5))[0] == {"max_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "lost"),
+    [
+        ({"temperature": 0.5}, {"temperature": 0.5}, []),
+        ({"temperature": 1.7}, {"temperature": 1}, ["temperature"]),
+        ({"temperature": 0, "top_p": 0.9}, {"temperature": 0}, ["top_p"]),
+        ({"top_p": 0.9}, {"top_p": 0.9}, []),
+        ({"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
+        ({"user": "u"}, {"metadata": {"user_id": "u"}}, []),
+        ({"safety_identifier": "s", "user": "u"}, {"metadata": {"user_id": "s"}}, ["user"]),
+        ({"metadata": {"a": "b"}}, {}, ["metadata"]),
+        ({"service_tier": "auto"}, {"service_tier": "auto"}, []),
+        ({"service_tier": "default"}, {"service_tier": "standard_only"}, []),
+        ({"service_tier": "priority"}, {"service_tier": "auto"}, ["service_tier"]),
+        ({"service_tier": "flex"}, {}, ["service_tier"]),
+        ({"prompt_cache_key": "k"}, {"cache_control": {"type": "ephemeral"}}, ["prompt_cache_key"]),
+        ({"prompt_cache_retention": "24h"}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}, []),
+        ({"stream": True}, {"stream": True}, []),
+        ({"stream": None}, {}, []),
+        ({"presence_penalty": 1, "frequency_penalty": 1}, {}, ["presence_penalty", "frequency_penalty"]),
+        ({"top_logprobs": 3, "client_metadata": {"a": 1}}, {}, ["top_logprobs", "client_metadata"]),
+        ({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}, {}, ["include[1]"]),
+        ({"text": TextParam(verbosity="low", extra={"x": Raw(b"1")})}, {}, ["text.x", "text.verbosity"]),
+        ({"reasoning": ReasoningConfigParam(extra={"x": Raw(b"1")})}, {}, ["reasoning.x"]),
+    ],
+)
+def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(fields: dict[str, Any], settings: dict[str, Any], lost: list[str]) -> None:
+    assert sent(**fields) == ({"max_tokens": 32_000, **settings}, lost)
+
+
+def test_a_server_without_a_place_for_a_setting_is_not_sent_it_REQ6() -> None:
+    bare = MessagesWire(fields=())
+    asked = {"temperature": 1, "top_p": 1, "user": "u", "service_tier": "auto", "prompt_cache_key": "k"}
+    body, lost = sent(bare, **asked, extra={"chat:stop": raw("x"), "messages:top_k": raw(4)})
+    assert body == {"max_tokens": 32_000}
+    assert lost == ["temperature", "top_p", "messages:top_k", "chat:stop", "user", "service_tier", "prompt_cache_key"]
+
+
+def test_servers_that_sample_by_both_are_sent_both() -> None:
+    body, _ = request_from_hub(Request(model="m", input="q", temperature=0.5, top_p=0.5), MessagesWire())
+    assert (json.loads(body)["temperature"], json.loads(body)["top_p"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("extra", "settings", "lost"),
+    [
+        ({"messages:stop_sequences": ["a", "b"]}, {"stop_sequences": ["a", "b"]}, []),
+        ({"chat:stop": "a"}, {"stop_sequences": ["a"]}, []),
+        ({"gemini:stopSequences": ["a", " "]}, {"stop_sequences": ["a"]}, ["gemini:stopSequences"]),
+        ({"chat:stop": {"no": "text"}}, {}, ["chat:stop"]),
+        ({"messages:top_k": 4}, {"top_k": 4}, []),
+        ({"chat:top_k": "many"}, {}, ["chat:top_k"]),
+        ({"messages:speed": "fast"}, {"speed": "fast"}, []),
+        ({"messages:model": "other", "seed": 1, "chat:seed": 1}, {}, ["messages:model", "seed", "chat:seed"]),
+        ({"messages:output_config": {"effort": "max"}}, {"output_config": {"effort": "max"}}, []),
+        ({"messages:context_management": {"edits": []}}, {"context_management": {"edits": []}}, []),
+    ],
+)
+def test_fields_of_clients_of_this_dialect_go_out_under_their_own_names_REQ7(
+    extra: dict[str, Any], settings: dict[str, Any], lost: list[str]
+) -> None:
+    given = {name: raw(value) for name, value in extra.items()}
+    assert sent(extra=given) == ({"max_tokens": 32_000, **settings}, lost)
+
+
+def test_what_a_client_of_this_dialect_says_itself_is_not_said_twice() -> None:
+    """REQ-7."""
+    own = {"messages:service_tier": raw("auto"), "messages:cache_control": raw({"type": "ephemeral"})}
+    body, lost = sent(extra=own, service_tier="default", prompt_cache_key="k")
+    assert (body["service_tier"], body["cache_control"], lost) == ("auto", {"type": "ephemeral"}, [])
+
+
+def test_unknown_fields_pass_where_the_profile_says_so() -> None:
+    """REQ-7."""
+    body, losses = request_from_hub(Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",)))
+    assert (json.loads(body)["seed"], list(losses)) == (1, [])
+
+
+def test_words_for_effort_are_a_loss_where_the_server_has_none() -> None:
+    """RSN-4."""
+    body, lost = sent(MessagesWire(), extra={"messages:output_config": raw({"effort": "max"})})
+    assert (body, lost) == ({"max_tokens": 32_000}, ["output_config.effort"])
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("format", "settings", "lost"),
+    [
+        (TextFormat(), {}, []),
+        (None, {}, []),
+        (
+            JsonSchemaFormatParam(name="n", schema=SCHEMA),
+            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+            [],
+        ),
+        (
+            JsonSchemaFormatParam(schema=SCHEMA, description="d"),
+            {"output_config": {"format": {"type": "json_schema", "schema": {**SCHEMA, "description": "d"}}}},
+            [],
+        ),
+    ],
+)
+def test_the_form_of_the_output_reaches_the_server_REQ1(format: Any, settings: dict[str, Any], lost: list[str]) -> None:
+    assert sent(text=TextParam(format=format)) == ({"max_tokens": 32_000, **settings}, lost)
+
+
+def test_the_older_place_for_the_form_of_the_output_is_used_where_it_is_the_only_one_REQ1() -> None:
+    wire = MessagesWire(json_output="output_format")
+    body, lost = sent(wire, text=TextParam(format=JsonSchemaFormatParam(schema=SCHEMA)))
+    assert (body["output_format"], lost) == ({"type": "json_schema", "schema": SCHEMA}, [])
+
+
+@pytest.mark.parametrize(
+    ("wire", "format", "told"),
+    [
+        (RICH, JsonObjectFormat(), "Answer with one JSON object, and with nothing else."),
+        (RICH, JsonSchemaFormatParam(), '{"type":"object"}'),
+        (
+            MessagesWire(),
+            JsonSchemaFormatParam(schema={"type": "string", "description": "s"}, description="d"),
+            '"description":"s"',
+        ),
+    ],
+)
+def test_a_form_that_nothing_enforces_is_told_in_the_system_text_REQ1(wire: MessagesWire, format: Any, told: str) -> None:
+    body, lost = sent(wire, text=TextParam(format=format))
+    assert told in body["system"][0]["text"]
+    assert lost == ["text.format"]
+
+
+def test_what_is_nested_too_deeply_to_be_written_is_refused() -> None:
+    """REQ-8."""
+    schema: dict[str, Any] = {}
+    for _ in range(2000):
+        schema = {"items": schema}
+    with pytest.raises(JsonTooDeep):
+        request_from_hub(
+            Request(model="m", input="q", tools=[FunctionToolParam(name="look", parameters={"properties": {"a": schema}})])
+        )
+
+
+def _without_hints(request: Request) -> Request:
+    return strip_cache_control(request, Losses(), NoOptions())
+
+
+def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    match value:
+        case str() if path.endswith(".arguments") and value.startswith("{"):
+            yield from _strings(json.loads(value), path)
+        case str():
+            yield path, value
+        case dict():
+            for name, member in value.items():
+                yield from _strings(member, f"{path}.{name}" if path else name)
+        case list():
+            for at, member in enumerate(value):
+                yield from _strings(member, f"{path}[{at}]")
+
+
+def _is_named(path: str, losses: Losses) -> bool:
+    return any(path.startswith(loss.path) for loss in losses)

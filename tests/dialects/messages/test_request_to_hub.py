@@ -1,0 +1,216 @@
+"""A Messages client's request, read: the settings, and what an agent really sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from tests.dialects.messages.client_asking import HELLO, read
+
+from antiphon.dialects.messages.request_to_hub import request_to_hub
+from antiphon.errors import ApiError
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.request import JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
+
+
+def extra_in(request: Request) -> dict[str, Any]:
+    return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
+
+
+def test_the_smallest_request() -> None:
+    """RSN-2: what is sealed is always to be told, since it lives in the client's history; nothing is stored."""
+    request, losses = read()
+    assert request == Request(
+        model="m",
+        input=[MessageParam(role="user", content="hello")],
+        max_output_tokens=100,
+        include=["reasoning.encrypted_content"],
+        store=False,
+    )
+    assert list(losses) == []
+
+
+def test_settings_have_their_places() -> None:
+    """REQ-5."""
+    request, losses = read(
+        temperature=0.5, top_p=1, stream=True, metadata={"user_id": "u" * 200}, service_tier="standard_only", max_tokens=1
+    )
+    assert (request.temperature, request.top_p, request.stream) == (0.5, 1, True)
+    assert (request.user, request.service_tier, request.max_output_tokens) == ("u" * 200, "default", 1)
+    assert request.extra is UNSET
+    assert list(losses) == []
+
+
+def test_what_only_this_dialect_knows_goes_under_its_name() -> None:
+    """REQ-7, F-4."""
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    request, losses = read(
+        top_k=0,
+        stop_sequences=["END"],
+        context_management=edits,
+        container="c_1",
+        mcp_servers=[{"type": "url"}],
+        service_tier="batch",
+        output_format={"type": "grammar"},
+    )
+    assert extra_in(request) == {
+        "messages:top_k": 0,
+        "messages:stop_sequences": ["END"],
+        "messages:context_management": edits,
+        "messages:container": "c_1",
+        "messages:mcp_servers": [{"type": "url"}],
+        "messages:service_tier": "batch",
+        "messages:output_format": {"type": "grammar"},
+    }
+    assert list(losses) == []
+
+
+def test_nulls_say_nothing() -> None:
+    request, losses = read(
+        top_k=None,
+        stop_sequences=None,
+        thinking=None,
+        output_config=None,
+        metadata=None,
+        tools=None,
+        tool_choice=None,
+        system=None,
+        service_tier=None,
+    )
+    assert extra_in(request) == {}
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "effort", "carried"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 4000}}, "low", {"thinking": {"type": "enabled", "budget_tokens": 4000}}),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1}, "output_config": {"effort": "high"}}, "high", None),
+        ({"thinking": {"type": "adaptive"}}, None, {"thinking": {"type": "adaptive"}}),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max", {"thinking": {"type": "adaptive"}}),
+        ({"thinking": {"type": "disabled"}}, "none", {"thinking": {"type": "disabled"}}),
+        (
+            {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
+            "none",
+            {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
+        ),
+        ({"output_config": {"effort": "low"}}, "low", {"thinking": None, "output_config": {"effort": "low"}}),
+        ({"output_config": {"effort": "utmost"}}, None, {"output_config": {"effort": "utmost"}}),
+        (
+            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"effort": "low", "task_budget": {"total": 9}}},
+            "low",
+            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"task_budget": {"total": 9}}},
+        ),
+    ],
+)
+def test_how_hard_to_think_is_one_word_and_the_clients_own_words_go_along(
+    members: dict[str, Any], effort: str | None, carried: dict[str, Any] | None
+) -> None:
+    """RSN-4."""
+    request, losses = read(**members)
+    assert (request.reasoning.effort if isinstance(request.reasoning, ReasoningConfigParam) else None) == effort
+    if carried is not None:
+        assert extra_in(request) == {f"messages:{name}": value for name, value in carried.items()}
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize("place", ["output_config", "output_format"])
+def test_the_form_of_the_output_has_two_places(place: str) -> None:
+    """REQ-1."""
+    format = {"type": "json_schema", "schema": {"type": "object"}}
+    request, losses = read(**{place: {"format": format} if place == "output_config" else format})
+    assert request.text == TextParam(format=JsonSchemaFormatParam(schema={"type": "object"}, strict=True))
+    assert list(losses) == []
+
+
+def test_a_form_of_output_that_is_newer_than_this_is_carried() -> None:
+    request, losses = read(output_config={"format": {"type": "grammar", "g": 1}})
+    assert extra_in(request) == {"messages:output_config": {"format": {"type": "grammar", "g": 1}}}
+    assert list(losses) == []
+
+
+def test_what_has_no_place_is_a_loss() -> None:
+    """F-4."""
+    _, losses = read(
+        metadata={"user_id": "u", "team": "t"},
+        output_config={"format": {"type": "json_schema", "schema": {}, "name": "n"}},
+        tool_choice={"type": "auto", "why": 1},
+    )
+    assert [loss.path for loss in losses] == ["output_config.format.name", "metadata.team", "tool_choice.why"]
+
+
+@pytest.mark.parametrize(
+    ("members", "param", "said"),
+    [
+        ({"messages": []}, "messages", "wanted an array of at least 1 objects"),
+        (
+            {"messages": [{"role": "tool", "content": "x"}]},
+            "messages[0].role",
+            'got "tool", wanted one of "assistant", "system", "user"',
+        ),
+        ({"messages": [*HELLO, {"role": "user"}]}, "messages[1].content", "is missing"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type", "is missing"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "is missing"),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": "x"}]}]},
+            "messages[0].content[0].input",
+            'got "x", wanted an object',
+        ),
+        ({"max_tokens": "many"}, "max_tokens", 'got "many", wanted an integer'),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'got "some", wanted one of "auto"'),
+        ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "is missing: wanted an object"),
+        ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: wanted a string"),
+    ],
+)
+def test_an_error_says_what_came_what_was_wanted_and_where(members: dict[str, Any], param: str, said: str) -> None:
+    """ERR-3."""
+    body = {"model": "m", "max_tokens": 1, "messages": HELLO, **members}
+    with pytest.raises(ApiError) as raised:
+        request_to_hub(json.dumps(body).encode())
+    assert raised.value.param == param
+    assert said in raised.value.message
+
+
+def test_what_a_coding_agent_sends_is_read_without_a_loss() -> None:
+    """System text in blocks and in mid-conversation, adaptive thinking, effort, context management, marks for the cache."""
+    cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    request, losses = read(
+        [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "<system-reminder>"}, {"type": "text", "text": "do it", **cached}],
+            },
+            {"role": "system", "content": "be quick"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "s"},
+                    {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}, "caller": {"type": "direct"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a", "is_error": False, **cached}],
+            },
+        ],
+        system=[{"type": "text", "text": "You are an agent."}, {"type": "text", "text": "Rules.", **cached}],
+        tools=[{"name": "Bash", "description": "d", "input_schema": {"type": "object"}, **cached}],
+        thinking={"type": "adaptive"},
+        output_config={"effort": "high"},
+        context_management={"edits": []},
+        metadata={"user_id": "{}"},
+        stream=True,
+        max_tokens=32_000,
+    )
+    assert isinstance(request.input, list)
+    assert [getattr(item, "role", type(item).__name__) for item in request.input] == [
+        "system",
+        "user",
+        "system",
+        "ReasoningParam",
+        "FunctionCallParam",
+        "FunctionCallOutputParam",
+    ]
+    assert list(losses) == []

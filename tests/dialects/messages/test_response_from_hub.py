@@ -1,0 +1,99 @@
+"""A response as one whole message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+from tests.dialects.messages.client_reading import REQUEST, USAGE, Life
+
+from antiphon.dialects.messages.answers import item_of_block
+from antiphon.dialects.messages.response_from_hub import response_from_hub
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.content import UrlCitation
+from antiphon.protocol.response import Response
+
+
+def whole(life: Life) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(response_from_hub(life.response, REQUEST)[0])
+    return told
+
+
+def test_a_whole_message_has_every_block_in_its_order() -> None:
+    """STR-14, E-3, RSN-2."""
+    block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    life = Life()
+    life.reasoning("r", "hm")
+    life.encrypted("r", "sealed")
+    life.close("r")
+    life.encrypted("q", "more")
+    life.close("q")
+    life.text("m", "I look.")
+    life.annotation("m", UrlCitation(start_index=0, end_index=7, url="u", title="t"))
+    life.close("m")
+    life.item("s", item_of_block("web_search_tool_result", Raw(json.dumps(block).encode()), id="x_1"))
+    life.call("a", name="look", call_id="c_a")
+    life.arguments("a", '{"x": 1.50}')
+    life.call("b", name="look", call_id="c_b")
+    life.complete(USAGE)
+    citation = {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "", "encrypted_index": ""}
+    assert whole(life) == {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "sealed"},
+            {"type": "redacted_thinking", "data": "more"},
+            {"type": "text", "text": "I look.", "citations": [citation]},
+            block,
+            {"type": "tool_use", "id": "c_a", "name": "look", "input": {"x": 1.5}},
+            {"type": "tool_use", "id": "c_b", "name": "look", "input": {}},
+        ],
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 3,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 7,
+            "output_tokens": 4,
+            "output_tokens_details": {"thinking_tokens": 2},
+        },
+    }
+
+
+def test_an_answer_that_was_cut_by_length_says_so() -> None:
+    """REQ-3."""
+    life = Life()
+    life.text("m", "half")
+    life.incomplete("max_output_tokens")
+    assert whole(life)["stop_reason"] == "max_tokens"
+
+
+def failed(code: str) -> Response:
+    life = Life()
+    life.fail(UpstreamFault("what went wrong", code=code))
+    return life.response
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "type"),
+    [
+        ("rate_limit_exceeded", 429, "too_many_requests"),
+        ("upstream_disconnected", 502, "server_error"),
+        ("tool_not_allowed", 500, "server_error"),
+    ],
+)
+def test_a_response_that_failed_is_its_error(code: str, status: int, type: str) -> None:
+    """ERR-1."""
+    with pytest.raises(ApiError, match="what went wrong") as raised:
+        response_from_hub(failed(code), REQUEST)
+    assert (raised.value.code, raised.value.status, raised.value.type) == (code, status, type)
+
+
+def test_a_response_that_does_not_say_why_it_has_no_end_is_an_error_too() -> None:
+    with pytest.raises(ApiError, match="the response is cancelled, and does not say why"):
+        response_from_hub(replace(Life().response, status="cancelled"), REQUEST)

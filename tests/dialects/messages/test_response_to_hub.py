@@ -1,0 +1,46 @@
+"""Whole answers of a Messages server. What they say is held equal to streams by the recordings."""
+
+from __future__ import annotations
+
+import pytest
+from tests.dialects.messages.reading import read_whole, said
+
+from antiphon.errors import ApiError, UpstreamFault
+
+
+def test_an_answer_without_a_stop_reason_is_whole() -> None:
+    response, losses = read_whole({"content": [{"type": "text", "text": "x"}]})
+    assert said(response) == ["OutputText: x", "completed"]
+    assert not list(losses)
+
+
+def test_an_answer_that_is_mended_says_how() -> None:
+    """F-4."""
+    response, losses = read_whole(b'{"content":[{"type":"text","text":"a\\ud83d"}],"usage":{"input_tokens":"3"}}')
+    assert said(response) == ["OutputText: a\ufffd", "completed"]
+    assert response.usage is not None
+    assert response.usage.input_tokens == 3
+    assert [loss.path for loss in losses] == ["stream"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"type":"message"}', b'{"content":"text"}'])
+def test_what_is_no_message_is_the_upstreams_fault(body: bytes) -> None:
+    """ERR-4."""
+    with pytest.raises(UpstreamFault) as raised:
+        read_whole(body)
+    assert raised.value.code == "upstream_invalid_response"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        ({"type": "overloaded_error", "message": "Overloaded"}, 503, "overloaded"),
+        ("everything is broken", 502, "upstream_error"),
+        ({"type": "billing_error", "message": "Your credit is too low"}, 502, "upstream_auth_failed"),
+    ],
+)
+def test_an_error_in_place_of_an_answer_is_raised(error: object, status: int, code: str) -> None:
+    """ERR-4."""
+    with pytest.raises(ApiError) as raised:
+        read_whole({"type": "error", "error": error})
+    assert (raised.value.status, raised.value.code) == (status, code)

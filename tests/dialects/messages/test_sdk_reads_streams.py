@@ -1,0 +1,106 @@
+"""The API's official SDK reads what we write: streams by its own accumulator, whole answers, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+from hypothesis import assume, given
+from tests.dialects.messages.client_reading import REQUEST, Life
+from tests.generate.events import Life as Written
+from tests.generate.events import written
+
+from antiphon.dialects.messages import EventsFromHub, error_from_hub, response_from_hub
+from antiphon.dialects.messages.answer_from_hub import is_object
+from antiphon.errors import ApiError, ClientFault, InvalidValue, UpstreamFault
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.items import CustomToolCall, FunctionCall
+from antiphon.protocol.status import ItemStatus
+
+ASKED: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
+
+
+def client_of(status: int, body: bytes, kind: str = "application/json") -> anthropic.Anthropic:
+    """A client of a server that gives one answer, whatever it is asked."""
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(status, content=body, headers={"content-type": kind}))
+    http = httpx2.Client(transport=answer)
+    return anthropic.Anthropic(api_key="k", base_url="http://server.invalid", http_client=http, max_retries=0)
+
+
+def streamed(events: list[StreamEvent]) -> anthropic.types.Message:
+    from_hub = EventsFromHub(REQUEST)
+    body = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+    with client_of(200, body, "text/event-stream").messages.stream(**ASKED) as stream:
+        return stream.get_final_message()
+
+
+def members_of(message: anthropic.types.Message) -> dict[str, Any]:
+    """Without the order of thoughts, which a stream tells as they come."""
+    members = message.model_dump(exclude_none=True)
+    for block in members["content"]:
+        if block["type"] == "thinking":
+            block["thinking"] = sorted(block["thinking"].replace("\n", ""))
+    return members
+
+
+@given(written(("complete", "incomplete")))
+def test_the_sdk_reads_a_stream_to_the_same_message_as_the_whole_answer(life: Written) -> None:
+    """STR-14, law (d). Arguments that are no JSON are the one thing that it refuses."""
+    calls = [item for item in life.response.output if isinstance(item, FunctionCall)]
+    customs = [item for item in life.response.output if isinstance(item, CustomToolCall)]
+    assume(all(is_object(call.arguments or "{}") for call in calls))
+    assume(all(call.status == ItemStatus.COMPLETED for call in customs))
+    body, _ = response_from_hub(life.response, REQUEST)
+    assert members_of(streamed(life.events)) == members_of(client_of(200, body).messages.create(**ASKED))
+
+
+def test_the_sdk_finds_thoughts_text_and_calls_where_it_looks_for_them() -> None:
+    """RSN-2, E-3."""
+    life = Life()
+    life.reasoning("r", "hm")
+    life.encrypted("r", "sealed")
+    life.close("r")
+    life.text("m", "I look.")
+    life.call("a", name="look", call_id="c_a")
+    life.call("b", name="look", call_id="c_b")
+    life.arguments("b", '{"x":')
+    life.arguments("a", '{"y":2}')
+    life.arguments("b", "1}")
+    life.complete()
+    message = streamed(life.collector.events)
+    assert [block.model_dump(exclude_none=True) for block in message.content] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sealed"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "c_a", "name": "look", "input": {"y": 2}},
+        {"type": "tool_use", "id": "c_b", "name": "look", "input": {"x": 1}},
+    ]
+    assert message.stop_reason == "tool_use"
+
+
+def test_the_sdk_raises_a_failure_in_mid_stream() -> None:
+    """STR-8."""
+    life = Life()
+    life.text("m", "half")
+    life.fail(UpstreamFault("it went away", code="upstream_disconnected"))
+    with pytest.raises(anthropic.APIStatusError, match="it went away"):
+        streamed(life.collector.events)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (InvalidValue("no", param="messages"), anthropic.BadRequestError),
+        (ClientFault("no", status=401), anthropic.AuthenticationError),
+        (ClientFault("no", type="not_found"), anthropic.NotFoundError),
+        (ApiError("no", type="too_many_requests"), anthropic.RateLimitError),
+        (UpstreamFault("no", code="overloaded", status=503), anthropic.InternalServerError),
+        (UpstreamFault("no"), anthropic.InternalServerError),
+    ],
+)
+def test_the_sdk_knows_our_errors(error: ApiError, raised: type[anthropic.APIStatusError]) -> None:
+    """ERR-1."""
+    status, body = error_from_hub(error)
+    with pytest.raises(raised, match="no"):
+        client_of(status, body).messages.create(**ASKED)

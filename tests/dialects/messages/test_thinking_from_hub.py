@@ -1,0 +1,132 @@
+"""RSN-4: effort and summary reach a Messages server in its own form; and what thinking excludes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.dialects.messages.asking import RICH, ask
+from tests.dialects.messages.test_history_from_hub import assistant, call, output, thought, user
+
+from antiphon.dialects.messages import request_from_hub
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.protocol.request import ReasoningConfigParam, Request
+from antiphon.protocol.tools import FunctionToolParam
+
+BUDGET = MessagesWire()
+NONE = MessagesWire(thinking="none")
+FEW = MessagesWire(thinking="adaptive", efforts=("low", "medium"))
+
+
+def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, list[str]]:
+    """`thinking` and `output_config` of the body, and what was lost."""
+    request = Request(**{"model": "m", "input": "q", "reasoning": ReasoningConfigParam(effort=effort), **fields})
+    body, losses = ask(request, wire)
+    return (body.get("thinking"), body.get("output_config")), [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize(
+    ("wire", "effort", "thinking", "config", "lost"),
+    [
+        (RICH, "high", {"type": "adaptive"}, {"effort": "high"}, []),
+        (RICH, "minimal", {"type": "adaptive"}, {"effort": "low"}, ["reasoning.effort"]),
+        (FEW, "max", {"type": "adaptive"}, {"effort": "medium"}, ["reasoning.effort"]),
+        (RICH, "none", {"type": "disabled"}, None, []),
+        (BUDGET, "low", {"type": "enabled", "budget_tokens": 4096}, None, []),
+        (BUDGET, "max", {"type": "enabled", "budget_tokens": 24000}, None, ["reasoning.effort"]),
+        (BUDGET, "none", {"type": "disabled"}, None, []),
+        (NONE, "high", None, None, ["reasoning.effort"]),
+        (NONE, "none", None, None, []),
+        (RICH, None, None, None, []),
+    ],
+)
+def test_effort_is_said_in_the_servers_own_form_RSN4(
+    wire: MessagesWire, effort: Any, thinking: Any, config: Any, lost: list[str]
+) -> None:
+    assert sent(wire, effort) == ((thinking, config), lost)
+
+
+def test_a_budget_fits_the_limit_of_the_answer_RSN4() -> None:
+    assert sent(BUDGET, max_output_tokens=4000) == (({"type": "enabled", "budget_tokens": 3000}, None), ["reasoning.effort"])
+    assert sent(BUDGET, max_output_tokens=1024) == ((None, None), ["reasoning.effort"])
+
+
+def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
+    shown = ReasoningConfigParam(effort="low", summary="auto")
+    assert sent(RICH, reasoning=shown)[0][0] == {"type": "adaptive", "display": "summarized"}
+    assert sent(BUDGET, reasoning=shown)[1] == ["reasoning.summary"]
+    assert sent(RICH, reasoning=ReasoningConfigParam(effort="none", summary="auto"))[1] == ["reasoning.summary"]
+
+
+@pytest.mark.parametrize(
+    ("wire", "written", "effort", "thinking", "config", "lost"),
+    [
+        (
+            RICH,
+            {"type": "adaptive", "display": "omitted"},
+            "high",
+            {"type": "adaptive", "display": "omitted"},
+            {"effort": "high"},
+            [],
+        ),
+        (RICH, {"type": "adaptive"}, None, {"type": "adaptive"}, None, []),
+        (RICH, {"type": "disabled"}, "none", {"type": "disabled"}, None, []),
+        (RICH, {"type": "enabled", "budget_tokens": 5000}, "medium", {"type": "adaptive"}, {"effort": "medium"}, ["thinking"]),
+        (BUDGET, {"type": "enabled", "budget_tokens": 5000}, "medium", {"type": "enabled", "budget_tokens": 5000}, None, []),
+        (BUDGET, {"type": "adaptive"}, None, {"type": "enabled", "budget_tokens": 12288}, None, ["thinking"]),
+        (NONE, {"type": "adaptive"}, "high", None, None, ["thinking"]),
+    ],
+)
+def test_what_a_client_of_this_dialect_wrote_is_kept_where_the_server_knows_it_RSN4(
+    wire: MessagesWire, written: Any, effort: Any, thinking: Any, config: Any, lost: list[str]
+) -> None:
+    extra = {"messages:thinking": Raw(json.dumps(written).encode())}
+    assert sent(wire, effort, extra=extra) == ((thinking, config), lost)
+
+
+def test_thinking_of_no_known_kind_is_passed_on_for_the_server_to_judge() -> None:
+    """REQ-7."""
+    for written in ('{"type":"dreaming"}', '{"type":7}', "[]"):
+        body, _ = request_from_hub(Request(model="m", input="q", extra={"messages:thinking": Raw(written.encode())}), RICH)
+        assert json.loads(body)["thinking"] == json.loads(written)
+
+
+def test_a_forced_call_switches_thinking_off() -> None:
+    """F-4: servers refuse both together."""
+    tools = [FunctionToolParam(name="look")]
+    assert sent(RICH, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
+    assert sent(RICH, tools=tools, tool_choice="auto")[1] == []
+
+
+def test_an_answer_that_is_begun_switches_thinking_off() -> None:
+    """F-4."""
+    assert sent(RICH, input=[user("q"), assistant("It is")]) == (({"type": "disabled"}, None), ["thinking"])
+
+
+@pytest.mark.parametrize(
+    ("wire", "items", "off"),
+    [
+        (BUDGET, [user("q"), call("a"), output("a")], True),
+        (BUDGET, [user("q"), thought("t", maker="other"), call("a"), output("a")], True),
+        (BUDGET, [user("q"), thought("t"), call("a"), output("a")], False),
+        (BUDGET, [user("q"), thought("t"), call("a"), output("a"), call("b"), output("b")], False),
+        (BUDGET, [user("q"), call("a"), output("a"), assistant("done"), user("r")], False),
+        (RICH, [user("q"), call("a"), output("a")], False),
+    ],
+)
+def test_a_tool_loop_without_its_thoughts_goes_on_without_thinking_RSN3(wire: MessagesWire, items: list[Any], off: bool) -> None:
+    """Real servers refuse it where they are told to think by a budget."""
+    (thinking, _), lost = sent(wire, input=items)
+    assert (thinking["type"] == "disabled", "thinking" in lost) == (off, off)
+
+
+def test_sampling_is_left_out_beside_thinking() -> None:
+    """F-4."""
+    asked = {"temperature": 0.5, "top_p": 0.9, "extra": {"messages:top_k": Raw(b"5")}}
+    assert sent(RICH, **asked)[1] == ["temperature", "top_p", "messages:top_k"]
+    request = Request(model="m", input="q", reasoning=ReasoningConfigParam(effort="low"), temperature=1)
+    assert ask(request)[0]["temperature"] == 1
+    request = Request(model="m", input="q", reasoning=ReasoningConfigParam(effort="low"), top_p=0.97)
+    assert ask(request)[0]["top_p"] == 0.97

@@ -1,0 +1,209 @@
+"""Tools and the choice among them for a Messages server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+from tests.dialects.messages.asking import RICH, ask
+
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    TextFormatOfTool,
+    ToolChoiceParam,
+    ToolList,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+    WebSearchTool,
+)
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+LOOK = FunctionToolParam(name="look", description="d", parameters=SCHEMA)
+SEARCH = UnknownTool(kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"web_search","max_uses":3}'))
+MARK = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+
+
+def sent(*tools: ToolParam, wire: MessagesWire = RICH, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    body, losses = ask(Request(model="m", input="q", tools=list(tools), **fields), wire)
+    return body, [loss.path for loss in losses]
+
+
+def schema_of(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    body, lost = sent(FunctionToolParam(name="look", parameters=parameters))
+    return body["tools"][0]["input_schema"], [path.removeprefix("tools[0].parameters") for path in lost]
+
+
+def test_a_function_has_its_schema_under_another_name() -> None:
+    """TOOL-1."""
+    assert sent(LOOK) == ({**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]}, [])
+
+
+def test_a_strict_function_is_strict_where_the_server_can_be() -> None:
+    """TOOL-1: with a schema that it can enforce."""
+    strict = FunctionToolParam(name="look", parameters=SCHEMA, strict=True)
+    body, lost = sent(strict)
+    assert body["tools"][0] == {"name": "look", "input_schema": {**SCHEMA, "additionalProperties": False}, "strict": True}
+    assert lost == []
+    assert sent(strict, wire=MessagesWire())[1] == ["tools[0].strict"]
+    assert sent(FunctionToolParam(name="look", strict=True))[1] == ["tools[0].strict"]
+
+
+def test_a_custom_tool_is_a_function_of_one_string_and_a_grammar_is_told() -> None:
+    """TOOL-1, F-4."""
+    grammar = GrammarFormat(syntax="lark", definition="start: x")
+    body, lost = sent(
+        CustomTool(name="patch", description="p", format=grammar),
+        CustomTool(name="bare", format=grammar),
+        CustomTool(name="text", format=TextFormatOfTool()),
+    )
+    assert [tool["input_schema"]["required"] for tool in body["tools"]] == [["input"]] * 3
+    assert [tool.get("description") for tool in body["tools"]] == [
+        "p\n\nThe input must match this lark grammar:\nstart: x",
+        "The input must match this lark grammar:\nstart: x",
+        None,
+    ]
+    assert lost == ["tools[0].format", "tools[1].format"]
+
+
+def test_a_namespace_is_flattened() -> None:
+    """TOOL-2."""
+    body, lost = sent(
+        NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]), NamespaceTool(name="n", tools=[])
+    )
+    assert ([tool["name"] for tool in body["tools"]], lost) == (["files__read"], ["tools[0].description"])
+
+
+def test_tools_that_this_dialects_servers_run_go_as_they_are_and_others_are_losses() -> None:
+    """F-4."""
+    toolset = UnknownTool(kind="mcp_toolset", raw=Raw(b'{"type":"mcp_toolset"}'))
+    body, lost = sent(SEARCH, toolset, WebSearchTool(), UnknownTool(kind="acme", raw=Raw(b'{"type":"acme"}')))
+    assert body["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}, {"type": "mcp_toolset"}]
+    assert lost == ["tools[2]", "tools[3]"]
+
+
+def test_the_last_of_two_tools_of_one_name_counts() -> None:
+    """F-4."""
+    body, lost = sent(LOOK, LOOK, FunctionToolParam(name="look"))
+    assert ([tool.get("description") for tool in body["tools"]], lost) == ([None], ["tools[1]"])
+
+
+def test_what_only_this_dialect_says_of_a_tool_is_put_back() -> None:
+    """E-4."""
+    body, lost = sent(FunctionToolParam(name="look", extra={**MARK, "note": Raw(b"1")}))
+    assert (body["tools"][0]["cache_control"], lost) == ({"type": "ephemeral"}, ["tools[0].note"])
+
+
+def test_a_tool_is_loaded_later_only_where_tools_are_searched() -> None:
+    """F-4."""
+    later = FunctionToolParam(name="look", defer_loading=True)
+    finder = UnknownTool(
+        kind="tool_search_tool_regex_20251119",
+        raw=Raw(b'{"type":"tool_search_tool_regex_20251119","name":"tool_search_tool_regex"}'),
+    )
+    assert sent(later)[1] == ["tools[0].defer_loading"]
+    body, lost = sent(finder, later)
+    assert (body["tools"][1]["defer_loading"], lost) == (True, [])
+
+
+def test_tools_that_come_again_are_worked_out_once_for_each_server() -> None:
+    tools: ToolList[ToolParam] = ToolList([FunctionToolParam(name="look", strict=True, parameters=SCHEMA)])
+    plain = MessagesWire()
+    bodies = [ask(Request(model="m", input="q", tools=tools), wire)[0]["tools"] for wire in (RICH, plain, RICH, plain)]
+    assert bodies[0] == bodies[2] != bodies[1] == bodies[3]
+
+
+# Schemas.
+
+
+def test_a_schema_that_does_not_say_so_is_of_an_object() -> None:
+    assert schema_of({"properties": {"q": {}}}) == ({"type": "object", "properties": {"q": {}}}, [])
+    assert schema_of({"type": ["object", "null"]}) == ({"type": "object", "properties": {}}, [])
+
+
+def test_a_schema_of_something_else_is_a_loss() -> None:
+    """F-4."""
+    assert schema_of({"type": "string"}) == ({"type": "object", "properties": {}}, [""])
+
+
+def test_a_choice_at_the_top_of_a_schema_is_told_by_all_its_members() -> None:
+    """F-4: servers refuse it there."""
+    forms = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}}, True]
+    assert schema_of({"type": "object", "oneOf": forms, "required": ["c"]}) == (
+        {"type": "object", "properties": {"b": {}, "a": {"type": "string"}}, "required": ["c"]},
+        [".oneOf"],
+    )
+    assert schema_of({"allOf": forms})[0]["required"] == ["a"]
+    assert schema_of({"anyOf": "nonsense"}) == ({"type": "object", "properties": {}}, [".anyOf"])
+
+
+def test_a_parameter_that_the_server_cannot_name_is_a_loss() -> None:
+    """F-4."""
+    schema, lost = schema_of({"properties": {"$filter": {}, "q": {}}, "required": ["$filter", "q"]})
+    assert (schema, lost) == ({"type": "object", "properties": {"q": {}}, "required": ["q"]}, [".properties"])
+
+
+# The choice.
+
+
+@pytest.mark.parametrize(
+    ("choice", "made", "lost"),
+    [
+        (UNSET, None, []),
+        (None, None, []),
+        ("auto", {"type": "auto"}, []),
+        ("none", {"type": "none"}, []),
+        ("required", {"type": "any"}, []),
+        (SpecificFunction(name="look"), {"type": "tool", "name": "look"}, []),
+        (SpecificCustom(name="patch"), {"type": "tool", "name": "patch"}, []),
+        (SpecificFunction(name="unknown"), None, ["tool_choice"]),
+        (
+            UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"web_search"}')),
+            {"type": "tool", "name": "web_search"},
+            [],
+        ),
+        (UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool"}')), None, ["tool_choice"]),
+        (UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}')), None, ["tool_choice"]),
+        (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"), {"type": "tool", "name": "look"}, []),
+        (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="none"), {"type": "none"}, []),
+        (AllowedToolsParam(tools=[SpecificFunction(name="other")]), {"type": "none"}, []),
+    ],
+)
+def test_a_choice_is_made_in_the_servers_words_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
+    body, found = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=choice)
+    assert (body.get("tool_choice"), found) == (made, lost)
+
+
+def test_only_the_allowed_tools_are_offered() -> None:
+    """TOOL-3, F-4."""
+    unknown = UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"web_search"}'))
+    allowed = AllowedToolsParam(tools=[SpecificFunction(name="look"), unknown], mode="required")
+    body, lost = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=allowed)
+    assert ([tool["name"] for tool in body["tools"]], body["tool_choice"], lost) == (
+        ["look", "web_search"],
+        {"type": "any"},
+        ["tools"],
+    )
+
+
+def test_a_forced_call_without_tools_is_a_loss() -> None:
+    """F-4."""
+    assert sent(tool_choice="required")[1] == ["tool_choice"]
+    assert sent(tool_choice="auto") == sent()
+
+
+@pytest.mark.parametrize(
+    ("choice", "made"), [(UNSET, {"type": "auto", "disable_parallel_tool_use": True}), ("none", {"type": "none"})]
+)
+def test_one_call_at_a_time_is_said_in_the_choice_TOOL4(choice: Any, made: dict[str, Any]) -> None:
+    assert sent(LOOK, parallel_tool_calls=False, tool_choice=choice)[0]["tool_choice"] == made
+    assert "tool_choice" not in sent(parallel_tool_calls=False)[0]

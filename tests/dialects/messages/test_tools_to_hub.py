@@ -1,0 +1,89 @@
+"""A Messages client's tools, and its choice among them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+from tests.dialects.messages.client_asking import read
+
+from antiphon.protocol.tools import FunctionToolParam, SpecificFunction, UnknownTool, UnknownToolChoice
+
+LOOK = {"name": "look", "input_schema": {"type": "object"}}
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+
+
+def test_the_clients_own_tools_are_functions() -> None:
+    """TOOL-1: `strict` is said, since servers do not agree on what it means to be silent."""
+    request, losses = read(
+        tools=[
+            LOOK,
+            {
+                **LOOK,
+                "type": "custom",
+                "name": "x" * 100,
+                "description": "d",
+                "strict": True,
+                "defer_loading": True,
+                "cache_control": {"type": "ephemeral"},
+                "input_examples": [{}],
+            },
+            {**LOOK, "type": None, "defer_loading": None, "strict": None},
+        ]
+    )
+    plain = FunctionToolParam(name="look", parameters={"type": "object"}, strict=False)
+    assert request.tools == [
+        plain,
+        FunctionToolParam(
+            name="x" * 100,
+            description="d",
+            parameters={"type": "object"},
+            strict=True,
+            defer_loading=True,
+            extra={"input_examples": Raw(b"[{}]"), "cache_control": Raw(b'{"type":"ephemeral"}')},
+        ),
+        plain,
+    ]
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        SEARCH,
+        {"type": "bash_20250124", "name": "bash", "cache_control": {"type": "ephemeral"}},
+        {"type": "mcp_toolset", "mcp_server_name": "s"},
+    ],
+)
+def test_a_servers_own_tools_go_as_they_are(tool: dict[str, Any]) -> None:
+    request, losses = read(tools=[tool])
+    assert request.tools
+    (found,) = request.tools
+    assert isinstance(found, UnknownTool)
+    assert (found.kind, json.loads(bytes(found.raw))) == (tool["type"], tool)
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted", "parallel"),
+    [
+        ({"type": "auto"}, "auto", UNSET),
+        ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
+        ({"type": "auto", "disable_parallel_tool_use": False}, "auto", True),
+        ({"type": "none"}, "none", UNSET),
+        ({"type": "tool", "name": "look"}, SpecificFunction(name="look"), UNSET),
+        (
+            {"type": "tool", "name": "web_search"},
+            UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"web_search"}')),
+            UNSET,
+        ),
+    ],
+)
+def test_a_choice_is_said_in_the_hubs_words(choice: dict[str, Any], wanted: Any, parallel: Any) -> None:
+    """TOOL-2, TOOL-4."""
+    request, losses = read(tools=[LOOK, SEARCH], tool_choice=choice)
+    assert request.tool_choice == wanted
+    assert request.parallel_tool_calls is parallel
+    assert list(losses) == []

@@ -1,0 +1,114 @@
+"""Sealed reasoning of a responses server on its way through a client and back to its maker (RSN-1 … RSN-4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from tests.dialects.responses.upstreams import read_events
+
+from antiphon.dialects.common.envelope import seal, unseal
+from antiphon.dialects.responses import ResponsesWire, request_from_hub
+from antiphon.protocol import codec
+from antiphon.protocol.items import CompactionParam, Item, ItemParam, Reasoning, ReasoningParam
+from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
+
+LAB = ResponsesWire(maker="lab")
+THOUGHT: dict[str, Any] = {"type": "reasoning", "id": "rs_up", "summary": [], "encrypted_content": "gAAA"}
+CREATED = {"type": "response.created", "response": {"status": "in_progress"}}
+COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
+
+
+def read(item: dict[str, Any], wire: ResponsesWire = LAB) -> Item:
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    return read_events([CREATED, done, COMPLETED], wire).response.output[0]
+
+
+def sent(item: ItemParam, wire: ResponsesWire = LAB) -> tuple[list[dict[str, Any]], list[str]]:
+    body, losses = request_from_hub(Request(model="m", input=[item]), wire)
+    items: list[dict[str, Any]] = json.loads(body)["input"]
+    return items, [loss.path for loss in losses]
+
+
+def as_input(item: Item) -> ReasoningParam:
+    again: ItemParam = codec.decode_as(codec.encode(item), ItemParam)
+    assert isinstance(again, ReasoningParam)
+    return again
+
+
+def test_what_a_server_sealed_comes_back_to_it_to_the_letter() -> None:
+    """RSN-2: and its maker's name is on it while it is with the client."""
+    item = read(THOUGHT)
+    assert isinstance(item, Reasoning)
+    envelope = unseal(item.encrypted_content or "")
+    assert envelope is not None
+    assert (envelope.maker, envelope.content) == ("lab", {"encrypted_content": "gAAA", "id": "rs_up"})
+    assert sent(as_input(item)) == ([{**THOUGHT, "status": "completed"}], [])
+
+
+def test_reasoning_that_is_carried_whole_is_sealed_too() -> None:
+    """RSN-2: what holds parts that nobody knows passes as it is, but for that."""
+    item = read({**THOUGHT, "content": [{"type": "hologram"}]})
+    assert isinstance(item, Reasoning)
+    assert unseal(item.encrypted_content or "") is not None
+    open_one = read({**THOUGHT, "content": [{"type": "hologram"}], "encrypted_content": None})
+    assert isinstance(open_one, Reasoning)
+    assert not open_one.encrypted_content
+
+
+def test_it_goes_back_under_the_id_it_was_made_for_or_none() -> None:
+    """RSN-2: such servers refuse what was sealed for another item."""
+    sealed = as_input(read(THOUGHT)).encrypted_content
+    renamed = ReasoningParam(id="rs_ours", summary=[], encrypted_content=sealed)
+    assert sent(renamed)[0][0]["id"] == "rs_up"
+    assert "id" not in sent(ReasoningParam(summary=[], encrypted_content=sealed))[0][0]
+    nameless = as_input(read({**THOUGHT, "id": None}))
+    assert sent(nameless)[0][0]["id"] == nameless.id
+
+
+@pytest.mark.parametrize("content", [{"thinking": "Hm.", "signature": "s"}, {"encrypted_content": "gAAA"}])
+def test_what_another_made_is_left_out(content: dict[str, Any]) -> None:
+    """RSN-3: its open text too."""
+    foreign = ReasoningParam(summary=[], encrypted_content=seal("other", content))
+    assert sent(foreign) == ([], ["input[0]"])
+
+
+def test_an_envelope_of_its_own_that_holds_something_else_is_left_out() -> None:
+    """RSN-3: two dialects of one maker have each their own form."""
+    assert sent(ReasoningParam(summary=[], encrypted_content=seal("lab", {"thinking": "Hm."}))) == ([], ["input[0]"])
+
+
+def test_what_is_in_no_envelope_passes_as_it_is() -> None:
+    """RSN-2: a client may have been at that server before it came to us."""
+    assert sent(ReasoningParam(summary=[], encrypted_content="gAAA"))[0][0]["encrypted_content"] == "gAAA"
+
+
+def test_compactions_are_no_reasoning() -> None:
+    """RSN-2: whoever sealed them."""
+    sealed = seal("other", {"encrypted_content": "x"})
+    assert sent(CompactionParam(encrypted_content=sealed))[0][0]["encrypted_content"] == sealed
+
+
+def test_only_servers_that_want_it_have_it_looked_up() -> None:
+    """RSN-2."""
+    assert ResponsesWire(sealed_reasoning=True).wants_reasoning_back
+    assert not LAB.wants_reasoning_back
+
+
+@pytest.mark.parametrize("effort", get_args(ReasoningEffort))
+def test_effort_and_summary_reach_the_server_in_its_own_words(effort: ReasoningEffort) -> None:
+    """RSN-4: as they are; an effort that the server does not know becomes the nearest, which is a loss."""
+    known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+    request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort, summary="concise"))
+    body, losses = request_from_hub(request)
+    assert (json.loads(body)["reasoning"], list(losses)) == ({"effort": effort, "summary": "concise"}, [])
+    body, losses = request_from_hub(request, ResponsesWire(efforts=("low", "medium", "high")))
+    assert json.loads(body)["reasoning"] == {"effort": known.get(effort, effort), "summary": "concise"}
+    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
+
+
+def test_an_effort_that_nobody_asked_for_is_not_made_up() -> None:
+    """RSN-4."""
+    request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
+    assert json.loads(request_from_hub(request, ResponsesWire(efforts=("low",)))[0])["reasoning"] == {"summary": "auto"}
