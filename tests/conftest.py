@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+import trustme
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -24,3 +25,11 @@ settings.load_profile("antiphon")
 @pytest.fixture(autouse=True, scope="session")
 def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """HTTP clients read all that they trust whenever one is made, which takes longer than a hundred requests on the loopback."""
+    path = tmp_path_factory.mktemp("trusted") / "one.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    os.environ["SSL_CERT_FILE"] = str(path)

@@ -84,7 +84,7 @@ Edit = Callable[[list[StreamEvent]], list[StreamEvent]]
 
 
 @given(lives(ENDINGS))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_all_that_the_writer_says_is_legal_STR_1_to_STR_12(events: list[StreamEvent]) -> None:
     assert judge(events) == []
 

@@ -301,6 +301,7 @@ def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
         gate.wait_reached(BOUND)
         for _ in range(4):
             talk.send(large)
+        until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         until(lambda: len(conversation._waiting) == 2)
         here.gateway.get("/health")
@@ -543,6 +544,7 @@ def test_a_turn_under_way_may_end_after_an_hour_and_those_that_wait_are_told() -
         talk.until("response.output_text.delta")
         talk.send("Two")
         talk.send("Three")
+        until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         until(lambda: conversation._last_words is not None)
         talk.send("Four")
@@ -676,6 +678,7 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
     big = "x" * 65536
     with lab() as here, here.socket() as talk:
         here.says.append(turn(*[fakes.text(big)] * 250))
+        until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         talk.send("Go.", store=False)
         until(lambda: conversation.socket.is_choked)
@@ -696,6 +699,7 @@ def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops
     gate = Gate()
     with lab() as here, here.socket() as talk:
         here.says.append(turn(*[fakes.text("x" * 65536)] * 250, fakes.wait(gate)))
+        until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         talk.send("Go.", store=False)
         until(lambda: conversation.socket.is_choked)
@@ -716,6 +720,7 @@ def waiting_in(here: Lab, conversation: Conversation) -> int:
 def test_a_client_that_reads_no_errors_gets_no_more_of_them() -> None:
     """A bounded answer to endless nonsense: what is not read is not answered for ever."""
     with lab() as here, here.socket(small_buffer=True) as talk:
+        until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         for _ in range(50):
             talk.client.write(frame(1, b"x") * 2000)

@@ -479,8 +479,9 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
         store = await SqliteStore.open(tmp_path / "a.db", patience=1.0)
         with held(tmp_path / "a.db"):
             early = [asyncio.create_task(store.save("anna", record(f"early_{n}"), [], [])) for n in range(3)]
-            await asyncio.wait(early, timeout=0.5)
+            await asyncio.wait(early)
             late = asyncio.create_task(store.save("anna", record("late"), [], []))
+            await asyncio.sleep(0)
             for outcome in await asyncio.gather(*early, return_exceptions=True):
                 assert isinstance(outcome, StorageUnavailable)
                 assert (outcome.status, outcome.code) == (503, "storage_unavailable")

@@ -60,7 +60,7 @@ def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: C
     assert_chat_accepts(body, developer=wire.developer == "developer", media_in_tools=wire.tool_images == "keep")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(requests(orphans=True), wires())
 def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: ChatWire) -> None:
     body, losses = request_from_hub(request, wire)
@@ -587,3 +587,8 @@ def test_bodies_that_are_wrong_are_refused_with_a_reason_ERR3(body: bytes, kind:
 
 def _extra(request: Request) -> dict[str, Any]:
     return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
+
+
+def test_what_is_to_be_included_and_chat_has_not_is_a_loss() -> None:
+    """REQ-6, F-4."""
+    assert sent(include=["file_search_call.results"]) == ({}, ["include[0]"])
