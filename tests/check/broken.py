@@ -230,7 +230,7 @@ def _other_reason(body: Json) -> None:
 def _no_reasoning_text(body: Json) -> None:
     for each in body["output"]:
         if each["type"] == "reasoning":
-            each.update(content=[], summary=[])
+            each.update(content=[], summary=[], encrypted_content=None)
 
 
 def _sealed(body: Json) -> None:

@@ -187,6 +187,23 @@ def test_an_item_that_ended_before_the_cut_may_be_complete() -> None:
         assert check(server.base_url, ["output.incomplete"], model="mock-1")["output.incomplete"].verdict == "pass"
 
 
+def test_reasoning_of_which_only_the_sealed_form_exists_is_kept_where_it_is_asked_for() -> None:
+    """RSN-1, RSN-2: who does not ask for it gets an item with nothing in it, by whose id the server finds it again."""
+
+    def seals(told: Told) -> None:
+        if told.is_turn and not told.is_stream:
+            body = told.json
+            is_asked_for = "reasoning.encrypted_content" in (told.asked.json.get("include") or [])
+            for item in body["output"]:
+                if item["type"] == "reasoning":
+                    item.update(content=[], summary=[], **({"encrypted_content": "c2VhbGVk"} if is_asked_for else {}))
+            told.json = body
+
+    with JudgedServer(seals) as server:
+        outcomes = check(server.base_url, ["reasoning.kept", "reasoning.encrypted"], model="mock-1")
+    assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "pass"]
+
+
 def test_the_response_is_looked_for_in_the_last_event_that_has_one() -> None:
     """STR-14, whatever comes after it under STR-7."""
     ping = {"type": "acme:ping", "sequence_number": 99}

@@ -168,8 +168,8 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         ("server = 3", 1, "server: got 3, wanted a table"),
         ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, wanted an array of tables'),
         (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key is no known setting; did you mean 'api_key_env'?"),
-        (LAB + LAB.replace('dialect = "chat"\n', ""), 5, 'upstreams[1].dialect is missing: wanted one of "chat", "responses"'),
-        (LAB.replace('"chat"', '"chatt"'), 3, 'upstreams[0].dialect: got "chatt", wanted one of "chat", "responses"; did'),
+        (LAB + LAB.replace('dialect = "chat"\n', ""), 5, 'upstreams[1].dialect is missing: wanted one of "chat", "gemini", "messages", "responses"'),
+        (LAB.replace('"chat"', '"chatt"'), 3, 'upstreams[0].dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"; did'),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",
             7,

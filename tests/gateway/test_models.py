@@ -12,7 +12,7 @@ from antiphon.config import Config, ModelRule, UpstreamConfig
 from antiphon.errors import UpstreamFault
 from antiphon.gateway import models
 from antiphon.gateway.models import Models
-from antiphon.gateway.routes import Routes
+from antiphon.gateway.routes import Routes, Target
 
 
 def lab(name: str, *rules: str | ModelRule) -> UpstreamConfig:
@@ -54,6 +54,32 @@ def test_a_pattern_that_renames_lists_the_names_that_clients_use() -> None:
     assert available(transport, lab("a", *rules)) == [("lab/llama-3", "a"), ("lab/x-7-y", "a")]
     transport = ScriptedTransport(listing("llama-3", "x-7-y", "x-y"))
     assert available(transport, lab("a", ModelRule(from_="*", to="x-*-y"))) == [("7", "a")]
+
+
+def test_each_dialect_has_its_own_list() -> None:
+    """API-5, REQ-2: names and contexts in the words of each; what cannot answer is left out."""
+    messages = UpstreamConfig(name="a", dialect="messages", base_url="http://a/v1", models=["*"])
+    gemini = UpstreamConfig(name="b", dialect="gemini", base_url="http://b/v1beta", models=["*"])
+    rows = [
+        {"name": "models/one", "inputTokenLimit": 4096, "supportedGenerationMethods": ["generateContent"]},
+        {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
+        {"name": "models/two"},
+        {"name": 7},
+        7,
+    ]
+    of_gemini = ScriptedAnswer([msgspec.json.encode({"models": rows})], JSON)
+    of_messages = ScriptedAnswer([b'{"data":[{"type":"model","id":"m","max_input_tokens":1000}],"has_more":false}'], JSON)
+    transport = ScriptedTransport(of_messages, of_gemini)
+    routes = Routes(Config(upstreams=[messages, gemini]), {}, {})
+    found = Models(routes, transport, lambda: 0.0)
+
+    async def look() -> tuple[list[str], list[int | None]]:
+        names = [model.id for model in (await found.available()).data]
+        targets = [Target(upstream=routes.upstreams[at], model=name) for at, name in ((0, "m"), (1, "one"), (1, "two"))]
+        return names, [await found.context_of(target) for target in targets]
+
+    assert asyncio.run(look()) == (["m", "one", "two"], [1000, 4096, None])
+    assert [asked.url for asked in transport.asked] == ["http://a/v1/models?limit=1000", "http://b/v1beta/models?pageSize=1000"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.dialects.responses.events_from_hub import MESSAGE_END
 from antiphon.errors import StorageUnavailable, UpstreamFault
-from antiphon.gateway.pipe import LOSSES_EVENT, Pipe, Reader
+from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
 from antiphon.gateway.turn import Turn, prepare
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
@@ -21,6 +21,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import Violation, judge
 from antiphon.protocol.items import Message
 from antiphon.protocol.stamps import Stamps
+from antiphon.upstream.reading import Reader
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from tests.cli.recorded import KEY, record
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
+from tests.server.askers import ASKERS, Asker
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.replay import NotReplayable, RecordedAnswer, Replay, replay
@@ -96,6 +97,18 @@ def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answe
     made = replay(recorded(tmp_path, body, answer))
     assert said(made) == []
     assert not made.is_cut_short
+
+
+@pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Path, asker: Asker, is_stream: bool) -> None:
+    """The stream of a Gemini client that asks for none of the usual form is an array, and has no name that tells where it ends."""
+    path, body = (asker.stream_path, asker.streamed) if is_stream else (asker.path, asker.asked)
+    answers = [stream(BEGUN, FINISHED), stream(BEGUN), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429)]
+    for answer in answers:
+        made = replay(recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"}))
+        assert said(made) == []
+        assert not made.is_cut_short
 
 
 def test_the_older_style_and_the_losses_event_come_again(tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def test_an_upstream_is_sent_an_allow_list_of_headers() -> None:
     assert with_key.base_url == "http://lab/v1"
 
 
+@pytest.mark.parametrize(
+    ("dialect", "headers"),
+    [
+        ("messages", {"x-api-key": "sk-lab", "anthropic-version": "2023-06-01"}),
+        ("gemini", {"x-goog-api-key": "sk-lab"}),
+    ],
+)
+def test_a_key_goes_where_the_profile_says_and_headers_go_with_it(dialect: str, headers: dict[str, str]) -> None:
+    [upstream] = Routes(Config(upstreams=[lab(dialect=dialect, api_key_env="LAB_KEY")]), {"LAB_KEY": "sk-lab"}, {}).upstreams
+    assert {name: value for name, value in upstream.headers.items() if name not in ("content-type", "user-agent")} == headers
+
+
 def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_all() -> None:
     own, of_place, of_all = Timeouts(idle=1.0), Timeouts(idle=2.0), Timeouts(idle=3.0)
     config = Config(upstreams=[lab("a", timeouts=own), lab("b"), lab("c")], timeouts=of_all)

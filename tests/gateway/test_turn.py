@@ -258,3 +258,65 @@ def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() ->
     assert record is not None
     assert b'"logprob":-0.5' not in codec.encode(told.output)
     assert b'"logprob":-0.5' in record.output
+
+
+# Reasoning that is refused
+
+
+OWN = {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
+REFUSED = b'{"error":{"message":"The encrypted content gAAA could not be verified.","code":"invalid_encrypted_content"}}'
+RESPONSE = b'{"id":"r","object":"response","status":"completed","output":[]}'
+HISTORY = [{"role": "user", "content": "Hi"}, OWN, {"role": "assistant", "content": "so"}, {"role": "user", "content": "And?"}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: bool) -> None:
+    """RSN-3: with a loss that says so, and whoever wants to know is told."""
+    told: list[str] = []
+    turn = begin("responses", input=HISTORY, stream=stream)
+    turn.on_asking_again = lambda error: told.append(error.code)
+    transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))
+    run(turn.ask(transport))
+    first, second = [msgspec.json.decode(asked.body)["input"] for asked in transport.asked]
+    assert [item for item in first if item.get("type") != "reasoning"] == second
+    assert len(first) == len(second) + 1
+    assert [loss.path for loss in turn.losses] == ["input"]
+    assert told == ["invalid_encrypted_content"]
+    assert turn.prepared.without_reasoning is None  # an answer may last, and holds no history
+
+
+def test_it_is_never_asked_a_third_time() -> None:
+    """RSN-3."""
+    transport = ScriptedTransport(*(ScriptedAnswer([REFUSED], JSON, 400) for _ in range(3)))
+    with pytest.raises(ApiError, match="could not be verified"):
+        run(begin("responses", input=HISTORY).ask(transport))
+    assert len(transport.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "status"),
+    [
+        ({"input": HISTORY}, b'{"error":{"message":"no such setting"}}', 400),
+        ({"input": HISTORY}, REFUSED, 500),
+        ({"input": "Hi"}, REFUSED, 400),
+        ({"input": [HISTORY[0], HISTORY[2], HISTORY[3]]}, REFUSED, 400),
+        # Nothing of it was sent: another server made it.
+        ({"input": [HISTORY[0], {**OWN, "encrypted_content": "antiphon.reasoning.other.e30="}, *HISTORY[2:]]}, REFUSED, 400),
+    ],
+)
+def test_nobody_is_asked_again_for_anything_else(fields: dict[str, Any], body: bytes, status: int) -> None:
+    """RSN-3."""
+    transport = ScriptedTransport(ScriptedAnswer([body], JSON, status))
+    with pytest.raises(ApiError):
+        run(begin("responses", **fields).ask(transport))
+    assert len(transport.asked) == 1
+
+
+def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
+    """RSN-3, REQ-6."""
+    turn = begin("responses", input=HISTORY)
+    turn.asks_again = False
+    transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))
+    with pytest.raises(ApiError):
+        run(turn.ask(transport))
+    assert len(transport.asked) == 1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.profiles.requests import call_ids, requests
 
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.envelope import seal
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.profile import Profile, parse_profile
@@ -52,6 +53,57 @@ def profiles(**texts: str) -> Callable[[str], Profile]:
 
 
 # What they mean
+
+
+def test_what_becomes_of_foreign_reasoning_is_inherited_and_can_be_changed() -> None:
+    """RSN-3: it is left out unless a profile wants it as text."""
+    texts = {
+        "base": 'about = "x"\ndialect = "chat"\nforeign_reasoning = "text"',
+        "same": 'about = "x"\nextends = "base"',
+        "other": 'about = "x"\nextends = "base"\nforeign_reasoning = "drop"',
+    }
+    find = profiles(**texts)
+    assert [find(name).foreign_reasoning for name in texts] == ["text", "text", "drop"]
+    with pytest.raises(ProfileError, match="foreign_reasoning"):
+        parse_profile('about = "x"\ndialect = "chat"\nforeign_reasoning = "keep"', "odd")
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages", "gemini"])
+def test_foreign_reasoning_can_be_told_as_text_in_every_dialect(dialect: str) -> None:
+    """RSN-3: what another made, with its text or with what its envelope has of it; its own is left alone."""
+    profile = parse_profile(f'about = "x"\ndialect = "{dialect}"\nforeign_reasoning = "text"\nwire.maker = "lab"', "odd")
+    shown: dict[str, Any] = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
+    own = {"type": "reasoning", "summary": [], "encrypted_content": seal("lab", {"x": 1}), **shown}
+    foreign = {**own, "encrypted_content": seal("other", {"thinking": 3, "text": "Hm."})}
+    bare = {**foreign, "content": []}
+    blind = {**bare, "encrypted_content": seal("other", {"redacted": "x"})}
+    unsealed = {"type": "reasoning", "summary": [], **shown}
+    native = {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
+    body = {"model": "m", "input": [own, foreign, bare, blind, unsealed, native, {"role": "user", "content": "hi"}]}
+    request, losses = profile.prepare(decode_request(msgspec.json.encode(body)))
+    thoughts = MessageParam(role="assistant", content="<think>\nHm.\n</think>")
+    items = input_items(request)
+    takes_open = dialect in ("chat", "responses")
+    assert items[1:3] == [thoughts, thoughts]
+    assert (items[3] == thoughts) is not takes_open
+    assert [type(items[at]).__name__ for at in (0, 4, 5)] == ["ReasoningParam", "ReasoningParam", "MessageParam"]
+    assert [loss.path for loss in losses] == [
+        "input[1].encrypted_content",
+        "input[2].encrypted_content",
+        "input[3].encrypted_content",
+        "input[3]",
+    ]
+
+
+def test_headers_are_inherited_one_by_one_and_what_else_a_key_needs_as_a_whole() -> None:
+    texts = {
+        "base": 'about = "x"\ndialect = "chat"\nkey_header = "api-key"\npass_headers = ["a"]\n[headers]\nx-one = "1"\nx-two = "2"',
+        "same": 'about = "x"\nextends = "base"\n[headers]\nx-two = "two"',
+        "other": 'about = "x"\nextends = "base"\nkey_header = "authorization"\npass_headers = []',
+    }
+    same, other = map(profiles(**texts), ("same", "other"))
+    assert (same.key_header, same.pass_headers, same.headers) == ("api-key", ("a",), {"x-one": "1", "x-two": "two"})
+    assert (other.key_header, other.pass_headers, other.headers) == ("authorization", (), {"x-one": "1", "x-two": "2"})
 
 
 def test_a_profile_names_its_quirks_and_fills_its_wire_options() -> None:
@@ -161,7 +213,11 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ('about = "x"\ndialect = "chatt"', 2, ['dialect: got "chatt", wanted one of "chat", "responses"', "mean 'chat'"]),
+        (
+            'about = "x"\ndialect = "chatt"',
+            2,
+            ['dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"', "mean 'chat'"],
+        ),
         ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt is no known setting", "mean 'dialect'"]),
         ('about = 3\ndialect = "chat"', 1, ["about: got 3, wanted a string"]),
         ('about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"', 5, ["wire.max_token is no known", "mean 'max_tokens'"]),
@@ -209,6 +265,13 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
             ["'-drop_reasonin' takes out what is not there; did you mean 'drop_reasoning'?"],
         ),
         ('about = "x"\nextends = "base"', 2, ["extends 'base': there is no other profile to be found from here"]),
+        (
+            'about = "x"\ndialect = "chat"\n[headers]\nX-Lab = "a"',
+            4,
+            ['headers: got "X-Lab" = "a", wanted a name in small letters'],
+        ),
+        ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = "a\\nb"', 4, ["a value on one line"]),
+        ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = ""', 4, ["a value on one line"]),
     ],
 )
 def test_what_is_wrong_is_told_with_its_file_and_line(text: str, line: int, said: list[str]) -> None:
@@ -225,7 +288,7 @@ def test_what_is_wrong_is_told_with_its_file_and_line(text: str, line: int, said
     [
         ("about = ", "mine: not valid TOML: "),
         ('dialect = "chat"', "mine: about is missing: wanted a string"),
-        ('about = "x"', "mine: wanted a dialect (chat, responses) or a profile to extend, got neither"),
+        ('about = "x"', "mine: wanted a dialect (chat, responses, messages, gemini) or a profile to extend, got neither"),
     ],
 )
 def test_what_is_not_there_has_no_line(text: str, said: str) -> None:

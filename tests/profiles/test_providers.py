@@ -40,6 +40,8 @@ def test_a_name_that_is_plainly_a_providers_own_needs_no_prefix() -> None:
         "local": "local",
         "gpt-5": "openai",
         "o3-mini": "openai",
+        "claude-opus-4-5": "anthropic",
+        "gemini-3-pro": "gemini",
         "llama-3.3-70b-versatile": "groq",
         "mistral-large-latest": "mistral",
         "deepseek-chat": "deepseek",

@@ -17,7 +17,7 @@ from antiphon import __version__
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.fakes import ChatServer
 from antiphon.server import openapi
-from antiphon.server.app import OF_ONE, ROUTES, App, Route, health
+from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, App, Route, health
 
 REPO = Path(__file__).resolve().parents[2]
 ERRORS_PAGE = REPO / "docs" / "errors.md"
@@ -50,6 +50,21 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         "/metrics": (["GET"], False),
         "/v1/responses/input_tokens": (["POST"], False),
         "/v1/conversations": (["POST"], False),
+        "/v1/chat/completions": (["POST"], False),
+        "/v1/messages": (["POST"], False),
+        "/v1/messages/count_tokens": (["POST"], False),
+        "/v1beta/models": (["GET"], False),
+        "/": (["GET"], True),
+    }
+    assert {path: (sorted(route.methods), route.public) for path, route in OF_MODEL.items()} == {
+        f"/{version}/models/{{model}}{action}": ([method], False)
+        for version in ("v1", "v1beta")
+        for action, method in {
+            "": "GET",
+            ":generateContent": "POST",
+            ":streamGenerateContent": "POST",
+            ":countTokens": "POST",
+        }.items()
     }
     assert {path: (sorted(route.methods), route.public) for path, route in OF_ONE.items()} == {
         "/v1/responses/{id}": (["DELETE", "GET"], False),
@@ -66,7 +81,6 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
     "path",
     [
         *(
-            "/",
             "/v1",
             "/v1/",
             "/v1/responses/",
@@ -74,7 +88,7 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
             "/v1/responses/resp_1/",
             "/v1/responses/resp_1/items",
         ),
-        *("/v1/responses/resp_1/input_items/", "/x/v1/responses/resp_1", "/v2/models", "/favicon.ico", "/v1/chat/completions"),
+        *("/v1/responses/resp_1/input_items/", "/x/v1/responses/resp_1", "/v2/models", "/favicon.ico", "/v1/models/"),
     ],
 )
 def test_a_path_that_does_not_exist_is_404_and_says_which_do(place: Probed, path: str) -> None:
@@ -90,7 +104,7 @@ def test_a_path_that_does_not_exist_is_404_and_says_which_do(place: Probed, path
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"]
 
 
-@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(("/v1/chat", "/v1/messages", "/v1beta"))])
 def test_a_method_that_a_path_does_not_know_is_405_and_says_which_it_does(place: Probed, path: str) -> None:
     allowed = sorted(ROUTES[path].methods)
     for method in set(METHODS) - set(allowed):
@@ -143,9 +157,9 @@ def test_the_openapi_document_is_served_as_it_is_made(place: Probed) -> None:
 def test_every_route_is_in_the_openapi_document_and_nothing_else_is() -> None:
     documented = msgspec.json.decode(openapi.document())["paths"]
     assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
-        path: set(route.methods) for path, route in (ROUTES | OF_ONE).items()
+        path: set(route.methods) for path, route in (ROUTES | OF_ONE | OF_MODEL).items()
     }
-    for path, route in (ROUTES | OF_ONE).items():
+    for path, route in (ROUTES | OF_ONE | OF_MODEL).items():
         for method in route.methods:
             assert (documented[path][method.lower()].get("security") == []) == route.public
 

@@ -18,7 +18,14 @@ from tests.store import postgres_server
 from antiphon import fakes
 from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.fakes import turn
-from antiphon.protocol.events import ErrorEvent, OutputTextDelta, ResponseFailed, TerminalEvent
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseQueued,
+    TerminalEvent,
+)
 from antiphon.trace.reading import read_trace
 
 RUNNING = 8
@@ -95,6 +102,28 @@ def test_a_stream_whose_client_leaves_runs_on_and_is_resumed_without_gap_or_repe
     assert seen + rest == lab.events(id)
     assert text_of(told_by(rest)) == "Hello, you."
     assert lab.asked("slow") == 1
+
+
+def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_there(lab: Lab) -> None:
+    """API-2, STR-1: `response.created` and `response.queued` come at once, and are the first of what is kept afterwards."""
+    gate = lab.block(RUNNING)
+    asked = {"model": "mock-1", "input": "later", "background": True, "stream": True}
+    with lab.reading("POST", "/v1/responses", json=asked) as events:
+        seen = [next(events), next(events)]
+    created, queued = seen
+    assert isinstance(created, ResponseCreated)
+    assert isinstance(queued, ResponseQueued)
+    assert (created.response.status, queued.response) == ("queued", created.response)
+    id = created.response.id
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true&starting_after=0") as events:
+        assert next(events) == queued
+    with ThreadPoolExecutor(2) as readers:
+        from_the_first, from_the_second = readers.submit(lab.events, id), readers.submit(lab.events, id, 1)
+        assert lab.asked("later") == 0
+        gate.open()
+        heard = from_the_first.result()
+    assert heard == seen + from_the_second.result() == lab.events(id)
+    assert told_by(heard)["status"] == "completed"
 
 
 def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> None:
@@ -190,12 +219,13 @@ def test_what_waits_is_cancelled_at_once_and_never_asked(lab: Lab) -> None:
     """API-2. Whoever reads its stream meanwhile hears of its end."""
     gate = lab.block(RUNNING)
     id = lab.begin(input="never")
-    with ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(lab.events, id)
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
+        heard = [next(events), next(events)]
         answer = lab.cancel(id)
-        heard = reading.result()
+        heard += events
     expect_cancelled(lab, id, answer)
     assert heard == lab.events(id)
+    assert [lab.events(id, number) for number in range(3)] == [heard[1:], heard[2:], []]
     gate.open()
     lab.wait(lab.begin())
     assert lab.asked("never") == 0

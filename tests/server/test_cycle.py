@@ -256,3 +256,4 @@ def test_nothing_is_left_of_an_application_that_is_through() -> None:
 
 def test_every_status_has_its_line() -> None:
     assert head_of(426, [(b"a", b"b")]) == b"HTTP/1.1 426 Upgrade Required\r\na: b\r\n"
+    assert head_of(529, []) == b"HTTP/1.1 529 \r\n"  # which only one API has

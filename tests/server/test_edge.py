@@ -88,7 +88,9 @@ def test_pages_are_refused_unless_they_are_configured() -> None:
         [("authorization", f"Bearer {KEY}")],
         [("authorization", f"bearer  {KEY} ")],
         [("x-api-key", KEY)],
+        [("x-goog-api-key", KEY)],
         [("authorization", "Bearer placeholder"), ("x-api-key", KEY)],
+        [("x-api-key", "placeholder"), ("x-goog-api-key", KEY)],
     ],
 )
 def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
@@ -112,6 +114,7 @@ def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
         [("authorization", f"Bearer {KEY}"), ("authorization", f"Bearer {KEY}")],
         [("authorization", "Bearer a"), ("authorization", f"Bearer {KEY}")],
         [("x-api-key", KEY), ("x-api-key", KEY)],
+        [("x-goog-api-key", KEY), ("x-goog-api-key", KEY)],
         [("x-api-key", "")],
         [("x-api-key", key_hash(KEY.encode()).hex())],
     ],
@@ -124,6 +127,31 @@ def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | byt
         edge().owner_of(scope(("x-api-key", "other")))
     assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
     assert caught.value.message == other.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "is_taken"),
+    [
+        (f"key={KEY}", True),
+        (f"alt=sse&key={KEY}", True),
+        (f"key={KEY[:-1]}%{ord(KEY[-1]):02x}", True),
+        ("key=other", False),
+        (f"key={KEY}&key={KEY}", False),
+        ("key=", False),
+        ("a=1&" * 100 + f"key={KEY}", False),
+        ("key=%D0%9A", False),
+        ("", False),
+    ],
+)
+def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_taken: bool) -> None:
+    asked = {"headers": [], "query_string": query.encode()}
+    if is_taken:
+        assert edge().owner_of(asked, in_query=True) == "alice"
+    else:
+        with pytest.raises(ApiError, match="a valid key is needed"):
+            edge().owner_of(asked, in_query=True)
+    with pytest.raises(ApiError, match="a valid key is needed"):
+        edge().owner_of(asked)
 
 
 def test_without_keys_anybody_may_ask() -> None:

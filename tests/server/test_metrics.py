@@ -23,6 +23,10 @@ from antiphon.server.exposition import Shared
 from antiphon.server.logs import RequestLine
 from antiphon.server.metrics import MOST_CODES, MOST_MODELS, Metrics, watched
 
+PATHS = [
+    *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),
+    *("/v1/models/{model}", "/v1/models/{model}:countTokens"),
+]
 TURN = {"endpoint": "/v1/responses", "model": "m", "upstream": "lab"}
 
 
@@ -33,7 +37,7 @@ def a_line(**fields: Any) -> RequestLine:
 
 def measured(*lines: RequestLine, models: Sequence[str] = ()) -> dict[str, Family]:
     metrics = Metrics(models)
-    metrics.know_paths(["/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"])
+    metrics.know_paths(PATHS)
     for line in lines:
         metrics.request(line)
     return prometheus_text.read(metrics.text().decode())
@@ -95,6 +99,8 @@ def test_paths_are_told_as_routes_spell_them() -> None:
         "/v1/responses/resp_2",
         "/v1/responses/resp_1/input_items",
         "/v1/responses/input_tokens",
+        "/v1/models/lab/m:free",
+        "/v1/models/lab/m:countTokens",
         "/x/y",
     ]
     read = measured(*(a_line(method="GET", path=path, model=None, upstream=None) for path in paths))["antiphon_requests_total"]
@@ -102,6 +108,8 @@ def test_paths_are_told_as_routes_spell_them() -> None:
         "/v1/responses/{id}": 2,
         "/v1/responses/{id}/input_items": 1,
         "/v1/responses/input_tokens": 1,
+        "/v1/models/{model}": 1,
+        "/v1/models/{model}:countTokens": 1,
         "other": 1,
     }
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.server.askers import ASKERS
 from tests.server.probing import ALICE, ASKED, BOB, UPSTREAM_KEY, Canary, Probed, canary, head, probed
 from tests.websocket_client import Refused, open_websocket
 
 from antiphon import __version__
 from antiphon.config import Config, ServerConfig, check
 from antiphon.errors import ConfigError
+from antiphon.gateway.client_speech import speech_at
 from antiphon.server import app
-from antiphon.server.app import OF_ONE, ROUTES, Route, health
+from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, Route, health
 
 
 @pytest.fixture(scope="module")
@@ -310,12 +312,18 @@ def test_no_image_and_no_file_is_ever_fetched(place: Probed, bird: Canary, spell
 
 
 def every_call() -> list[tuple[str, str]]:
-    routes = [*ROUTES.items(), *((named(path), route) for path, route in OF_ONE.items())]
+    routes = [*ROUTES.items(), *((named(path), route) for path, route in (OF_ONE | OF_MODEL).items())]
     return [(path, method) for path, route in routes for method in route.methods]
 
 
 def named(path: str) -> str:
-    return path.replace("{id}", "resp_1").replace("{item_id}", "msg_1")
+    return path.replace("{id}", "resp_1").replace("{item_id}", "msg_1").replace("{model}", "mock-1")
+
+
+def asked_at(path: str) -> bytes:
+    """A turn in the form of whose path it is."""
+    asker = next((asker for asker in ASKERS if speech_at(path).dialect == asker.dialect), None)
+    return msgspec.json.encode(asker.asked if asker else ASKED)
 
 
 KEPT = {"/v1/conversations", *map(named, OF_ONE)}  # which nothing is here
@@ -324,7 +332,7 @@ KEPT = {"/v1/conversations", *map(named, OF_ONE)}  # which nothing is here
 def answer_to(place: Probed, method: str, path: str, *headers: tuple[str, str | bytes]) -> tuple[int, bytes]:
     """Without the key that `Probed` would add."""
     lines = [("host", "localhost"), ("connection", "close"), ("content-type", "application/json"), *headers]
-    body = msgspec.json.encode(ASKED) if method == "POST" else b""
+    body = asked_at(path) if method == "POST" else b""
     answer = place.raw(head(method, path, *lines, ("content-length", str(len(body)))) + body)
     if answer.status >= 400:
         assert answer.error
@@ -340,7 +348,7 @@ def test_only_what_is_documented_as_public_answers_without_a_key(guarded: Probed
     """HTTP-6. Security: every route × no key, wrong key. The list of routes is the server's own."""
     no_key = answer_to(guarded, method, path)
     wrong_key = answer_to(guarded, method, path, with_key("sk-wrong"))
-    if path in ("/health", "/openapi.json"):
+    if path in ("/", "/health", "/openapi.json"):
         assert (no_key[0], wrong_key[0]) == (200, 200)
     else:
         assert no_key == wrong_key
@@ -361,7 +369,7 @@ def test_each_tenant_is_served_under_its_own_name(guarded: Probed, path: str, me
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_without_a_key_a_path_that_exists_is_like_one_that_does_not(guarded: Probed, method: str) -> None:
     """Security: routes fail closed, whatever the method."""
-    paths = ["/v1/responses", "/v1/models", "/v1/nothing", "/", "/metrics", "/admin", "/docs", "/v1/responses/resp_1", "/.env"]
+    paths = ["/v1/responses", "/v1/models", "/v1/nothing", "/x", "/metrics", "/admin", "/docs", "/v1/responses/resp_1", "/.env"]
     answers = set()
     for path in paths:
         answer = guarded.raw(head(method, path, ("host", "localhost"), ("connection", "close")))

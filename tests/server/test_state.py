@@ -39,6 +39,7 @@ from tests.server.stateful import (
 )
 
 from antiphon import fakes, sse
+from antiphon.dialects.common.envelope import unseal
 from antiphon.fakes import Gate, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
@@ -522,39 +523,39 @@ def test_a_stream_is_told_again_in_the_style_that_the_client_reads(here: Lab) ->
 SEALED = "reasoning.encrypted_content"
 
 
-def sealed(here: Lab) -> str:
-    """A response whose server sealed its reasoning; the client had asked for that."""
-    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk", "status": "completed"}
-    done = {"id": "r", "object": "response", "status": "completed", "output": [item, {
-        "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-        "content": [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}],
-    }]}  # fmt: skip
-    here.says.append(fakes.whole(done))
+def sealed(here: Lab) -> tuple[str, str]:
+    """A response whose server sealed its reasoning, which the client had asked for: its id, and what was sealed."""
+    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
     told = here.told("Go.", model="other-1", include=[SEALED])
-    assert told["output"][0]["encrypted_content"] == "c2VhbGVk"
-    return str(told["id"])
+    found = told["output"][0]["encrypted_content"]
+    return str(told["id"]), str(found)
 
 
 def test_sealed_reasoning_is_shown_only_to_who_asks_for_it(here: Lab) -> None:
     """RSN-2, API-1: `include` on GET, plain and as a stream; and it is there whatever was asked for at first."""
-    id = sealed(here)
+    id, found = sealed(here)
     assert "encrypted_content" not in here.get(id).text
     assert "encrypted_content" not in here.get(f"{id}?stream=true").text
     for spelled in ("include", "include[]", "include%5B%5D"):
-        assert here.kept(f"{id}?{spelled}={SEALED}")["output"][0]["encrypted_content"] == "c2VhbGVk"
+        assert here.kept(f"{id}?{spelled}={SEALED}")["output"][0]["encrypted_content"] == found
     events = events_in(here.get(f"{id}?stream=true&include={SEALED}&include=x"))
-    assert events[-1]["response"]["output"][0]["encrypted_content"] == "c2VhbGVk"
-    # It goes back to the server that made it, asked for or not.
+    assert events[-1]["response"]["output"][0]["encrypted_content"] == found
+    # It goes back to the server that made it, asked for or not, and that server knows its own.
     here.told("And?", previous_response_id=id, model="other-1")
-    assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == ["c2VhbGVk"]
+    envelope = unseal(found)
+    assert envelope is not None
+    assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == [
+        envelope.content["encrypted_content"]
+    ]
 
 
 def test_sealed_reasoning_among_input_items_is_shown_likewise(here: Lab) -> None:
     """RSN-2, API-1."""
-    first = here.kept(f"{sealed(here)}?include={SEALED}")
+    id, found = sealed(here)
+    first = here.kept(f"{id}?include={SEALED}")
     second = here.told([*first["output"], message("user", "And?")], model="other-1")
     assert "encrypted_content" not in here.get(f"{second['id']}/input_items").text
-    assert "c2VhbGVk" in here.get(f"{second['id']}/input_items?include={SEALED}").text
+    assert found in here.get(f"{second['id']}/input_items?include={SEALED}").text
 
 
 def test_deleted_is_gone(here: Lab) -> None:

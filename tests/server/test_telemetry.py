@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.running import Running, one_upstream, running, until
+from tests.server.askers import ASKERS, Asker
 from tests.websocket_client import open_websocket
 
 from antiphon.config import Config, KeyConfig, TelemetryConfig, UpstreamConfig
@@ -142,6 +143,20 @@ def test_turns_on_a_websocket_are_spans_too() -> None:
                 spans = collected.spans(count)
     assert [attributes(span)["http.request.method"] for span in spans] == ["WEBSOCKET"] * 2
     assert {span.parent and span.parent.span_id for span in spans} == {int("b7ad6b7169203331", 16)}
+
+
+@pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
+def test_turns_of_clients_of_other_dialects_are_spans_too(asker: Asker) -> None:
+    """With no key of theirs, wherever it stood."""
+    collected = Collected()
+    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+        asker.ask(gateway, **asker.key("the-key-of-alice"))
+        gateway.post(asker.streamed, f"{asker.stream_path}{'&' if '?' in asker.stream_path else '?'}key=the-key-of-alice")
+        if asker.count_path:
+            assert gateway.post(asker.asked, asker.count_path).status_code == 200
+        spans = collected.spans(2)
+    assert [attributes(span)["gen_ai.request.model"] for span in spans] == ["mock-1", "mock-1"]
+    assert "the-key-of-alice" not in str([attributes(span) for span in spans])
 
 
 def test_a_turn_that_fails_is_a_span_with_its_error_and_what_is_no_turn_is_none() -> None:

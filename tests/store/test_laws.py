@@ -291,6 +291,26 @@ def test_of_many_with_a_call_the_last_two_are_told(run: Run) -> None:
     run(law)
 
 
+def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
+    """RSN-2: of an item the first that had it, of a call the only one; nobody else's, and each once."""
+
+    async def law(store: Store) -> None:
+        kept = [record(id, says=id.encode()) for id in ("a", "b", "c", "d")]
+        await store.save("anna", kept[0], ["rs_1", "rs_2"], ["call_1", "call_0"])
+        await store.save("anna", kept[1], ["rs_1"], ["call_2", "call_0"])
+        await store.save("anna", kept[2], ["call_9"], [])
+        await store.save("bert", kept[3], ["rs_3"], ["call_3"])
+        first, second = kept[0].output, kept[1].output
+        assert await store.outputs_with("anna", ["rs_1", "rs_2", "rs_3"], []) == [first]
+        assert await store.outputs_with("anna", [], ["call_2", "call_1", "call_3", "call_9"]) == [first, second]
+        assert await store.outputs_with("anna", ["rs_2"], ["call_2"]) == [first, second]
+        assert await store.outputs_with("anna", [], ["call_0"]) == []
+        assert await store.outputs_with("anna", [], []) == []
+        assert await store.outputs_with("anna", [], [f"call_{number}" for number in range(1000)]) == [first, second]
+
+    run(law)
+
+
 def test_items_and_calls_are_not_the_same(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["one"], ["two"])

@@ -78,6 +78,8 @@ def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> 
         yield Problem(("name",), f"got {shown(upstream.name)}, wanted a name in printable characters")
     if upstream.embedded:
         yield from _embedded_problems(upstream)
+    elif upstream.agent is not None:
+        yield from _agent_problems(upstream, upstream.agent)
     elif said := _url_problem(upstream.base_url):
         yield Problem(("base_url",), said)
     if upstream.api_key_env is not None:
@@ -95,6 +97,17 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         yield Problem(("api_key_env",), "the embedded model needs no key: leave out api_key_env")
     if upstream.dialect != "chat":
         yield Problem(("dialect",), f'got {shown(upstream.dialect)}, wanted "chat", which the embedded model speaks')
+
+
+def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
+    if not AGENT.fullmatch(agent):
+        yield Problem(("agent",), f'got {shown(agent)}, wanted a module and the name of an agent in it: "my_agents:run"')
+    if upstream.base_url:
+        yield Problem(("base_url",), "an agent has no address: leave out base_url, or agent")
+    if upstream.api_key_env is not None:
+        yield Problem(("api_key_env",), "an agent needs no key: leave out api_key_env")
+    if upstream.dialect != "responses":
+        yield Problem(("dialect",), f'got {shown(upstream.dialect)}, wanted "responses", which agents speak')
 
 
 def _url_problem(url: str) -> str:
@@ -231,6 +244,7 @@ def _is_host(host: str) -> bool:
 
 HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
+AGENT: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 VISIBLE: Final = re.compile(r"[!-~]+")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEX_DIGEST: Final = re.compile(r"[0-9A-Fa-f]{64}")

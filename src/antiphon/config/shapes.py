@@ -75,9 +75,13 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A server behind the gateway. Of several that serve a model, the first is asked."""
 
     name: Annotated[str, Meta(description="What logs and `/v1/models` call it.")]
-    dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions or Responses.")]
+    dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions, Responses, Messages or Gemini.")]
     base_url: Annotated[
-        str, Meta(description="Where it is, up to the version: `https://host/v1`. Needed unless it is the embedded model.")
+        str,
+        Meta(
+            description="Where it is, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Needed unless it is the "
+            "embedded model."
+        ),
     ] = ""
     api_key_env: Annotated[
         str | None, Meta(description="The environment variable that holds its key. Absent: it is called without a key.")
@@ -93,6 +97,13 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = None
     embedded: Annotated[bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")] = False
+    agent: Annotated[
+        str | None,
+        Meta(
+            description="An agent of yours instead of a server, as `module:name`; its dialect is `responses`. Its answers may take "
+            "as long as a day, unless it has `timeouts` of its own."
+        ),
+    ] = None
     context: Annotated[
         Context | dict[str, Context] | None,
         Meta(
@@ -100,6 +111,13 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             '`{ "mock-*" = 32768 }`. Absent: what it says itself in its list of models, if it does.'
         ),
     ] = None
+    losses: Annotated[
+        Literal["warn", "strict"],
+        Meta(
+            description="What becomes of a turn that it cannot be told as it was asked: `warn` tells the client what was lost, "
+            "`strict` refuses the turn. The header `Antiphon-Losses` of a request counts more."
+        ),
+    ] = "warn"
     timeouts: Annotated[
         Timeouts | None, Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here.")
     ] = None
@@ -265,4 +283,4 @@ def _value(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or None) if variable else None
 
 
-USUAL_PROFILES: dict[Dialect, str] = {"chat": "chat", "responses": "open-responses"}
+USUAL_PROFILES: dict[Dialect, str] = {"chat": "chat", "responses": "open-responses", "messages": "messages", "gemini": "gemini"}

@@ -20,7 +20,7 @@ def describe(config: Config) -> list[str]:
 
 
 def _place(upstream: UpstreamConfig) -> str:
-    return "embedded" if upstream.embedded else upstream.base_url
+    return "embedded" if upstream.embedded else upstream.agent or upstream.base_url
 
 
 def _models(upstream: UpstreamConfig) -> str:

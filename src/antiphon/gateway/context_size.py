@@ -24,5 +24,6 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
     ("context_window",),
     ("max_context_length",),
     ("max_input_tokens",),
+    ("inputTokenLimit",),
     ("meta", "n_ctx_train"),
 )

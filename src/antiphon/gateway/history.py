@@ -1,5 +1,5 @@
-"""What a turn stands on: the responses it continues or the conversation it is in, the items it refers to, and the calls that its
-tool outputs answer.
+"""What a turn stands on: the responses it continues or the conversation it is in, the items it refers to, the calls that its tool
+outputs answer, and the reasoning that led to them.
 
 The upstream remembers nothing, so a continued conversation is sent to it whole: what each earlier response was asked and what it
 said, the oldest first, then what is new (PREV-1). Settings of earlier turns do not come along (PREV-2).
@@ -18,6 +18,7 @@ from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import Unsealing, opened
 from antiphon.gateway.conversation import array_of, conversation_of
 from antiphon.gateway.naming import id_of
+from antiphon.gateway.restoring import missing_in, restored
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
@@ -105,6 +106,14 @@ class Archive(Struct, frozen=True, kw_only=True):
         calls = [item for item in items_of(past) if isinstance(item, CALLS) and item.call_id == call_id]
         return calls[0] if len(calls) == 1 else None
 
+    async def with_reasoning(self, items: list[ItemParam], maker: str) -> list[ItemParam]:
+        """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept."""
+        missing = missing_in(items)
+        if self.store is None or not any(missing):
+            return items
+        outputs = await self.store.outputs_with(self.owner, *missing)
+        return restored(items, [items_of([output]) for output in outputs], maker)
+
 
 def stands_alone(request: Request) -> bool:
     """Whether a request has everything it needs in itself, which is quick to see for most."""
@@ -123,8 +132,21 @@ def stands_alone(request: Request) -> bool:
     return True
 
 
-async def ground(request: Request, archive: Archive, *, allow_orphans: bool = False, unsealing: Unsealing | None = None) -> Ground:
-    """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how."""
+def lacks_reasoning(request: Request) -> bool:
+    """Whether there is a call or a thought in the history whose sealed reasoning may be somewhere else."""
+    return type(request.input) is list and any(missing_in(request.input))
+
+
+async def ground(
+    request: Request,
+    archive: Archive,
+    *,
+    allow_orphans: bool = False,
+    unsealing: Unsealing | None = None,
+    maker: str | None = None,
+) -> Ground:
+    """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how, and
+    reasoning is put back if it is told whose."""
     losses = Losses()
     own = input_items(request)
     previous, conversation = request.previous_response_id, conversation_of(request)
@@ -141,6 +163,8 @@ async def ground(request: Request, archive: Archive, *, allow_orphans: bool = Fa
     whole = await _with_their_calls(
         own, window, archive, can_look_further=not (previous or conversation), allow_orphans=allow_orphans
     )
+    if maker is not None:
+        whole = await archive.with_reasoning(whole, maker)
     if whole is not own:
         own, raw = whole, before + whole
         window = _opened(raw, len(before), unsealing, continued)

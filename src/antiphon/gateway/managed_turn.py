@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compacting import Compactor, Made, added, usage_of
 from antiphon.gateway.keeping import Keeper
-from antiphon.gateway.pipe import Reader
-from antiphon.gateway.speech import EventsToHub
 from antiphon.gateway.token_estimate import estimate
 from antiphon.gateway.truncation import room_in, shortened
 from antiphon.gateway.turn import MAX_WHOLE, Prepared, Turn, prepare
@@ -40,6 +38,8 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writing import Trace
+from antiphon.upstream.reading import Reader
+from antiphon.upstream.speech import EventsToHub
 from antiphon.upstream.transport import Answer, Transport
 
 Told = TypeVar("Told", StreamEvent, StreamEvent | TextRun)
@@ -121,6 +121,7 @@ class ManagedTurn(Turn):
     def _prepare(self, request: Request) -> None:
         prepared = prepare(request, self.prepared.target, keeps=bool(self.prepared.request.store))
         self.prepared.body = prepared.body
+        self.prepared.without_reasoning = prepared.without_reasoning
         self.losses.extend(prepared.losses)
         if self._trace is not None:
             self._trace.hub_request(codec.encode(request))

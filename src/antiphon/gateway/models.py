@@ -82,7 +82,9 @@ class Models:
     async def _ask(self, upstream: Upstream) -> Listed:
         limits = replace(upstream.timeouts, connect=min(PATIENCE, upstream.timeouts.connect), first_byte=PATIENCE, total=PATIENCE)
         try:
-            answer = await self._transport.send("GET", f"{upstream.base_url}/models", upstream.headers, b"", limits)
+            answer = await self._transport.send(
+                "GET", upstream.base_url + upstream.speech.models_path, upstream.headers, b"", limits
+            )
             body = bytearray()
             async for piece in answer.pieces():
                 body += piece
@@ -109,10 +111,23 @@ def _listed_in(body: bytes) -> Listed:
         match msgspec.json.decode(body):
             case {"data": list() as rows}:
                 return {row["id"]: context_in(row) for row in rows if _has_id(row)}
+            case {"models": list() as rows}:
+                return {name.removeprefix("models/"): context_in(row) for row in rows if (name := _name_of_answerer(row))}
             case _:
                 return {}
     except (ValueError, RecursionError):
         return {}
+
+
+def _name_of_answerer(row: Any) -> str:
+    """The name of a model that can be asked for an answer; servers that say what their models do list others too."""
+    match row:
+        case {"name": str() as name, "supportedGenerationMethods": list() as actions}:
+            return name if "generateContent" in actions else ""
+        case {"name": str() as name}:
+            return name
+        case _:
+            return ""
 
 
 def _has_id(row: Any) -> bool:

@@ -1,7 +1,7 @@
 """Upstream bytes → client bytes, in one synchronous step: frames, hub events, policy, the client's own frames. Pure.
 
-`Reader` is the half that faces the upstream, `Pipe` has both halves. A pipe keeps what the gateway wants to know afterwards: the
-response the client was told of, what was lost, and what it failed with.
+A pipe has both halves, that which faces the upstream (`Reader`) and that which faces the client. It keeps what the gateway wants to
+know afterwards: the response the client was told of, what was lost, and what it failed with.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from antiphon import sse
-from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.speech import EventsToHub, TextRunToHub
+from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, payload_of
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -32,6 +30,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
+from antiphon.upstream.reading import Reader
 
 LOSSES_EVENT: Final = "antiphon:losses"
 TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that can take many deltas of a text at once
@@ -46,53 +45,6 @@ class EventsFromHub(Protocol):
     def feed(self, event: StreamEvent) -> bytes: ...
 
     def finish(self) -> bytes: ...
-
-
-class Reader:
-    """An upstream's stream as hub events."""
-
-    def __init__(self, to_hub: EventsToHub) -> None:
-        self._frames = sse.Decoder()
-        self._to_hub = to_hub
-        self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)
-
-    @property
-    def error(self) -> ApiError | None:
-        return self._to_hub.error
-
-    @property
-    def losses(self) -> Losses:
-        return self._to_hub.losses
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """The events that these bytes bring. An event beyond all measure fails the response."""
-        events: list[StreamEvent] = []
-        for told in self.feed_runs(data):
-            events += told.events() if isinstance(told, TextRun) else [told]
-        return events
-
-    def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
-        """The same, deltas in a row as one."""
-        try:
-            frames = self._frames.feed(data)
-        except UpstreamFault as error:
-            return [*self._to_hub.finish(error)]
-        told: list[StreamEvent | TextRun] = []
-        at = 0
-        while at < len(frames):
-            if self._text_run is not None:
-                run, at = self._text_run(frames, at)
-                if run is not None:
-                    told.append(run)
-                    continue
-            told += self._to_hub.feed(frames[at])
-            at += 1
-        return told
-
-    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over, properly or with an error."""
-        events = [event for frame in self._frames.finish() for event in self._to_hub.feed(frame)]
-        return events + self._to_hub.finish(error)
 
 
 class Pipe:

@@ -17,12 +17,11 @@ from msgspec import Struct
 from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
-from antiphon.dialects.responses.events_from_hub import Style
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
+from antiphon.gateway.client_speech import HUB, ClientSpeech, request_at, speech_at
 from antiphon.gateway.history import stands_alone
-from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.routes import Target, Upstream
-from antiphon.gateway.speech import SPEECHES
 from antiphon.gateway.turn import Turn, is_json, prepare
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
@@ -31,6 +30,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.trace.reading import TraceRecord
 from antiphon.trace.records import ClientHead, ClientRequest, Route
+from antiphon.upstream.speech import SPEECHES
 from antiphon.upstream.transport import Answer
 
 
@@ -93,16 +93,17 @@ class RecordedAnswer:
 
 async def _replay(record: TraceRecord) -> Replay:
     client, head = _complete(record)
+    speech = speech_at(client.path)
     losses = Losses()
     turn: Turn | None = None
     body: bytes | None = None
     try:
-        request, found = responses.request_to_hub(client.body.raw)
+        request, found = request_at(client.path, speech, client.body.raw)
         losses.extend(found)
         body, turn = _turn(_grounded(request, record), record)
-        status, answer = 200, await _answer(turn, record, client, losses)
+        status, answer = 200, await _answer(turn, record, client, speech, losses)
     except ApiError as error:
-        status, answer = responses.error_from_hub(error)
+        status, answer = speech.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
     sent = record.upstream_request
@@ -172,24 +173,23 @@ def _target(route: Route) -> Target:
     return Target(upstream=upstream, model=route.model)
 
 
-async def _answer(turn: Turn, record: TraceRecord, client: ClientRequest, losses: Losses) -> bytes:
+async def _answer(turn: Turn, record: TraceRecord, client: ClientRequest, speech: ClientSpeech, losses: Losses) -> bytes:
     """The body of the answer; what goes wrong before it begins is raised."""
     if record.upstream_request is None:
         raise NotReplayable(f"{record.id}: no upstream was asked, so there is no answer to translate")
     if turn.prepared.request.stream:
-        return await _stream(turn, record, client, losses)
+        return await _stream(turn, record, client, speech, losses)
     response = await turn.whole(await turn.ask(RecordedAnswer(record)))
-    body, found = responses.response_from_hub(response, turn.prepared.request)
+    body, found = speech.response_from_hub(response, turn.prepared.request)
     losses.extend(found)
     return body
 
 
-async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, losses: Losses) -> bytes:
-    style: Style = "older" if record.notes.get("style") == "older" else "standard"
+async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, speech: ClientSpeech, losses: Losses) -> bytes:
     asked = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
-    pipe = turn.pipe(responses.EventsFromHub(turn.prepared.request, style=style), tells_losses="losses" in asked)
+    pipe = turn.pipe(_writer(turn, record, speech), tells_losses=speech is HUB and "losses" in asked)
     # Whether the 200 was out before something failed was a matter of time: only the recorded answer knows.
-    has_begun = record.client_head is not None and _is_stream(record.client_head)
+    has_begun = record.client_head is not None and record.client_head.status == 200
     out: list[bytes] = []
     try:
         await _pump(turn, await turn.ask(RecordedAnswer(record)), pipe, out)
@@ -201,6 +201,15 @@ async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, losses
         raise pipe.error
     losses.extend(pipe.losses)
     return b"".join(out)
+
+
+def _writer(turn: Turn, record: TraceRecord, speech: ClientSpeech) -> EventsFromHub:
+    request = turn.prepared.request
+    if speech is HUB:
+        return responses.EventsFromHub(request, style="older" if record.notes.get("style") == "older" else "standard")
+    if speech.dialect == "gemini" and record.client_head is not None and not _is_stream(record.client_head):
+        return speech.events_from_hub(request, array=True)
+    return speech.events_from_hub(request)
 
 
 async def _pump(turn: Turn, answer: Answer, pipe: Pipe, out: list[bytes]) -> None:
@@ -261,7 +270,8 @@ def _without_chance(data: bytes) -> bytes:
 
 BEFORE: Final = 60
 EXCERPT: Final = 300
-LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete"}  # `[DONE]` has no name
+# What the last event of a stream is called, in any dialect; `[DONE]` has no name.
+LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete", b"message_stop", b"error"}
 OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32,40}\b")
 TIME: Final = re.compile(rb'("(?:created|completed)_at":)\d+')
 PADDING: Final = re.compile(rb',?"obfuscation":"[^"]*"')

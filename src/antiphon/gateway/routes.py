@@ -14,9 +14,11 @@ from msgspec import Struct
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ClientFault, MissingField
-from antiphon.gateway.speech import SPEECHES, Speech
 from antiphon.profiles import Profile, load_profile
+from antiphon.upstream.speech import SPEECHES, Speech
 
+AGENT: Final = "agent:"  # before the name of one that runs in this process
+A_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
 
 
@@ -85,11 +87,11 @@ class Routes:
 
 
 def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], places: Mapping[str, Place]) -> Upstream:
-    place = places.get(each.name) or Place(base_url=each.base_url, key=each.api_key(environ))
-    headers = {"content-type": "application/json", "user-agent": USER_AGENT}
-    if place.key:
-        headers["authorization"] = f"Bearer {place.key}"
+    place = places.get(each.name) or _place(each, environ)
     profile = load_profile(each.profile_name)
+    headers = {"content-type": "application/json", "user-agent": USER_AGENT, **profile.headers}
+    if place.key:
+        headers[profile.key_header] = f"Bearer {place.key}" if profile.key_header == "authorization" else place.key
     return Upstream(
         config=each,
         profile=profile,
@@ -98,6 +100,12 @@ def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], 
         headers=headers,
         timeouts=each.timeouts or place.timeouts or config.timeouts,
     )
+
+
+def _place(each: UpstreamConfig, environ: Mapping[str, str]) -> Place:
+    if each.agent:
+        return Place(base_url=AGENT + each.agent, timeouts=Timeouts(total=A_DAY))
+    return Place(base_url=each.base_url, key=each.api_key(environ))
 
 
 def _shown(model: str) -> str:

@@ -1,33 +1,37 @@
 """One turn, from a hub request to what the client is told: prepared purely, then asked of the upstream, then read.
 
-A turn asks its upstream once. Whether the client wants a stream and whether the upstream answers with one are two questions: each
-of the four cases is served, since servers that ignore `stream` exist in both directions.
+A turn asks its upstream once, and once more only if that refuses the reasoning in the history. Whether the client wants a stream
+and whether the upstream answers with one are two questions: each of the four cases is served, since servers that ignore `stream`
+exist in both directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.errors import ApiError, UnsupportedParameter, UpstreamFault
+from antiphon.dialects.common.refused_reasoning import refuses_reasoning
+from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.gateway.keeping import Keeper
-from antiphon.gateway.pipe import EventsFromHub, Pipe, Reader
+from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.grammar import Violation
-from antiphon.protocol.items import AdditionalTools, ItemParam
+from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Pad, Policy
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response, opening
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writing import Trace
+from antiphon.upstream.reading import Reader
 from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_of_pieces
 
 MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
@@ -42,13 +46,14 @@ OURS: Final[dict[str, Any]] = dict.fromkeys(
 
 class Prepared(Struct, kw_only=True):
     """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
-    and who reads it needs only to know what was offered."""
+    and who reads it needs only to know what was offered. So it is with what would be sent if the reasoning in it were refused."""
 
     target: Target
     request: Request  # as the client asked, settled by the gateway
     sent: Request  # as the upstream is asked
     body: bytes
     losses: Losses
+    without_reasoning: Callable[[], bytes] | None = None  # the body once more; None if there is no reasoning in it
 
 
 def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepared:
@@ -62,7 +67,14 @@ def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepare
     body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
     losses.extend(found)
     kept = _without_history(settled)
-    return Prepared(target=target, request=kept, sent=kept if sent is settled else _without_history(sent), body=body, losses=losses)
+    return Prepared(
+        target=target,
+        request=kept,
+        sent=kept if sent is settled else _without_history(sent),
+        body=body,
+        losses=losses,
+        without_reasoning=partial(_body_without_reasoning, sent, target) if _holds_reasoning(sent) else None,
+    )
 
 
 class Turn:
@@ -76,19 +88,35 @@ class Turn:
         self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
         self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
+        self.asks_again = True  # if reasoning is refused; not where nothing may be lost
+        self.on_asking_again: Callable[[ApiError], None] | None = None
         self._stamps = stamps
         self._policy = Policy.of(prepared.request, pad=pad)
         self._trace = trace
         self._answer: Answer | None = None
 
     async def ask(self, transport: Transport) -> Answer:
-        """Sends the request; raises what the upstream says instead of an answer."""
+        """Sends the request; raises what the upstream says instead of an answer. RSN-3: one that does not take the reasoning in the
+        history is asked once more without it, before the client has heard of anything."""
+        body, self.prepared.body = self.prepared.body, b""
+        without_reasoning, self.prepared.without_reasoning = self.prepared.without_reasoning, None
+        try:
+            return await self._send(transport, body)
+        except ClientFault as error:
+            if without_reasoning is None or not self.asks_again or not refuses_reasoning(error):
+                raise
+            shorter = without_reasoning()
+            if shorter == body:  # none of it was sent
+                raise
+            self._note_refused_reasoning(error)
+        return await self._send(transport, shorter)
+
+    async def _send(self, transport: Transport, body: bytes) -> Answer:
         upstream = self.prepared.target.upstream
-        url = upstream.base_url + upstream.speech.path
+        url = upstream.speech.url(upstream.base_url, self.prepared.target.model, streams=bool(self.prepared.sent.stream))
         headers = upstream.headers | self.headers if self.headers else upstream.headers
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, headers, self.prepared.body)
-        body, self.prepared.body = self.prepared.body, b""
+            self._trace.upstream_request("POST", url, headers, body)
         try:
             answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
@@ -147,7 +175,8 @@ class Turn:
 
     async def whole_as_events(self, answer: Answer) -> list[StreamEvent]:
         """The events of an answer that is no stream though one was asked for."""
-        return list(replay(self._read_whole(await self.body_of(answer))))
+        waited = self.opening.status == ResponseStatus.QUEUED
+        return replay(self._read_whole(await self.body_of(answer)), waited=waited)
 
     async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
         pieces: list[bytes] = []
@@ -180,6 +209,13 @@ class Turn:
         except UpstreamFault as fault:
             self._note_fault(fault)
             raise
+
+    def _note_refused_reasoning(self, error: ApiError) -> None:
+        self.losses.add("input", "all earlier reasoning", "the server refused it, and was asked once more without it")
+        if self._trace is not None:
+            self._trace.note("reasoning_refused", f"{error.code}: {error.message}")
+        if self.on_asking_again is not None:
+            self.on_asking_again(error)
 
     def _note_fault(self, fault: UpstreamFault) -> None:
         """What went wrong on the way, which no byte tells who reads the trace."""
@@ -253,6 +289,15 @@ def _without_history(request: Request) -> Request:
     if type(items) is list and AdditionalTools in map(type, items):
         offers = [item for item in items if type(item) is AdditionalTools]
     return replace(request, input=offers or UNSET)
+
+
+def _holds_reasoning(request: Request) -> bool:
+    return type(request.input) is list and ReasoningParam in map(type, request.input)
+
+
+def _body_without_reasoning(sent: Request, target: Target) -> bytes:
+    items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
+    return target.upstream.speech.request_from_hub(replace(sent, input=items), target.upstream.profile.wire)[0]
 
 
 def _settle(request: Request, *, keeps: bool, losses: Losses) -> Request:

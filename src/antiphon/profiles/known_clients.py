@@ -1,4 +1,4 @@
-"""Which style of the responses API a known client reads, as data (API-6)."""
+"""How known clients are told from others, as data: which style of the responses API they read (API-6), what they put where."""
 
 from __future__ import annotations
 
@@ -35,4 +35,17 @@ def style_of(user_agent: str) -> Style:
 
 # WS-2: how clients of the older style announce themselves on a WebSocket: by a word in a header.
 ANNOUNCEMENT = (b"openai-beta", b"responses_websockets")
+# Where clients put their keys besides `authorization`.
+KEY_HEADERS = (b"x-api-key", b"x-goog-api-key")
+# Headers that only clients of one dialect send, where its paths are those of others too.
+OF_MESSAGES = b"anthropic-version"
+OF_GEMINI = (b"x-goog-api-client", b"x-goog-api-key")
+# What pages of these clients have to be allowed to send.
+HEADERS_OF_PAGES = (
+    *KEY_HEADERS,
+    OF_MESSAGES,
+    b"anthropic-beta",
+    b"anthropic-dangerous-direct-browser-access",
+    b"x-goog-api-client",
+)
 _TABLE = known_clients()

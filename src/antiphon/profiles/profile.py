@@ -6,6 +6,7 @@ stands, what came, what was wanted, and which known name is closest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -13,33 +14,47 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.closest import closest
 from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
 from antiphon.profiles.toml_source import Steps, TomlSource, shown
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
-Dialect = Literal["chat", "responses"]
-Wire = ChatWire | ResponsesWire
+# Reasoning that another made, or nobody known: left out, or told as a text of the assistant's (RSN-3).
+ForeignReasoning = Literal["drop", "text"]
+Dialect = Literal["chat", "responses", "messages", "gemini"]
+Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire
 FindParent = Callable[[str], "Profile"]
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What one kind of server takes: quirks that reshape the request, wire options that the dialect reads."""
+    """What one kind of server takes: quirks that reshape the request, wire options that the dialect reads, headers."""
 
     name: str
     dialect: Dialect
     about: str
     quirks: tuple[Quirk, ...]
     wire: Wire
+    #: That it is sent with every request.
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Where it looks for its key; any but `authorization` has the key alone.
+    key_header: str = "authorization"
+    #: Those of a client of the same dialect that it is sent as they came.
+    pass_headers: tuple[str, ...] = ()
+    foreign_reasoning: ForeignReasoning = "drop"
 
     def prepare(self, request: Request) -> tuple[Request, Losses]:
         """The request as this server takes it, and what was lost. A loss has the path under which its quirk saw the thing."""
         losses = Losses()
         for quirk in self.quirks:
             request = quirk.apply(request, losses)
+        if self.foreign_reasoning == "text":
+            request = foreign_reasoning_as_text(request, losses, self.wire.maker, takes_open=self.dialect in TAKES_OPEN_REASONING)
         return request, losses
 
 
@@ -51,6 +66,10 @@ class ProfileFile(Struct, frozen=True, kw_only=True):
     extends: str | UnsetType = UNSET
     quirks: list[Any] = field(default_factory=list)
     wire: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    key_header: str | UnsetType = UNSET
+    pass_headers: list[str] | UnsetType = UNSET
+    foreign_reasoning: ForeignReasoning | UnsetType = UNSET
 
 
 def parse_profile(text: str, name: str, *, file: str = "", parent: FindParent | None = None) -> Profile:
@@ -64,6 +83,10 @@ def parse_profile(text: str, name: str, *, file: str = "", parent: FindParent | 
         about=written.about,
         quirks=_quirks(source, written.quirks, base.quirks),
         wire=_wire(source, written.wire, base.wire),
+        headers=base.headers | _headers(source, written.headers),
+        key_header=written.key_header or base.key_header,
+        pass_headers=base.pass_headers if written.pass_headers is UNSET else tuple(written.pass_headers),
+        foreign_reasoning=written.foreign_reasoning or base.foreign_reasoning,
     )
 
 
@@ -114,9 +137,26 @@ def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: Steps) ->
     return Quirk(name, source.read(options, QUIRKS[name].options, at, f"quirk {name}: "))
 
 
+def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
+            wanted = "a name in small letters and a value on one line"
+            raise source.fault(("headers", name), f"headers: got {shown(name)} = {shown(value)}, wanted {wanted}")
+    return headers
+
+
 def _wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
     given = source.read(values, type(base), ("wire",), "wire.")
     return replace(base, **{name: getattr(given, name) for name in values})
 
 
-WIRES: Final[dict[Dialect, type[ChatWire] | type[ResponsesWire]]] = {"chat": ChatWire, "responses": ResponsesWire}
+WIRES: Final[dict[Dialect, type[Wire]]] = {
+    "chat": ChatWire,
+    "responses": ResponsesWire,
+    "messages": MessagesWire,
+    "gemini": GeminiWire,
+}
+# The others know reasoning by its signature alone.
+TAKES_OPEN_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
+HEADER: Final = re.compile("[a-z0-9-]+")
+VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

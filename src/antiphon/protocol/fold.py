@@ -59,11 +59,12 @@ def fold(events: Iterable[StreamEvent]) -> Response:
     return reader.response
 
 
-def replay(response: Response) -> list[StreamEvent]:
+def replay(response: Response, *, waited: bool = False) -> list[StreamEvent]:
     """A stream that tells of this response. If it has not ended there is no terminal event, and items in progress stay open.
 
     For `cancelled` the table of events has no terminal one, so that is told as far as it goes too. An item that the writer could
-    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole.
+    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole. What `waited` was queued before
+    it was begun, which a response does not tell by itself.
     """
     events: list[StreamEvent] = []
     numbers = count(1)
@@ -71,9 +72,9 @@ def replay(response: Response) -> list[StreamEvent]:
     stamps = Stamps(lambda prefix: f"{prefix}_{response.id}_{next(numbers)}", lambda: response.created_at)
     opening = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
     writer = ResponseWriter(opening, events.append, stamps)
-    if response.status == ResponseStatus.QUEUED:
+    if waited or response.status == ResponseStatus.QUEUED:
         writer.queue()
-    else:
+    if response.status != ResponseStatus.QUEUED:
         writer.start()
     has_ended = response.status in TERMINAL
     for key, item in enumerate(response.output):

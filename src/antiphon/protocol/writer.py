@@ -129,7 +129,9 @@ class ResponseWriter:
         self._emit(ResponseQueued(sequence_number=self._next(), response=self._response))
 
     def start(self) -> None:
-        """STR-1: created if it was not, and in progress. Any content does it by itself."""
+        """STR-1: created if it was not, and in progress. Any content does it by itself. One that waited until now says so."""
+        if self._status is None and self._response.status == ResponseStatus.QUEUED:
+            self.queue()
         if self._status is None:
             self._begin(ResponseStatus.IN_PROGRESS)
         else:

@@ -14,13 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
-from antiphon.dialects import responses
 from antiphon.errors import AntiphonError, ApiError, ClientFault
+from antiphon.profiles.known_clients import HEADERS_OF_PAGES
 from antiphon.server import openapi
 from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
 from antiphon.server.background import Background
 from antiphon.server.background_endpoints import cancel_response
 from antiphon.server.body import ClientLeft
+from antiphon.server.client_dialects import speech_for
 from antiphon.server.compact import compact_response
 from antiphon.server.conversations import (
     add_items,
@@ -34,9 +35,11 @@ from antiphon.server.conversations import (
 )
 from antiphon.server.count_tokens import count_tokens
 from antiphon.server.create_response import create_response
+from antiphon.server.create_turn import create_turn
 from antiphon.server.edge import Edge
 from antiphon.server.exchange import Exchange, shutdown
 from antiphon.server.exposition import CONTENT_TYPE
+from antiphon.server.models import get_model, list_models
 from antiphon.server.responses_socket import responses_socket
 from antiphon.server.retrieve import delete_response, get_response, list_input_items
 from antiphon.server.services import Services, new_id
@@ -58,7 +61,7 @@ class App:
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
         self._edge = Edge.of(services.config, environ)
-        services.metrics.know_paths([*ROUTES, *OF_ONE])
+        services.metrics.know_paths(PATHS)
         endpoints = {"/v1/responses": responses_socket(services)}
         sockets = WebSockets(self._edge, endpoints, services.max_body, Times(life=services.life))
         self.websockets = sockets if services.config.server.websocket else None
@@ -99,7 +102,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
-        exchange = Exchange(id, scope, receive, send, responses.error_from_hub, self._edge.headers_for(scope))
+        exchange = Exchange(id, scope, receive, send, speech_for(scope), self._edge.headers_for(scope))
         if services.traces is not None:
             exchange.trace = services.traces.begin(id)
         if services.telemetry is not None:
@@ -130,20 +133,35 @@ class App:
         """Edges, then the route."""
         scope = exchange.scope
         self._edge.admit(scope)
-        route = ROUTES.get(scope["path"]) or _route_of_one(exchange)
+        route = ROUTES.get(scope["path"]) or _route_of_model(exchange) or _route_of_one(exchange)
         if scope["method"] == "OPTIONS" and first_of(scope, b"access-control-request-method"):
             await exchange.answer(204, PREFLIGHT, b"")  # the origin was admitted
             return
         if route is None or not (route.public or (scope["path"] == METRICS and self._services.config.server.public_metrics)):
-            exchange.line.owner = self._edge.owner_of(scope)
+            exchange.line.owner = self._edge.owner_of(scope, in_query=exchange.speech.has_key_in_query)
         if route is None:
-            paths = ", ".join(sorted([*ROUTES, *OF_ONE]))
+            paths = ", ".join(sorted(PATHS))
             raise ClientFault(f"there is nothing at this path; there is {paths}", type="not_found", code="not_found")
         endpoint = route.methods.get(scope["method"]) or (route.methods.get("GET") if scope["method"] == "HEAD" else None)
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
         await endpoint(self._services, exchange)
+
+
+def _route_of_model(exchange: Exchange) -> Route | None:
+    """The route of a path that names a model, `/v1/models/<model>`, and what is to be done with it, `:<action>`. The name may hold
+    anything, slashes and colons too."""
+    path: str = exchange.scope["path"]
+    for prefix in MODEL_PREFIXES:
+        if path.startswith(prefix):
+            name, _, action = path.removeprefix(prefix).rpartition(":")
+            route = OF_MODEL.get(f"{prefix}{{model}}:{action}") if name else None
+            if route is None:
+                name, route = path.removeprefix(prefix), OF_MODEL[f"{prefix}{{model}}"]
+            exchange.parameters = [name]
+            return route if name else None
+    return None
 
 
 def _route_of_one(exchange: Exchange) -> Route | None:
@@ -154,11 +172,6 @@ def _route_of_one(exchange: Exchange) -> Route | None:
         return None
     parts[3:6:2] = PARAMETERS[: len(exchange.parameters)]
     return OF_ONE.get("/".join(parts))
-
-
-async def list_models(services: Services, exchange: Exchange) -> None:
-    """API-5."""
-    await exchange.answer(200, [JSON], msgspec.json.encode(await services.models.available()))
 
 
 async def health(services: Services, exchange: Exchange) -> None:
@@ -182,8 +195,13 @@ ROUTES: Final[dict[str, Route]] = {
     "/v1/responses": Route(methods={"POST": create_response}),
     "/v1/responses/compact": Route(methods={"POST": compact_response}),
     "/v1/responses/input_tokens": Route(methods={"POST": count_tokens}),
+    "/v1/chat/completions": Route(methods={"POST": create_turn}),
+    "/v1/messages": Route(methods={"POST": create_turn}),
+    "/v1/messages/count_tokens": Route(methods={"POST": count_tokens}),
     "/v1/conversations": Route(methods={"POST": create_conversation}),
     "/v1/models": Route(methods={"GET": list_models}),
+    "/v1beta/models": Route(methods={"GET": list_models}),
+    "/": Route(methods={"GET": health}, public=True),
     "/health": Route(methods={"GET": health}, public=True),
     "/openapi.json": Route(methods={"GET": openapi_document}, public=True),
     METRICS: Route(methods={"GET": show_metrics}),
@@ -196,9 +214,19 @@ OF_ONE: Final[dict[str, Route]] = {
     "/v1/conversations/{id}/items": Route(methods={"GET": list_items, "POST": add_items}),
     "/v1/conversations/{id}/items/{item_id}": Route(methods={"GET": get_item, "DELETE": delete_item}),
 }
+MODEL_PREFIXES: Final = ("/v1/models/", "/v1beta/models/")
+ACTIONS: Final[dict[str, Route]] = {
+    "": Route(methods={"GET": get_model}),
+    ":generateContent": Route(methods={"POST": create_turn}),
+    ":streamGenerateContent": Route(methods={"POST": create_turn}),
+    ":countTokens": Route(methods={"POST": count_tokens}),
+}
+OF_MODEL: Final = {f"{prefix}{{model}}{action}": route for prefix in MODEL_PREFIXES for action, route in ACTIONS.items()}
+PATHS: Final = (*ROUTES, *OF_ONE, *OF_MODEL)
 PARAMETERS: Final = ("{id}", "{item_id}")
+OWN_HEADERS: Final = (b"authorization", b"content-type", b"antiphon-style", b"antiphon-extensions", b"antiphon-losses")
 PREFLIGHT: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, antiphon-style, antiphon-extensions"),
+    (b"access-control-allow-headers", b", ".join([*OWN_HEADERS, *HEADERS_OF_PAGES])),
     (b"access-control-max-age", b"600"),
 ]

@@ -20,7 +20,6 @@ Headers = list[tuple[bytes, bytes]]
 DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `Direct`
 BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
 JSON: Final = (b"content-type", b"application/json")
-ErrorFromHub = Callable[[ApiError], tuple[int, bytes]]
 
 
 class Direct(Protocol):

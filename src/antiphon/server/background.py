@@ -24,7 +24,7 @@ from antiphon.gateway.keeping import response_of
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.turn import Turn, is_json
 from antiphon.protocol import codec
-from antiphon.protocol.events import ErrorEvent, ResponseFailed, StreamEvent
+from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -32,6 +32,7 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.server.exchange import shutdown
 from antiphon.server.logs import RequestLine
 from antiphon.server.services import Pace, Services, new_id
+from antiphon.server.tailing import response_as_queued
 from antiphon.server.turns import begin, reporter
 from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Store
@@ -274,10 +275,11 @@ class _Job:
             return None
         request = replace(codec.decode_request(work.request), stream=True)
         archive = Archive(owner=work.owner, store=self._store)
-        begun = await begin(services, request, Losses(), archive, line, trace)
-        begun.turn.opening = replace(response_of(record), status=ResponseStatus.IN_PROGRESS)
+        # Whether losses are to be refused was asked when it was put here.
+        begun = await begin(services, request, Losses(), archive, line, trace, strict=False)
+        begun.turn.opening = response_as_queued(record)
         line.response_id = work.id
-        self._making = _Making(services, begun.turn, self._log, line, record.input)
+        self._making = _Making(services, begun.turn, self._log, line, record)
         return self._making
 
     async def _close(self, why: ApiError) -> _Ended | None:
@@ -286,10 +288,11 @@ class _Job:
         said = await self._store.said(self._work.owner, self._work.id, -1)
         if record is None or said is None:
             return None  # it was deleted
-        opened = replace(response_of(record), status=ResponseStatus.IN_PROGRESS)
-        reader = responses.EventsToHub(Request(), opened, self._services.stamps)
+        queued = response_as_queued(record)
+        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if said.events else queued  # what was said says whether it was
+        reader = responses.EventsToHub(Request(), opening, self._services.stamps)
         told = [event for line in said.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
-        lines = Lines(is_cancelled=why.code == CANCELLED)
+        lines = Lines(queued, is_cancelled=why.code == CANCELLED)
         self._log.number = len(said.events)
         self._log.add([line for event in told[len(said.events) :] if (line := lines.feed(event))])
         response = lines.response
@@ -306,13 +309,13 @@ class _Job:
 class _Making:
     """A turn whose client is the log."""
 
-    def __init__(self, services: Services, turn: Turn, log: _Log, line: RequestLine, own: bytes) -> None:
+    def __init__(self, services: Services, turn: Turn, log: _Log, line: RequestLine, record: Record) -> None:
         self.turn = turn
-        self._own = own  # the items of the request, with the ids that they were given when it came
+        self._own = record.input  # the items of the request, with the ids that they were given when it came
         self._services = services
         self._log = log
         self._line = line
-        self._lines = Lines()
+        self._lines = Lines(turn.opening)
         self._pipe: Pipe = turn.pipe(self._lines, between=LINE, on_violation=reporter(services, line.request_id))
 
     async def run(self) -> None:
@@ -357,11 +360,13 @@ class _Making:
 
 
 class Lines:
-    """Events as lines of JSON. A response that was cancelled ends without an error: that was what its client wanted."""
+    """Events as lines of JSON. A response that was cancelled ends without an error: that was what its client wanted. What is said
+    before it is in progress is the same whoever makes it: a reader may have been told while it waited (see `tailing`)."""
 
-    def __init__(self, *, is_cancelled: bool = False) -> None:
+    def __init__(self, queued: Response, *, is_cancelled: bool = False) -> None:
         self.losses = Losses()
         self.is_cancelled = is_cancelled
+        self._queued = queued
         self.response: Response | None = None  # one that failed, as it is told
         self._left_out = 0
 
@@ -369,7 +374,9 @@ class Lines:
         if isinstance(event, ErrorEvent) and self.is_cancelled:
             self._left_out = 1
             return b""
-        if isinstance(event, ResponseFailed):
+        if type(event) is ResponseCreated or type(event) is ResponseQueued:
+            event = replace(event, response=self._queued)
+        elif isinstance(event, ResponseFailed):
             if self.is_cancelled:
                 response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
                 event = replace(event, sequence_number=event.sequence_number - self._left_out, response=response)

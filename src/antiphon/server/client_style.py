@@ -1,5 +1,5 @@
-"""What a client reads, as it says itself or as clients like it are known to: the style of events, and whether it wants losses
-told among them."""
+"""What a client reads, as it says itself or as clients like it are known to: the style of events, whether it wants losses told
+among them, and whether it wants an answer at all where something is lost."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ def wants_losses(scope: Scope) -> bool:
     """Whether the client asked for the extension event that tells what was lost."""
     asked = first_of(scope, b"antiphon-extensions").decode("latin-1").lower()
     return "losses" in (word.strip() for word in asked.split(","))
+
+
+def refuses_losses(scope: Scope) -> bool | None:
+    """Whether a turn that loses something on its way is to be refused; None if the client leaves that to the upstream's setting."""
+    match first_of(scope, b"antiphon-losses"):
+        case b"":
+            return None
+        case b"strict":
+            return True
+        case b"warn":
+            return False
+        case other:
+            came = other[:50].decode("latin-1")
+            raise ClientFault(f"the header Antiphon-Losses: got {came!r}, wanted 'strict' or 'warn'", param="antiphon-losses")

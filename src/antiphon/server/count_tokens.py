@@ -1,4 +1,4 @@
-"""`POST /v1/responses/input_tokens` (API-3): how long a turn would be, without asking for it.
+"""`POST /v1/responses/input_tokens` (API-3), and what other APIs call it: how long a turn would be, without asking for it.
 
 The turn is made ready as any other is, with all that it continues, so that what is counted is what would be sent. An upstream that
 counts is asked; where none does, or it does not answer, there is an estimate, and the answer says that it is one.
@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from antiphon.dialects import chat, responses
 from antiphon.errors import ApiError
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
 from antiphon.gateway.history import Archive
 from antiphon.gateway.token_estimate import estimate
 from antiphon.gateway.turn import Prepared
 from antiphon.profiles import Dialect
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger
-from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.server.asgi import JSON
-from antiphon.server.body import ClientLeft, check_head, read_body
+from antiphon.server.body import ClientLeft
+from antiphon.server.client_style import refuses_losses
 from antiphon.server.exchange import Exchange, losses_header, shutdown
 from antiphon.server.services import Services
 from antiphon.server.turns import begin
+from antiphon.upstream.speech import resource_of
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):
@@ -43,26 +44,45 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 
 async def count_tokens(services: Services, exchange: Exchange) -> None:
     """A request from body to number."""
-    check_head(exchange.scope, services.max_body)
-    body = await read_body(exchange.receive, services.max_body)
-    if exchange.trace is not None:
-        exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
-    request, losses = responses.request_to_hub(body)
-    owner = exchange.line.owner
-    assert owner is not None  # the route is not public
-    archive = Archive(owner=owner, store=services.store)
-    begun = await begin(services, _to_be_counted(request), losses, archive, exchange.line, exchange.trace)
+    strict = refuses_losses(exchange.scope)
+    body = await exchange.body(services.max_body)
+    if exchange.speech.dialect == "gemini":
+        body = _unwrapped(body)
+    request, losses = request_at(exchange.scope["path"], exchange.speech, body)
+    archive = Archive(owner=exchange.owner, store=services.store)
+    begun = await begin(services, _to_be_counted(request), losses, archive, exchange.line, exchange.trace, strict=strict)
     exchange.line.response_id = None  # there will be none
     prepared = begun.turn.prepared
     count = await _asked(services, exchange, prepared)
     headers = losses_header(prepared.losses)
     if count is None:
-        request, _ = DIALECTS[prepared.target.upstream.profile.dialect](prepared.body)
+        request, _ = CLIENT_SPEECHES[prepared.target.upstream.profile.dialect].request_to_hub(prepared.body)
         told = InputTokens(input_tokens=estimate(request), estimated=True)
         headers.append((b"antiphon-estimated", b"true"))
     else:
         told = InputTokens(input_tokens=count)
-    await exchange.answer(200, [JSON, *headers], msgspec.json.encode(told))
+    await exchange.answer(200, [JSON, *headers], msgspec.json.encode(_told(exchange.speech.dialect, told)))
+
+
+def _unwrapped(body: bytes) -> bytes:
+    """The turn itself, if it comes inside another object, under the name that the path has too."""
+    try:
+        members = msgspec.json.decode(body, type=dict[str, Raw])
+        inner = msgspec.json.decode(members.get("generateContentRequest", b""), type=dict[str, Raw])
+    except (ValueError, RecursionError):
+        return body
+    return codec.encode({name: value for name, value in inner.items() if name != "model"})
+
+
+def _told(dialect: Dialect, count: InputTokens) -> Any:
+    """The count, as clients of a dialect read it."""
+    match dialect:
+        case "messages":
+            return {"input_tokens": count.input_tokens}
+        case "gemini":
+            return {"totalTokens": count.input_tokens}
+        case _:
+            return count
 
 
 def _to_be_counted(request: Request) -> Request:
@@ -93,8 +113,9 @@ async def _asked(services: Services, exchange: Exchange, prepared: Prepared) -> 
 
 async def _ask(services: Services, exchange: Exchange, prepared: Prepared) -> int | None:
     upstream = prepared.target.upstream
-    url = f"{upstream.base_url}{upstream.speech.path}/input_tokens"
-    body = _countable(prepared.body) if upstream.profile.dialect == "responses" else prepared.body
+    asks = COUNTING[upstream.profile.dialect]
+    url = upstream.speech.url_at(asks.path, upstream.base_url, prepared.target.model)
+    body = asks.body(prepared.body, prepared.target.model)
     trace = exchange.trace
     if trace is not None:
         trace.upstream_request("POST", url, upstream.headers, body)
@@ -109,24 +130,59 @@ async def _ask(services: Services, exchange: Exchange, prepared: Prepared) -> in
         if len(told) > MAX_ANSWER:
             answer.abort()
             return None
-    return msgspec.json.decode(told, type=_Counted).input_tokens if answer.status == 200 else None
+    if answer.status != 200:
+        return None
+    counted = msgspec.json.decode(told, type=_Counted)
+    return counted.input_tokens if counted.input_tokens is not None else counted.total_tokens
 
 
-def _countable(body: bytes) -> bytes:
-    """What the counting endpoint of this API takes: it knows only fields that make a prompt longer."""
-    members = msgspec.json.decode(body, type=dict[str, Raw])
-    return codec.encode({name: value for name, value in members.items() if name in COUNTED})
+class _Counting(Struct, frozen=True):
+    """How servers of a dialect are asked to count: where, and what they take there."""
+
+    path: str
+    body: Callable[[bytes, str], bytes]
 
 
 class _Counted(Struct):
-    input_tokens: Annotated[int, Meta(ge=0)]
+    input_tokens: Annotated[int, Meta(ge=0)] | None = None
+    total_tokens: Annotated[int, Meta(ge=0)] | None = field(default=None, name="totalTokens")
+
+
+def _as_it_is(body: bytes, model: str) -> bytes:
+    del model
+    return body
+
+
+def _only(*names: str) -> Callable[[bytes, str], bytes]:
+    """Of a body only these: the endpoint knows only fields that make a prompt longer."""
+
+    def countable(body: bytes, model: str) -> bytes:
+        del model
+        members = msgspec.json.decode(body, type=dict[str, Raw])
+        return codec.encode({name: value for name, value in members.items() if name in names})
+
+    return countable
+
+
+def _wrapped(body: bytes, model: str) -> bytes:
+    """The whole of a request, for an endpoint that counts bare contents otherwise."""
+    members: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Raw])
+    return codec.encode({"generateContentRequest": {"model": resource_of(model), **members}})
 
 
 MAX_ANSWER: Final = 64 * 1024
-COUNTED: Final = frozenset(
-    {"model", "input", "instructions", "parallel_tool_calls", "reasoning", "text", "tool_choice", "tools", "truncation"}
-)
-DIALECTS: Final[dict[Dialect, Callable[[bytes], tuple[Request, Losses]]]] = {
-    "chat": chat.request_to_hub,
-    "responses": responses.request_to_hub,
+COUNTING: Final[dict[Dialect, _Counting]] = {
+    "chat": _Counting("/chat/completions/input_tokens", _as_it_is),
+    "responses": _Counting(
+        "/responses/input_tokens",
+        _only("model", "input", "instructions", "parallel_tool_calls", "reasoning", "text", "tool_choice", "tools", "truncation"),
+    ),
+    "messages": _Counting(
+        "/messages/count_tokens",
+        _only(
+            *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format"),
+            *("cache_control", "context_management", "mcp_servers"),
+        ),
+    ),
+    "gemini": _Counting("/{model}:countTokens", _wrapped),
 }

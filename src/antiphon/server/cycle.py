@@ -12,8 +12,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from antiphon.dialects.responses import error_from_hub
 from antiphon.errors import ApiError
+from antiphon.gateway.client_speech import speech_at
 from antiphon.server.asgi import DIRECT, Headers, Message, Receive, Scope, Send
 from antiphon.server.services import new_id
 
@@ -246,7 +246,7 @@ class Cycle:
             self._flush()
             self._line.close()
             return
-        status, body = error_from_hub(fault)
+        status, body = speech_at(self.scope["path"]).error_from_hub(fault)
         headers = [*headers_of(id, body), (b"connection", b"close")]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
@@ -257,7 +257,8 @@ def head_of(status: int, headers: Headers) -> bytes:
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if lines.translate(None, IN_HEADERS) != b"\r\n" * len(headers):
         raise RuntimeError("a header of the answer holds a line break or another character that HTTP cannot carry")
-    return STATUS_LINES[status] + lines
+    # Some APIs have statuses of their own, such as 529; a reason may be left out.
+    return STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status) + lines
 
 
 def headers_of(id: str, body: bytes) -> Headers:

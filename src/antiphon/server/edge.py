@@ -10,11 +10,13 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 from antiphon.config import Config, is_loopback, key_hash
 from antiphon.errors import ClientFault
+from antiphon.profiles.known_clients import KEY_HEADERS
 from antiphon.server.asgi import Headers, Scope, values_of
 
 ANYBODY: Final = "anybody"  # the owner where no keys are configured
@@ -57,11 +59,12 @@ class Edge(Struct, frozen=True, kw_only=True):
                 status=403,
             )
 
-    def owner_of(self, scope: Scope) -> str:
-        """HTTP-6: whose key it is. One answer for a missing, a wrong and a malformed one."""
+    def owner_of(self, scope: Scope, *, in_query: bool = False) -> str:
+        """HTTP-6: whose key it is. One answer for a missing, a wrong and a malformed one. With `in_query` it may stand in the
+        address, as it does for clients that know no better."""
         if not self.owners:
             return ANYBODY
-        for key in _keys_in(scope):
+        for key in [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]:
             # The hash is looked up, not the key: how long that takes says nothing about any key that exists.
             owner = self.owners.get(key_hash(key))
             if owner is not None:
@@ -93,12 +96,23 @@ def _keys_in(scope: Scope) -> list[bytes]:
                 found.append(key.strip())
         case [_, *_]:
             return []
-    match values_of(scope, b"x-api-key"):
-        case [value] if value:
-            found.append(value)
-        case [_, _, *_]:
-            return []
+    for name in KEY_HEADERS:
+        match values_of(scope, name):
+            case [value] if value:
+                found.append(value)
+            case [_, _, *_]:
+                return []
     return found
+
+
+def _key_in_query(scope: Scope) -> list[bytes]:
+    """`?key=…`, if it stands there once."""
+    query: bytes = scope["query_string"]
+    try:
+        found = parse_qs(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1").get("key", [])
+    except ValueError:
+        return []
+    return [found[0].encode("latin-1")] if len(found) == 1 else []
 
 
 def _named(host: bytes) -> str | None:
@@ -115,5 +129,6 @@ def _bare(host: str) -> str:
 
 
 HOST: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+MAX_FIELDS: Final = 50  # of a query
 MAX_HOST: Final = 260  # of what is remembered: a name has at most 253 characters
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from antiphon.errors import ApiError
+from antiphon.gateway.client_speech import ClientSpeech
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
-from antiphon.server.asgi import DIRECT, Direct, ErrorFromHub, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
+from antiphon.server.asgi import DIRECT, Direct, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
+from antiphon.server.body import check_head, read_body
 from antiphon.server.logs import RequestLine
 from antiphon.trace.writing import Trace
 
@@ -19,10 +21,11 @@ PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 class Exchange:
     """An endpoint answers through this, so that everything it sends has its id, and is seen by the trace."""
 
-    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, error_from_hub: ErrorFromHub, extra: Headers) -> None:
+    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, speech: ClientSpeech, extra: Headers) -> None:
         self.id = id
         self.scope = scope
         self.receive = receive
+        self.speech = speech  # what the client speaks
         self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
         self.trace: Trace | None = None
         self.parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
@@ -30,8 +33,9 @@ class Exchange:
         self.answered = False  # the last byte of the answer is handed over
         self._send = send
         self._direct: Direct | None = scope.get(DIRECT)
-        self._error_from_hub = error_from_hub
         self._extra = [(b"x-request-id", id.encode()), *extra]
+        if speech.id_header:
+            self._extra.append((speech.id_header, id.encode()))
         self._watcher: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
 
@@ -39,6 +43,20 @@ class Exchange:
     def parameter(self) -> str:
         """The first thing that the path names."""
         return self.parameters[0]
+
+    @property
+    def owner(self) -> str:
+        """Who asks; only where the route wants a key."""
+        assert self.line.owner is not None
+        return self.line.owner
+
+    async def body(self, limit: int) -> bytes:
+        """The JSON that came, whole, as the trace will have it."""
+        check_head(self.scope, limit)
+        body = await read_body(self.receive, limit)
+        if self.trace is not None:
+            self.trace.client_request("POST", self.scope["path"], self.scope["headers"], body)
+        return body
 
     async def send(self, message: Message) -> None:
         """What an endpoint sends; heads get what every answer has."""
@@ -67,7 +85,7 @@ class Exchange:
         self.line.error = error.code
         if self.line.status is not None:
             return  # the head of another answer is out: all that is left is to break off
-        status, body = self._error_from_hub(error)
+        status, body = self.speech.error_from_hub(error)
         await self.answer(status, headers_of_error(error), body)
 
     def note_losses(self, losses: Losses) -> None:

@@ -16,8 +16,8 @@ import httptools
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from antiphon.dialects.responses import error_from_hub
 from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.client_speech import speech_at
 from antiphon.server.asgi import Headers, Scope
 from antiphon.server.cycle import Cycle, head_of, headers_of
 from antiphon.server.services import new_id
@@ -48,6 +48,7 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.url = b""
         self._latest: Cycle | None = None  # the request whose head came last
         self._running: Cycle | None = None  # the request that is being answered
         self._waiting: list[Cycle] = []  # requests that came before it was
@@ -318,7 +319,7 @@ class Protocol(HttpToolsProtocol):
 
     def _answer(self, fault: ApiError) -> bytes:
         """HTTP-8: a refusal of our own, with the id by which the log has it."""
-        status, body = error_from_hub(fault)
+        status, body = speech_at(self._path).error_from_hub(fault)
         id = new_id("req")
         peer = self.client[0] if self.client else None
         LOG.info(
@@ -331,6 +332,11 @@ class Protocol(HttpToolsProtocol):
             *(fault.headers if isinstance(fault, BadHandshake) else PARTING.get(status, [(b"connection", b"close")])),
         ]
         return head_of(status, headers) + b"\r\n" + body
+
+    @property
+    def _path(self) -> str:
+        """That of the request whose head came last, as far as it came."""
+        return self.url.partition(b"?")[0].decode("latin-1")
 
     # Clients that are slow
 

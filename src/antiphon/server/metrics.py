@@ -48,9 +48,12 @@ class Metrics:
         self._timer: asyncio.TimerHandle | None = None
 
     def know_paths(self, paths: Iterable[str]) -> None:
-        """The paths of the routes; `{id}` stands for anything in its place."""
-        patterns = [(path, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)))) for path in paths]
-        self._paths = sorted(patterns, key=lambda pattern: "{" in pattern[0])
+        """The paths of the routes; `{id}` stands for anything in its place, `{model}` for anything at all."""
+        patterns = [
+            (path, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL))
+            for path in paths
+        ]
+        self._paths = sorted(patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0])))  # the closest first
 
     def gauge(self, name: str, told: str, read: Callable[[], float]) -> None:
         """Something of which there is so much at the moment. `read` is called when somebody looks, and must be quick."""

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from antiphon import __version__
+from antiphon.server import openapi_dialects
 from antiphon.server.openapi_errors import CREATING, EVERYWHERE, IN_CONVERSATION, KEPT, KEYED, TAKEN, errors
 from antiphon.server.openapi_parts import (
     HEADERS,
@@ -51,7 +52,9 @@ def document() -> bytes:
                 "/v1/conversations/{id}/items": {"get": _list_items(), "post": _add_items()},
                 "/v1/conversations/{id}/items/{item_id}": _of_item(),
                 "/v1/models": {"get": _list_models()},
-                "/health": {"get": _health()},
+                **openapi_dialects.paths(),
+                "/": {"get": _health("home")},
+                "/health": {"get": _health("health")},
                 "/openapi.json": {"get": _openapi()},
                 "/metrics": {"get": _metrics()},
             },
@@ -78,6 +81,7 @@ def _create_response() -> Schema:
         "parameters": [
             header_parameter("Antiphon-Style", STYLE, {"enum": ["standard", "older"]}),
             header_parameter("Antiphon-Extensions", EXTENSIONS, {"type": "string", "examples": ["losses"]}),
+            openapi_dialects.LOSSES,
         ],
         "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CreateResponseBody")}}},
         "responses": {
@@ -116,6 +120,7 @@ def _count_tokens() -> Schema:
         "operationId": "countInputTokens",
         "summary": "Count the tokens of a request",
         "description": COUNT,
+        "parameters": [openapi_dialects.LOSSES],
         "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CreateResponseBody")}}},
         "responses": {
             "200": {
@@ -282,14 +287,14 @@ def _list_models() -> Schema:
     }
 
 
-def _health() -> Schema:
+def _health(id: str) -> Schema:
     schema = {
         "type": "object",
         "properties": {"status": {"const": "ok"}, "version": {"type": "string"}},
         "required": ["status", "version"],
     }
     return {
-        "operationId": "health",
+        "operationId": id,
         "summary": "Whether the gateway is up",
         "description": "Says nothing about the servers behind it. Needs no key.",
         "security": [],
@@ -324,8 +329,8 @@ def _openapi() -> Schema:
 
 
 ABOUT: Final = (
-    "A gateway that speaks Open Responses to its clients, whatever the servers behind it speak. Every answer has an `x-request-id`;"
-    " every answer that is not 2xx is a JSON error."
+    "A gateway that speaks Open Responses to its clients, and Chat Completions, Messages and Gemini to those that know no better,"
+    " whatever the servers behind it speak. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON error."
 )
 KEYS: Final = "A key from the gateway's configuration. Where none is configured, none is asked for."
 CREATE: Final = (

@@ -7,10 +7,12 @@ from typing import Final
 from antiphon.errors import STATUS_OF_TYPE
 from antiphon.server.openapi_parts import Schema, headers, ref
 
+Codes = dict[int, dict[str, str]]  # by status, and what is said with each
 
-def errors(*tables: dict[int, dict[str, str]]) -> dict[str, Schema]:
+
+def errors(*tables: Codes) -> dict[str, Schema]:
     """The answers that are not 2xx, each with an example of every code it may have."""
-    codes: dict[int, dict[str, str]] = {}
+    codes: Codes = {}
     for table in tables:
         for status, told in table.items():
             codes[status] = codes.get(status, {}) | told
@@ -30,7 +32,7 @@ def _error(status: int, codes: dict[str, str]) -> Schema:
 
 
 def _type_of(status: int, code: str) -> str:
-    if code == "tool_not_allowed":
+    if code in OF_MODELS:
         return "model_error"
     types = {number: type for type, number in STATUS_OF_TYPE.items() if type != "model_error"}
     return types.get(status, "invalid_request" if status < 500 else "server_error")
@@ -67,9 +69,10 @@ PARAMS: Final = {
     "orphan_tool_output": "input[2].call_id",
     "invalid_compaction": "input[0].encrypted_content",
     "model_not_found": "model",
+    "lossy_translation": "tools[0]",
 }
 # By status: the codes that may stand there, and what is said with them.
-EVERYWHERE: Final[dict[int, dict[str, str]]] = {
+EVERYWHERE: Final[Codes] = {
     400: {"invalid_value": 'temperature: got "hot", wanted a number'},
     403: {
         "forbidden_host": "the Host header names a host that this gateway does not answer for",
@@ -81,14 +84,21 @@ EVERYWHERE: Final[dict[int, dict[str, str]]] = {
     500: {"internal_error": "something went wrong inside the gateway"},
     503: {"server_shutdown": "the server is shutting down"},
 }
-KEYED: Final[dict[int, dict[str, str]]] = {401: {"invalid_api_key": "a valid key is needed"}}
+KEYED: Final[Codes] = {401: {"invalid_api_key": "a valid key is needed"}}
 NOT_REACHED: Final = {"storage_unavailable": "the response could not be kept"}
-KEPT: Final[dict[int, dict[str, str]]] = {404: {"not_found": "no response with this id is kept here"}, 503: NOT_REACHED}
-IN_CONVERSATION: Final[dict[int, dict[str, str]]] = {
+KEPT: Final[Codes] = {404: {"not_found": "no response with this id is kept here"}, 503: NOT_REACHED}
+IN_CONVERSATION: Final[Codes] = {
     404: {"not_found": "no conversation with this id is kept here"},
     503: NOT_REACHED,
 }
-CREATING: Final[dict[int, dict[str, str]]] = {
+OF_MODELS: Final = {
+    "tool_not_allowed": "the model called a tool that was not allowed",
+    "malformed_function_call": "the model failed with MALFORMED_FUNCTION_CALL",
+    "unexpected_tool_call": "the model failed with UNEXPECTED_TOOL_CALL",
+    "too_many_tool_calls": "the model failed with TOO_MANY_TOOL_CALLS",
+    "malformed_response": "the model failed with MALFORMED_RESPONSE",
+}
+CREATING: Final[Codes] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
         "json_too_deep": "the body is nested too deeply",
@@ -99,12 +109,13 @@ CREATING: Final[dict[int, dict[str, str]]] = {
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
         "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
+        "lossy_translation": "losses are to be refused, and this upstream cannot be told all: tools[0]: a hosted tool",
     },
     404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream knows no such thing"},
     413: {"request_too_large": "the body is larger than the limit"},
     415: {"unsupported_media_type": "content-type: got 'text/plain', wanted 'application/json'"},
     429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
-    500: {"tool_not_allowed": "the model called a tool that was not allowed"},
+    500: OF_MODELS,
     502: {
         "upstream_unavailable": "the upstream cannot be reached",
         "upstream_invalid_response": "the upstream broke its own protocol",
@@ -116,7 +127,7 @@ CREATING: Final[dict[int, dict[str, str]]] = {
     504: {"upstream_timeout": "the upstream took too long"},
 }
 # Of a body that is kept and asks nobody anything.
-TAKEN: Final[dict[int, dict[str, str]]] = {
+TAKEN: Final[Codes] = {
     400: {code: CREATING[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
     413: CREATING[413],
     415: CREATING[415],

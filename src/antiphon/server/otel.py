@@ -29,6 +29,7 @@ from antiphon import __version__
 from antiphon.config import Config
 from antiphon.config.shapes import USUAL_PROFILES
 from antiphon.dialects.common.upstream_errors import mask_keys
+from antiphon.gateway.client_speech import is_turn
 from antiphon.server.logs import RequestLine
 from antiphon.server.metrics import Metrics
 
@@ -84,7 +85,7 @@ class Otel:
 
     def begin(self, line: RequestLine) -> dict[str, str]:
         """Starts the span of a turn."""
-        if line.path != TURNS:
+        if not is_turn(line.path):
             return {}
         span = self._under_way[line.request_id] = self._start(line)
         headers: dict[str, str] = {}
@@ -96,7 +97,7 @@ class Otel:
         """Of requests that were to be turns, this is the end of the span."""
         span = self._under_way.pop(line.request_id, None)
         if span is None:
-            if line.model is None or line.path != TURNS:
+            if line.model is None or not is_turn(line.path):
                 return
             span = self._start(line)  # it failed before it began
         self._describe(span, line)
@@ -177,7 +178,6 @@ def _clean(name: str) -> str:
     return mask_keys(name[:MAX_NAME])
 
 
-TURNS: Final = "/v1/responses"
 MAX_NAME: Final = 200
 COMMON: Final = frozenset(USUAL_PROFILES.values())  # profiles of no server in particular
 LAST_WORDS: Final = 3.0  # seconds

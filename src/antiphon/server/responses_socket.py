@@ -29,7 +29,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.status import ResponseStatus
 from antiphon.server.asgi import first_of
 from antiphon.server.body import ClientLeft
-from antiphon.server.client_style import style_for, wants_losses
+from antiphon.server.client_style import refuses_losses, style_for, wants_losses
 from antiphon.server.exchange import shutdown
 from antiphon.server.logs import RequestLine
 from antiphon.server.services import Services, new_id
@@ -255,7 +255,8 @@ class _Telling:
         is_warm_up = request.generate is False
         archive = self._conversation.archive(request)
         asked = replace(request, stream=True, generate=UNSET)
-        begun = await begin(self._services, asked, Losses(), archive, self.line, self._trace, remembers=True)
+        strict = refuses_losses(self._socket.scope)
+        begun = await begin(self._services, asked, Losses(), archive, self.line, self._trace, remembers=True, strict=strict)
         del request, asked  # all that was ever said, and the answer may last
         turn = begun.turn
         # What the store will have, with all that it continues, is not held here as well.

@@ -38,8 +38,10 @@ from antiphon.server.telemetry import check_telemetry
 from antiphon.store.opening import open_store
 from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
 from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
 
 Announce = Callable[[str], None]
+OpenTransport = Callable[[Mapping[str, str]], Transport]
 BACKLOG: Final = 2048
 DOORS: Final = 16
 HASTE: Final = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -47,13 +49,18 @@ KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections gi
 
 
 def serve(
-    config: Config, *, debug: bool = False, announce: Announce | None = None, environ: Mapping[str, str] = os.environ
+    config: Config,
+    *,
+    debug: bool = False,
+    announce: Announce | None = None,
+    environ: Mapping[str, str] = os.environ,
+    open_transport: OpenTransport = HttpTransport,
 ) -> None:
-    """Serves until a signal ends it; `announce` gets the address once it answers."""
+    """Serves until a signal ends it; `announce` gets the address once it answers. Each process opens a transport of its own."""
     with listening(config) as server_socket:
         check_telemetry(config, environ)
         asyncio.run(_check_store(config, environ))
-        _serve(config, debug, announce, environ, server_socket)
+        _serve(config, debug, announce, environ, server_socket, open_transport)
 
 
 async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
@@ -67,10 +74,15 @@ async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
 
 
 def _serve(
-    config: Config, debug: bool, announce: Announce | None, environ: Mapping[str, str], server_socket: socket.socket
+    config: Config,
+    debug: bool,
+    announce: Announce | None,
+    environ: Mapping[str, str],
+    server_socket: socket.socket,
+    open_transport: OpenTransport,
 ) -> None:
     with embedded_models(config, environ) as places, _metrics_folder(config) as folder:
-        factory = functools.partial(make_app, config, dict(environ), places, debug, folder)
+        factory = functools.partial(make_app, config, dict(environ), places, debug, folder, open_transport)
         settings = uvicorn_config(factory, config)
         if config.server.workers == 1:
             Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run(_doors(server_socket))
@@ -92,7 +104,12 @@ def _metrics_folder(config: Config) -> Iterator[Path | None]:
 
 
 def make_app(
-    config: Config, environ: Mapping[str, str], places: Mapping[str, Place], debug: bool, metrics_folder: Path | None = None
+    config: Config,
+    environ: Mapping[str, str],
+    places: Mapping[str, Place],
+    debug: bool,
+    metrics_folder: Path | None = None,
+    open_transport: OpenTransport = HttpTransport,
 ) -> App:
     """The application of one process."""
     _calm_collector()
@@ -100,7 +117,7 @@ def make_app(
     logger.take_over_logging()
     atexit.register(logger.flush)  # for an end that is no proper one
     openapi.document()  # made once, and not while somebody waits
-    services = Services(config, environ, HttpTransport(environ), logger, places=places, debug=debug, metrics_folder=metrics_folder)
+    services = Services(config, environ, open_transport(environ), logger, places=places, debug=debug, metrics_folder=metrics_folder)
     return App(services, environ)
 
 

@@ -149,7 +149,7 @@ class Services:
 
     def _measure(self) -> None:
         self.logger.tell(self.metrics.request)
-        transport = self.transport
+        transport = getattr(self.transport, "network", self.transport)  # of one that has agents too
         gauge = self.metrics.gauge
         gauge("antiphon_requests_under_way", "Requests and turns that are not answered to their end.", lambda: self.under_way)
         gauge("antiphon_websockets", "Open WebSockets.", lambda: self.websockets)

@@ -35,11 +35,13 @@ class EventStream:
         silence: float = SILENCE,
         send_now: Callable[[Message], bool] = lambda _: False,
         write_now: Callable[[bytes], bool] | None = None,
+        waiting: bytes = WAITING,
     ) -> None:
         self._send = send
         self._send_now = send_now  # the same at once, false if that cannot be
         self._write_now = write_now  # the same for a piece of the body, if there is such a way
         self._headers = headers
+        self._waiting = waiting  # what a client reads over
         self._silence = silence
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
@@ -94,7 +96,7 @@ class EventStream:
             self._timer = self._loop.call_later(self._silence - silent, self._on_time)
             return
         self._timer = self._loop.call_later(self._silence, self._on_time)
-        if self._comment is None and not self.offer(WAITING):  # a comment that is not out yet: the client does not read
+        if self._comment is None and not self.offer(self._waiting):  # a comment that is not out yet: the client does not read
             self._comment = self._loop.create_task(self._say_waiting())
 
     async def _say_waiting(self) -> None:
@@ -102,6 +104,6 @@ class EventStream:
             if not self.started:
                 await self._start()
             self._last = self._loop.time()
-            await self._send({"type": "http.response.body", "body": WAITING, "more_body": True})
+            await self._send({"type": "http.response.body", "body": self._waiting, "more_body": True})
         finally:
             self._comment = None

@@ -8,7 +8,8 @@ can come back for the rest, or learns why there is none.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,18 +18,21 @@ from antiphon.errors import ClientFault, StorageUnavailable
 from antiphon.gateway.history import UNDER_WAY
 from antiphon.gateway.keeping import response_of
 from antiphon.protocol import codec
-from antiphon.protocol.events import ResponseCreated, ResponseFailed, ResponseInProgress, StreamEvent, TerminalEvent
+from antiphon.protocol.events import ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent, TerminalEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.server.client_style import style_for
 from antiphon.server.exchange import Exchange, losses_header
 from antiphon.server.services import Services
 from antiphon.server.stream import SSE, EventStream
 from antiphon.store.interface import Record, Store
-from antiphon.store.work import Said
 
+T = TypeVar("T")
 LOOK: Final = 5.0  # seconds after which it is looked at all the same
+WAITS: Final = 1  # the number of the last event that is told while it waits
+ENDS: Final = 2  # the number of the end of one that was never begun
 PATIENCE: Final = 30  # seconds that a stream which has begun waits for its storage to come back
 
 
@@ -81,21 +85,21 @@ class _Source:
 
     async def after(self, number: int, *, is_patient: bool) -> tuple[list[StreamEvent], bool]:
         """The events after one, and whether there will be no more."""
-        said = await self._said(number, is_patient)
+        said = await self._ask(lambda: self._store.said(self._owner, self._id, number), is_patient)
         if said is None:
             raise not_found(self._id)
         events = [codec.decode_event(line) for line in said.events]
         is_over = said.status not in UNDER_WAY
-        if is_over and not events and number < 0:
-            record = await self._store.get(self._owner, self._id)
-            events = [] if record is None else _of_one_that_never_began(record)
+        if not events and number < (ENDS if is_over else WAITS):
+            record = await self._ask(lambda: self._store.get(self._owner, self._id), is_patient)
+            events = [event for event in _told_by(record, is_over) if event.sequence_number > number]
         return events, is_over
 
-    async def _said(self, number: int, is_patient: bool) -> Said | None:
+    async def _ask(self, ask: Callable[[], Awaitable[T]], is_patient: bool) -> T:
         tries = PATIENCE if is_patient else 1
         while True:
             try:
-                return await self._store.said(self._owner, self._id, number)
+                return await ask()
             except StorageUnavailable:
                 tries -= 1
                 if not tries:
@@ -107,12 +111,19 @@ def not_found(id: str) -> ClientFault:
     return ClientFault(f"no response with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param="id")
 
 
-def _of_one_that_never_began(record: Record) -> list[StreamEvent]:
-    """It was cancelled while it waited: nobody wrote down anything of it, and it has an end all the same."""
-    ended = response_of(record)
-    begun = replace(ended, status=ResponseStatus.IN_PROGRESS)
-    return [
-        ResponseCreated(sequence_number=0, response=begun),
-        ResponseInProgress(sequence_number=1, response=begun),
-        ResponseFailed(sequence_number=2, response=ended),
+def response_as_queued(record: Record) -> Response:
+    """What its client was told when it asked."""
+    return replace(response_of(record), status=ResponseStatus.QUEUED)
+
+
+def _told_by(record: Record | None, is_over: bool) -> list[StreamEvent]:
+    """What can be told of a response of which nothing is written down: the very events that whoever makes it will begin with, so
+    that who asked for it knows its id while it waits; and, if it was cancelled before anybody did, its end."""
+    if record is None or (record.status in UNDER_WAY) is is_over:
+        return []  # things have changed since, and are looked at once more
+    queued = response_as_queued(record)
+    waits: list[StreamEvent] = [
+        ResponseCreated(sequence_number=0, response=queued),
+        ResponseQueued(sequence_number=WAITS, response=queued),
     ]
+    return [*waits, ResponseFailed(sequence_number=ENDS, response=response_of(record))] if is_over else waits

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError, ClientFault, StorageUnavailable
 from antiphon.gateway.compaction import Unsealing
 from antiphon.gateway.conversation import Joined, conversation_of
-from antiphon.gateway.history import Archive, Past, ground, stands_alone
+from antiphon.gateway.history import Archive, Past, ground, lacks_reasoning, stands_alone
 from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
@@ -23,7 +24,7 @@ from antiphon.gateway.turn import Turn, prepare
 from antiphon.protocol import codec
 from antiphon.protocol.errors import Error
 from antiphon.protocol.grammar import Violation
-from antiphon.protocol.losses import Losses
+from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
@@ -51,13 +52,18 @@ async def begin(
     trace: Trace | None,
     *,
     remembers: bool = False,
+    strict: bool | None = None,
 ) -> Begun:
     """Everything that can be wrong with a request comes out here, before the upstream sees any of it. With `remembers` the turn is
-    written down though nobody stores it."""
+    written down though nobody stores it; `strict` has it refused if its translation loses anything, None leaves that to the
+    upstream's setting."""
     line.model = request.model or None
     target = services.routes.find(request.model)
     upstream = target.upstream
     line.upstream = upstream.name
+    if strict is None:
+        strict = upstream.config.losses == "strict"
+    came = list(losses) if strict else []
     if trace is not None:
         config = upstream.config
         trace.route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
@@ -67,10 +73,12 @@ async def begin(
     conversation = conversation_of(request)
     before: Past = []
     own = raw = None
-    if not stands_alone(request):
+    wire = upstream.profile.wire
+    maker = wire.maker if stored is not None and wire.wants_reasoning_back else None
+    if not stands_alone(request) or (maker is not None and lacks_reasoning(request)):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
         unsealing = Unsealing(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
-        found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing)
+        found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing, maker=maker)
         request, own, before, raw = found.request, found.own, found.past, found.raw
         losses.extend(found.losses)
     plan = None
@@ -82,6 +90,8 @@ async def begin(
         trace.hub_request(codec.encode(request))
         trace.note("kept", int(stored is not None))
     prepared = prepare(request, target, keeps=stored is not None)
+    if strict:
+        _refuse_losses([*came, *prepared.losses])
     if plan is not None and plan.compactor is not None:
         prepared.losses = Losses()  # what is sent will be another conversation
     prepared.losses.extend(losses)
@@ -94,6 +104,9 @@ async def begin(
         if plan is None
         else ManagedTurn(prepared, services.stamps, services.pad, trace, keeper, plan)
     )
+    turn.asks_again = not strict
+    turn.on_asking_again = partial(_log_refused_reasoning, services, upstream.name, turn.opening.id)
+    turn.asks_again = not strict
     if services.telemetry is not None:
         turn.headers = services.telemetry.begin(line)
     line.response_id = turn.opening.id
@@ -101,6 +114,22 @@ async def begin(
     if trace is not None:
         trace.losses(prepared.losses)
     return Begun(turn, before)
+
+
+def _log_refused_reasoning(services: Services, upstream: str, response_id: str, error: ApiError) -> None:
+    said = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
+    services.logger.event("reasoning_refused", level="warning", **said)
+
+
+def _refuse_losses(losses: list[Loss]) -> None:
+    """REQ-6: what a turn does to its conversation by the client's own wish (`truncation`) is no loss of translation."""
+    if losses:
+        told = "; ".join(map(str, losses[:MOST_TOLD])) + ("; …" if len(losses) > MOST_TOLD else "")
+        raise ClientFault(
+            f"losses are to be refused, and this upstream cannot be told all: {told}",
+            code="lossy_translation",
+            param=losses[0].path,
+        )
 
 
 async def end(services: Services, turn: Turn, pipe: Pipe) -> tuple[bytes, Kept | None]:
@@ -161,4 +190,5 @@ def reporter(services: Services, request_id: str) -> Callable[[Violation], None]
     return report
 
 
+MOST_TOLD: Final = 20  # losses
 LINGER: Final = 0.5  # seconds that an upstream has to end its body once it has said everything

@@ -68,6 +68,11 @@ class Store(WorkStore, ConversationStore, Protocol):
         """The responses whose output has a call of this id: two at most, since more than one is as good as any number."""
         ...
 
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+        """In one query, the outputs of the responses that were the first to have an item of any of these ids, or that are the only
+        ones with a call of any of these ids; the oldest first."""
+        ...
+
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         """Deletes, of all owners, at most `step` of the oldest responses that were made before a moment (seconds since 1970), or
         that are more than so many; of both only those that no other response continues, so that a chain grows old as a whole, and

@@ -90,6 +90,10 @@ class PostgresStore(PostgresWork, PostgresConversations):
     async def with_call(self, owner: str, call_id: str) -> list[Turn]:
         return [_turn(row) for row in await self._connections.ask(FOUND_BY, owner.encode(), CALL, key(call_id), 2)]
 
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+        keys = [key(id) for id in item_ids], [key(id) for id in call_ids]
+        return [row[0] for row in await self._connections.ask(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys)]
+
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         [[count]] = await self._connections.ask(PRUNE, before, keep, step)
         return int(count)
@@ -167,6 +171,14 @@ RETURNING seq
 FOUND_BY: Final = """
 SELECT response.id, input, output FROM antiphon_found_by AS key JOIN antiphon_responses AS response USING (seq)
 WHERE key.owner = $1 AND kind = $2 AND key.id = $3 ORDER BY seq DESC LIMIT $4
+"""
+
+OUTPUTS_WITH: Final = """
+SELECT output FROM antiphon_responses WHERE seq IN (
+    SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $2 AND id = ANY($4::bytea[]) GROUP BY id
+    UNION SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $3 AND id = ANY($5::bytea[])
+        GROUP BY id HAVING count(*) = 1
+) ORDER BY seq
 """
 
 PRUNE: Final = "SELECT antiphon_prune($1, $2, $3)"

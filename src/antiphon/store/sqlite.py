@@ -81,6 +81,9 @@ class SqliteStore(SqliteWork, SqliteConversations):
     async def with_call(self, owner: str, call_id: str) -> list[Turn]:
         return await self._readers.ask(partial(_found_by, owner=owner.encode(), kind=CALL, id=call_id.encode(), limit=2))
 
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+        return await self._readers.ask(partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids))
+
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         # Looking for them takes longer than deleting them, and is done while others may write.
         found = await self._readers.ask(partial(_superfluous, before=before, keep=keep, step=step))
@@ -140,6 +143,12 @@ def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bytes | None:
 def _found_by(cursor: apsw.Cursor, owner: bytes, kind: int, id: bytes, limit: int) -> list[Turn]:
     rows = fetch(cursor, FOUND_BY, owner, kind, id, limit)
     return [Turn(id=found.decode(), input=input, output=output) for found, input, output in rows]
+
+
+def _outputs_with(cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+    items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
+    keys: list[bytes | int] = [owner, ITEM, *(id.encode() for id in item_ids), owner, CALL, *(id.encode() for id in call_ids)]
+    return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys)]
 
 
 def _superfluous(cursor: apsw.Cursor, before: int | None, keep: int | None, step: int) -> tuple[list[int], Moment] | None:
@@ -242,6 +251,12 @@ FOUND_BY: Final = """
     SELECT r.id, input, output
     FROM found_by AS f CROSS JOIN responses AS r ON r.seq = f.seq CROSS JOIN turns AS t ON t.seq = f.seq
     WHERE f.owner = ? AND kind = ? AND f.id = ? ORDER BY f.seq DESC LIMIT ?
+"""
+OUTPUTS_WITH: Final = """
+    SELECT output FROM turns WHERE seq IN (
+        SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
+        UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls}) GROUP BY id HAVING count(*) = 1
+    ) ORDER BY seq
 """
 MAY_GO: Final = """
     NOT EXISTS (SELECT 1 FROM responses AS next WHERE next.owner = r.owner AND next.previous = r.id AND next.seq <> r.seq)

@@ -59,6 +59,15 @@ class HttpTransport:
         except Stale:
             raise UpstreamFault("the upstream closed the connection without an answer", code="upstream_disconnected") from None
 
+    async def open(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> tuple[Connection, bytes]:
+        """A connection outside the pool, for what begins with a GET and goes on as something else, and that GET, which is not sent
+        yet. Whoever asks for the connection drops it."""
+        if self._closed:
+            raise UpstreamFault("this network is closed and opens no connection any more", code="upstream_unavailable")
+        origin, path = _split(url)
+        head = _head("GET", path, origin, tuple(headers.items()))
+        return await self._pool(origin).connect(min(timeouts.connect, timeouts.total)), head + b"\r\n"
+
     async def close(self) -> None:
         """Hangs up everywhere; exchanges that are going on end with a fault."""
         self._closed = True

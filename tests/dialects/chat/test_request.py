@@ -471,6 +471,18 @@ def test_a_known_field_in_the_words_of_one_server_is_sent_if_the_hub_does_not_sa
     assert sent(extra={"chat:service_tier": Raw(b'"on_demand"')}) == ({"service_tier": "on_demand"}, [])
 
 
+@pytest.mark.parametrize("name", ["messages:stop_sequences", "gemini:stopSequences"])
+def test_stop_sequences_of_other_clients_are_those_of_chat_REQ5(name: str) -> None:
+    assert sent(extra={name: Raw(b'["END"]')}) == ({"stop": ["END"]}, [])
+    assert sent(ChatWire(fields=()), extra={name: Raw(b'["END"]')}) == ({}, [name])
+
+
+def test_a_seed_and_top_k_of_other_clients_go_where_the_server_takes_them_REQ5() -> None:
+    extra = {"gemini:seed": Raw(b"7"), "gemini:topK": Raw(b"5")}
+    assert sent(ChatWire(pass_fields=("top_k",)), extra=extra) == ({"seed": 7, "top_k": 5}, [])
+    assert sent(extra={"messages:top_k": Raw(b"5")}) == ({}, ["messages:top_k"])
+
+
 # Settings on their way in.
 
 

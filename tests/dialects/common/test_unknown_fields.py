@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import FunctionCallOutputParam
 from antiphon.protocol.losses import Losses
@@ -35,3 +35,10 @@ def test_what_an_item_says_in_another_form_as_well_is_not_lost() -> None:
     output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:response": Raw(b'{"a":1}')})
     lose_unknown_fields(output, "input[1]", losses)
     assert not list(losses)
+
+
+def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
+    assert is_answered_here("chat:stream_options", Raw(b'{"include_usage":true}'))
+    assert not is_answered_here("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'))
+    assert not is_answered_here("chat:stream_options", Raw(b"1"))
+    assert not is_answered_here("chat:seed", Raw(b"7"))

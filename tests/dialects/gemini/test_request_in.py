@@ -42,6 +42,19 @@ def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None
     }
 
 
-@pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p":' * 2000])
+def test_a_list_of_one_may_come_without_its_brackets() -> None:
+    """The API's own examples for curl are written so."""
+    own: dict[str, Any] = {"parts": {"contents": {}}}
+    body = {
+        "contents": {"parts": {"functionResponse": {"name": "a", "response": own, "parts": {"text": "b"}}}},
+        "tools": {"functionDeclarations": {"name": "a", "parameters": own}},
+    }
+    assert json.loads(in_one_spelling(json.dumps(body).encode())) == {
+        "contents": [{"parts": [{"functionResponse": {"name": "a", "response": own, "parts": [{"text": "b"}]}}]}],
+        "tools": [{"functionDeclarations": [{"name": "a", "parameters": own}]}],
+    }
+
+
+@pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p": {"\xed\xa0\x80": 1}}', b'{"top_p":' * 2000])
 def test_what_needs_no_change_or_cannot_be_read_stays_to_the_byte(body: bytes) -> None:
     assert in_one_spelling(body) == body

@@ -15,7 +15,7 @@ from antiphon.fakes.script import Received
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
-FIELDS = ("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier")
+FIELDS = ("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "context_management")
 #: A server that knows everything.
 RICH = MessagesWire(
     system="inline",

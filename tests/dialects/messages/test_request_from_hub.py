@@ -150,6 +150,13 @@ def test_unknown_fields_pass_where_the_profile_says_so() -> None:
     assert (json.loads(body)["seed"], list(losses)) == (1, [])
 
 
+@pytest.mark.parametrize("name", ["context_management", "mcp_servers", "compaction"])
+def test_fields_of_features_in_test_are_a_loss_where_no_header_asks_for_them(name: str) -> None:
+    """REQ-7: a server that is not told of a feature refuses its fields."""
+    body, lost = sent(MessagesWire(), extra={f"messages:{name}": raw({})})
+    assert (body, lost) == ({"max_tokens": 32_000}, [f"messages:{name}"])
+
+
 def test_words_for_effort_are_a_loss_where_the_server_has_none() -> None:
     """RSN-4."""
     body, lost = sent(MessagesWire(), extra={"messages:output_config": raw({"effort": "max"})})

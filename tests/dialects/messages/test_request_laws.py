@@ -27,7 +27,7 @@ WIRE = MessagesWire(
     efforts=("low", "medium", "high", "xhigh", "max"),
     json_output="output_config",
     strict_tools=True,
-    fields=("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier"),
+    fields=("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "context_management"),
 )
 WORDS = st.sampled_from(["a", "Hello.", "wörld \u2028", '{"x": 1}', "two\n\nlines"])
 MARKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}])

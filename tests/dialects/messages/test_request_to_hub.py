@@ -121,7 +121,7 @@ def test_the_form_of_the_output_has_two_places(place: str) -> None:
     """REQ-1."""
     format = {"type": "json_schema", "schema": {"type": "object"}}
     request, losses = read(**{place: {"format": format} if place == "output_config" else format})
-    assert request.text == TextParam(format=JsonSchemaFormatParam(schema={"type": "object"}, strict=True))
+    assert request.text == TextParam(format=JsonSchemaFormatParam(name="response", schema={"type": "object"}, strict=True))
     assert list(losses) == []
 
 

@@ -15,10 +15,11 @@ from tests.generate.conversations import marks_of, requests
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
-from antiphon.protocol.content import OutputTextParam, ToolResult, ToolUse
-from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.content import InputText, OutputTextParam, ToolResult, ToolUse, UnknownContent
+from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request, WebSocketCreate
+from antiphon.protocol.tools import ToolList, UnknownTool, UnknownToolChoice
 
 STATEFUL = ResponsesWire(stateful=True)
 FIELDS = ["metadata", "service_tier", "text.verbosity", "reasoning.effort", "include", "user", "top_k", "stream_options"]
@@ -394,3 +395,41 @@ def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
         {"type": "function_call_output", "call_id": "d", "output": "y", "acme": 1},
     ]
     assert losses == []
+
+
+# What belongs to another API alone.
+
+
+@pytest.mark.parametrize("kind", ["gemini:googleSearch", "web_search_20250305", "mcp_toolset"])
+def test_the_hosted_tools_of_another_api_are_lost_here_F4(kind: str) -> None:
+    """REQ-6: a server refuses types of tools that it does not know. An extension of somebody else's goes as it is (REQ-7)."""
+    extension = UnknownTool(kind="acme:search", raw=Raw(b'{"type":"acme:search"}'))
+    foreign = UnknownTool(kind=kind, raw=Raw(b'{"type":"%b","name":"search"}' % kind.encode()))
+    body, losses = sent(Request(model="m", input="hi", tools=ToolList([extension, foreign])))
+    assert body["tools"] == [{"type": "acme:search"}]
+    assert losses == [Loss("tools[1]", f"a tool of type {kind}", "only servers of another API have it")]
+    body, _ = sent(Request(model="m", input="hi", tools=[foreign]))
+    assert "tools" not in body
+
+
+def test_the_choice_of_a_tool_that_only_another_api_has_is_lost_with_it() -> None:
+    foreign = UnknownTool(kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"search"}'))
+    choice = UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"search"}'))
+    body, losses = sent(Request(model="m", input="hi", tools=[foreign], tool_choice=choice))
+    assert "tool_choice" not in body
+    assert [loss.path for loss in losses] == ["tools[0]", "tool_choice"]
+    kept = UnknownToolChoice(kind="mcp", raw=Raw(b'{"type":"mcp","server_label":"x"}'))
+    assert sent(Request(model="m", input="hi", tool_choice=kept))[0]["tool_choice"] == {"type": "mcp", "server_label": "x"}
+
+
+@pytest.mark.parametrize("prefix", ["messages:", "gemini:"])
+def test_items_and_parts_of_another_api_are_lost_here_F4(prefix: str) -> None:
+    item = UnknownItem(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
+    part = UnknownContent(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
+    said, losses = sent_items(
+        item,
+        MessageParam(role="user", content=[part, InputText(text="hi")]),
+        MessageParam(role="assistant", content=[part, OutputTextParam(text="ho")]),
+    )
+    assert [[each["text"] for each in message["content"]] for message in said] == [["hi"], ["ho"]]
+    assert [loss.path for loss in losses] == ["input[0]", "input[1].content[0]", "input[2].content[0]"]

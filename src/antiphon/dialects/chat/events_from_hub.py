@@ -14,9 +14,12 @@ from antiphon import sse
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, usage_from_hub
 from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut, MessagePiece
 from antiphon.dialects.chat.errors import error_frame_data
+from antiphon.dialects.common.in_order import InOrder
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ErrorEvent,
+    ItemAdded,
+    ItemDone,
     OutputTextDelta,
     ResponseCompleted,
     ResponseCreated,
@@ -24,6 +27,7 @@ from antiphon.protocol.events import (
     ResponseIncomplete,
     StreamEvent,
 )
+from antiphon.protocol.items import CustomToolCall, FunctionCall
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -44,6 +48,8 @@ class EventsFromHub:
         self._head, self._tail = self._around_delta()
         self._is_told = False  # whether the end was told: a finish reason, or an error
         self._is_over = False
+        self._calls: set[int | None] = set()  # by output index
+        self._in_order = InOrder(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
 
     def feed(self, event: StreamEvent) -> bytes:
         """The chunks that an event makes."""
@@ -59,8 +65,8 @@ class EventsFromHub:
             case ResponseFailed():
                 return b"" if self._is_told else self._error(error_frame_data(event.response.error))
             case _:
-                choice = self._answer.feed(event)
-                return self._frame(choices=[choice]) if choice else b""
+                choices = [self._answer.feed(told) for told in self._told_now(event)]
+                return b"".join([self._frame(choices=[choice]) for choice in choices if choice])
 
     def finish(self) -> bytes:
         """What the stream ends with."""
@@ -68,6 +74,13 @@ class EventsFromHub:
             return b""
         self._is_over = True
         return (b"" if self._is_told else self._error(error_frame_data(CUT))) + sse.END
+
+    def _told_now(self, event: StreamEvent) -> list[StreamEvent]:
+        """Calls that are written at once are told one after the other: clients take the beginning of one for the end of another."""
+        at = getattr(event, "output_index", None)
+        if type(event) is ItemAdded and type(event.item) in CALLS:
+            self._calls.add(at)
+        return self._in_order.feed(event) if at in self._calls else [event]
 
     def _begin(self, response: Response) -> bytes:
         self._chunk = msgspec.structs.replace(
@@ -106,4 +119,5 @@ def _wants_usage(request: Request) -> bool:
             return False
 
 
+CALLS: Final = (FunctionCall, CustomToolCall)
 CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

@@ -274,7 +274,8 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     """Unknown fields that go out: those of chat clients, and those that the profile lets pass."""
     sent: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
-        own = name.removeprefix(PREFIX)
+        same = SAME_AS.get(name, "")
+        own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
         if name == STREAM_OPTIONS:
             continue
         if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
@@ -342,6 +343,14 @@ SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, a
 #: Never taken from unknown fields: the reader of the answer relies on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
 INCLUDES: Final[tuple[str, ...]] = get_args(Include)
+#: Fields of other dialects' clients that mean the same here.
+SAME_AS: Final[dict[str, str]] = {
+    "messages:stop_sequences": "stop",
+    "gemini:stopSequences": "stop",
+    "gemini:seed": "seed",
+    "messages:top_k": "top_k",
+    "gemini:topK": "top_k",
+}
 EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
 TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

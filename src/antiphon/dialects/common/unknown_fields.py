@@ -1,8 +1,14 @@
-"""Fields that nobody knows, where they cannot be carried: each is named as a loss (F-4), and nothing else is done to them."""
+"""Fields that nobody knows, where they cannot be carried: each is named as a loss (F-4), and nothing else is done to them.
+
+Some speak of the client's own stream alone, which no server makes: nothing of them is lost.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+import msgspec
+from msgspec import Raw
 
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
@@ -15,6 +21,14 @@ def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
     for name, raw in shape.extra.items():
         if name not in SAID_TWICE and bytes(raw) not in HOLDS_NOTHING:
             losses.add(f"{path}.{name}", f"the field {name!r}", WHY.get(name, "it has no equivalent there"))
+
+
+def is_answered_here(name: str, raw: Raw) -> bool:
+    """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server."""
+    if name != "chat:stream_options":
+        return False
+    options = msgspec.json.decode(raw)
+    return isinstance(options, dict) and options.keys() <= {"include_usage"}
 
 
 HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')

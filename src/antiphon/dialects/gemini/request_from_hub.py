@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import BUDGETS, nearest
 from antiphon.dialects.common.narrowing import narrowed
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.dialects.gemini.history_from_hub import conversation_from_hub
 from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI, OUTPUT, Tools
@@ -176,6 +176,8 @@ def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str,
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
+        if is_answered_here(name, raw):
+            continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
         elif sent in RESERVED or (name in SAME_AS and sent not in wire.fields):

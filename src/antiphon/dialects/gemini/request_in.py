@@ -1,7 +1,7 @@
 """The shapes of `generateContent` requests as clients send them: strict enough to say where they are wrong.
 
-The API takes its fields in two spellings, `topP` and `top_p`; `in_one_spelling` makes one of them before anything is read. JSON
-that belongs to the user (arguments, results, schemas, labels) is never touched by that.
+The API takes its fields in two spellings, `topP` and `top_p`, and a list of one without its brackets; `in_one_spelling` makes one
+of them before anything is read. JSON that belongs to the user (arguments, results, schemas, labels) is never touched by that.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 def in_one_spelling(body: bytes) -> bytes:
-    """`body` with the fields of the API in camel case; as it is if they are already, or if it is no JSON."""
-    if SNAKE.search(body) is None:
+    """`body` with the fields of the API in camel case and lists as lists; as it is if they are already, or if it is no JSON."""
+    if SNAKE.search(body) is None and LONE.search(body) is None:
         return body
     try:
         return msgspec.json.encode(_respelled(msgspec.json.decode(body)))
-    except (msgspec.DecodeError, RecursionError):  # whoever reads it says what is wrong with it
+    except (ValueError, RecursionError):  # whoever reads it says what is wrong with it
         return body
 
 
@@ -146,6 +146,7 @@ def _respelled(value: Any) -> Any:
     match value:
         case dict():
             named = {camel(name): member for name, member in value.items()}
+            named |= {name: [named[name]] for name in LISTS if isinstance(named.get(name), dict)}
             return {name: member if name in OF_THE_USER else _respelled(member) for name, member in named.items()}
         case list():
             return [_respelled(member) for member in value]
@@ -155,6 +156,8 @@ def _respelled(value: Any) -> Any:
 
 UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
 SNAKE: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+LISTS: Final = ("contents", "parts", "tools", "functionDeclarations")
+LONE: Final = re.compile(rb'"(?:contents|parts|tools|functionDeclarations)"\s*:\s*\{')
 #: Members whose inside is the user's own. The names of properties are, too; `schema_to_hub` knows both spellings of the rest.
 OF_THE_USER: Final = frozenset(
     {

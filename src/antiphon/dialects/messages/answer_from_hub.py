@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from antiphon.dialects.common import one_string
+from antiphon.dialects.common.in_order import InOrder
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
@@ -40,7 +41,6 @@ from antiphon.dialects.messages.answers import (
     block_of_item,
 )
 from antiphon.dialects.messages.citations import citation_from_hub
-from antiphon.dialects.messages.in_order import InOrder
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Annotation,

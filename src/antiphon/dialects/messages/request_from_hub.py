@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.history_from_hub import history_from_hub
 from antiphon.dialects.messages.schemas import enforced
@@ -162,8 +162,12 @@ class _Settings:
         sent: dict[str, Raw] = {}
         for name, raw in self._extra.items():
             own = name.removeprefix(PREFIX)
+            if is_answered_here(name, raw):
+                continue
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
+            elif own in IN_TEST and own not in self._wire.fields:
+                self._losses.add(name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none")
             elif own != name or own in self._wire.pass_fields:
                 sent[own] = raw
             else:
@@ -237,6 +241,8 @@ NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
 #: Never taken from unknown fields: they are made of the request's own.
 RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
+#: Fields of features in test, which servers refuse unless a header names the feature: a profile that passes such headers has them.
+IN_TEST: Final = ("context_management", "mcp_servers", "compaction")
 #: What clients of this dialect and of others call it, as it comes through the hub.
 SPELLINGS: Final = {
     "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),

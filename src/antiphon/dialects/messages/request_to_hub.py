@@ -86,7 +86,7 @@ def _format(asked: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetTy
     if not isinstance(format, JsonSchemaFormatIn):
         return UNSET
     lose_unknown_fields(format, "output_config.format", losses)
-    return JsonSchemaFormatParam(schema=format.schema, strict=True)
+    return JsonSchemaFormatParam(name="response", schema=format.schema, strict=True)  # servers of the hub's own API want a name
 
 
 def _unsaid_config(asked: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:

@@ -6,6 +6,7 @@ is what the server's `ResponsesWire` asks for, and content types that stand unde
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeVar
 
 from msgspec import UNSET, Struct
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.unknown_fields import SAID_TWICE
+from antiphon.dialects.common.unknown_fields import SAID_TWICE, is_answered_here
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
@@ -34,6 +35,7 @@ from antiphon.protocol.content import (
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import JsonObjectFormat, JsonSchemaFormatParam, Request
+from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
 
 T = TypeVar("T", bound=Struct)
 AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
@@ -59,7 +61,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
         request = _Input(wire, losses, flat).rewrite(request, request.input)
     if flat is not None:
         request = replace(request, tools=flat.tools, tool_choice=flat.choice(request.tool_choice))
-    request = _without_foreign_fields(request, losses)
+    request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
     if "text.format" in wire.lacks:
         _check_format(request)
     for name in wire.lacks:
@@ -95,6 +97,9 @@ class _Input:
             case ReasoningParam() as item:
                 return self._reasoning(item, path)
             case UnknownItem() as item:
+                if item.kind.startswith(FOREIGN):
+                    self._losses.add(path, f"an item of type {item.kind}", ELSEWHERE)
+                    return None
                 if self._wire.unknown_items == "drop":
                     self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
                     return None
@@ -119,11 +124,19 @@ class _Input:
         if isinstance(message.content, str):
             return message
         parts = [self._input_part(part, f"{path}.content[{at}]") for at, part in enumerate(message.content)]
-        return replace(message, content=parts)
+        return replace(message, content=[part for part in parts if part is not None])
 
-    def _input_part(self, part: ContentParam, path: str) -> ContentParam:
+    def _input_part(self, part: ContentParam, path: str) -> ContentParam | None:
         """C-2: what a user, system or developer says is `input_*`, whatever the client called it."""
+        if isinstance(part, UnknownContent):
+            return self._unknown_part(part, path)
         return self._input_text(part, path) if isinstance(part, AnyText) else part
+
+    def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
+        if not part.kind.startswith(FOREIGN):
+            return part
+        self._losses.add(path, f"a part of type {part.kind}", ELSEWHERE)
+        return None
 
     def _input_text(self, part: AnyText, path: str) -> InputText:
         if isinstance(part, InputText):
@@ -151,7 +164,9 @@ class _Input:
                 return self._input_text(part, path)
             is_output = isinstance(part, OutputTextParam | Refusal)
             return part if is_output else OutputTextParam(text=_text_in(part), extra=part.extra)
-        if isinstance(part, ToolUse | ToolResult | UnknownContent):
+        if isinstance(part, UnknownContent):
+            return self._unknown_part(part, path)
+        if isinstance(part, ToolUse | ToolResult):
             return part
         self._losses.add(path, f"a part of type {type_of(part)}", "an assistant's turn holds no such part")
         return None
@@ -203,12 +218,26 @@ def _text_in(part: AnyText) -> str:
 
 def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
-    foreign = [name for name in request.extra or () if name.startswith(FOREIGN)]
-    for name in foreign:
-        if name not in ANSWERED_BY_US:
+    foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
+    for name, raw in foreign.items():
+        if not is_answered_here(name, raw):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
     kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
     return replace(request, extra=kept or UNSET) if foreign else request
+
+
+def _without_foreign_tools(request: Request, losses: Losses) -> Request:
+    """The hosted tools of another API, which its own clients offer: a server refuses types that it does not know."""
+    foreign = {at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)}
+    if not request.tools or not foreign:
+        return request
+    for at in foreign:
+        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", ELSEWHERE)
+    kept = [tool for at, tool in enumerate(request.tools) if at not in foreign]
+    if isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool":  # as Messages name one of them
+        losses.add("tool_choice", "the choice of a tool", "it is not offered")
+        request = replace(request, tool_choice=UNSET)
+    return replace(request, tools=kept or UNSET)
 
 
 def _without(request: Request, name: str, losses: Losses) -> Request:
@@ -230,4 +259,6 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
 
 SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:", "gemini:", "messages:")
-ANSWERED_BY_US: Final = frozenset({"chat:stream_options"})  # it speaks of the stream to the client
+#: Tools of Messages have the day in their names, and are carried as they are.
+FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
+ELSEWHERE: Final = "only servers of another API have it"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.envelope import Envelope, unseal
 from antiphon.profiles.quirks.rewriting import NoOptions, change_items, report_bare, text_of
-from antiphon.protocol.content import ReasoningText
+from antiphon.protocol.content import Content, ReasoningText
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -49,14 +52,43 @@ def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText
     """Reasoning becomes an assistant message between marks; what is sealed cannot."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
-        if not isinstance(item, ReasoningParam):
-            return item
-        told = "content" if item.content else "summary"
-        text = text_of(item.content or item.summary, f"{path}.{told}", losses, joint="\n\n")
-        report_bare(item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",))
-        if text:
-            return MessageParam(role="assistant", content=f"{options.before}{text}{options.after}")
-        losses.add(path, "reasoning is left out", "there is no text in it")
-        return None
+        return _as_text(item, path, losses, options) if isinstance(item, ReasoningParam) else item
 
     return change_items(request, change)
+
+
+def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, takes_open: bool) -> Request:
+    """RSN-3: the same for what `maker` has not made. Reasoning without a seal is nobody's; whether the server takes that as
+    reasoning is `takes_open`."""
+
+    def change(path: str, item: ItemParam) -> ItemParam | None:
+        if not isinstance(item, ReasoningParam):
+            return item
+        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        is_foreign = envelope.maker != maker if envelope is not None else not item.encrypted_content and not takes_open
+        return _as_text(_opened(item, envelope), path, losses, ReasoningAsText()) if is_foreign else item
+
+    return change_items(request, change)
+
+
+def _opened(item: ReasoningParam, envelope: Envelope | None) -> ReasoningParam:
+    """An item whose client kept its envelope alone, with the text that is in it."""
+    if envelope is None or item.content or item.summary:
+        return item
+    told = (envelope.content.get(name) for name in TEXTS)
+    texts: list[Content] = [ReasoningText(text=text) for text in told if isinstance(text, str)]
+    return replace(item, content=texts[:1])
+
+
+def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsText) -> ItemParam | None:
+    told = "content" if item.content else "summary"
+    text = text_of(item.content or item.summary, f"{path}.{told}", losses, joint="\n\n")
+    report_bare(item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",))
+    if text:
+        return MessageParam(role="assistant", content=f"{marks.before}{text}{marks.after}")
+    losses.add(path, "reasoning is left out", "there is no text in it")
+    return None
+
+
+#: Where the envelopes of the several dialects keep the text of a thought.
+TEXTS: Final = ("thinking", "text", "reasoning_content")

@@ -1,6 +1,7 @@
 """Things that may be told at once, told one after the other: what comes for a later one waits until the earlier ones are over.
 
-The hub's items, and the parts inside of one, may be open side by side; the blocks of this dialect never are.
+The hub's items, and the parts inside of one, may be open side by side; the blocks and calls that other dialects' clients read never
+are.
 """
 
 from __future__ import annotations

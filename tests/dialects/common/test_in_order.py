@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.dialects.messages.in_order import InOrder
+from antiphon.dialects.common.in_order import InOrder
 from antiphon.protocol.events import ArgumentsDelta, ItemAdded, ItemDone, StreamEvent
 
 

@@ -1,0 +1,5 @@
+"""Codex's log of its own work, as `codex exec --json` prints it. An agent is only ever a server, so only that half is here."""
+
+from antiphon.dialects.codex.events_to_hub import EventsToHub
+
+__all__ = ["EventsToHub"]

@@ -1,0 +1,237 @@
+"""Thread events: what command-line agents tell of their work, one JSON object a line (B-5).
+
+A thread has turns, a turn has items; an item is told as it stands when it starts, changes and ends. Several agents speak this
+language, each with items and fields of its own: what is not known here is kept as it came, and never refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+JsonObject = dict[str, Any]
+
+
+class AgentUsage(Struct, frozen=True, kw_only=True):
+    """What an agent counted (B-7). Cached tokens are among those of the input, reasoning's among those of the output."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+
+class ThreadItem(Struct, frozen=True, kw_only=True):
+    """What all items have: the agent's own id, and the fields that nobody knows here."""
+
+    id: str
+    more: JsonObject = {}
+
+
+class AgentMessageItem(ThreadItem, frozen=True, kw_only=True, tag="agent_message"):
+    text: str = ""
+
+
+class ReasoningItem(ThreadItem, frozen=True, kw_only=True, tag="reasoning"):
+    text: str = ""
+
+
+class ToolInvocationItem(ThreadItem, frozen=True, kw_only=True, tag="tool_invocation"):
+    tool_name: str
+    arguments: Any = None
+    tool_call_id: str | None = None
+    status: str | None = None
+
+
+class ToolOutputItem(ThreadItem, frozen=True, kw_only=True, tag="tool_output"):
+    call_id: str  # the id of the invocation's item
+    tool_call_id: str | None = None
+    output: str = ""
+    status: str | None = None
+
+
+class McpToolCallItem(ThreadItem, frozen=True, kw_only=True, tag="mcp_tool_call"):
+    """One agent names the tool alone, another server and tool apart."""
+
+    tool_name: str | None = None
+    server: str | None = None
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+    status: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.tool_name or "__".join(filter(None, (self.server, self.tool)))
+
+
+class CommandExecutionItem(ThreadItem, frozen=True, kw_only=True, tag="command_execution"):
+    command: str
+    aggregated_output: str = ""
+    exit_code: int | None = None
+    status: str = "completed"
+
+
+class FileChangeItem(ThreadItem, frozen=True, kw_only=True, tag="file_change"):
+    changes: list[JsonObject]  # of path and kind
+    status: str = "completed"
+
+
+class WebSearchItem(ThreadItem, frozen=True, kw_only=True, tag="web_search"):
+    query: str
+
+
+class ErrorItem(ThreadItem, frozen=True, kw_only=True, tag="error"):
+    message: str
+
+
+class OtherItem(ThreadItem, frozen=True, kw_only=True):
+    """An item of a kind that nobody knows here, all of it in `more`."""
+
+    kind: str
+
+
+class ThreadStarted(Struct, frozen=True, kw_only=True, tag="thread.started"):
+    thread_id: str = ""
+
+
+class TurnStarted(Struct, frozen=True, tag="turn.started"):
+    pass
+
+
+class TurnCompleted(Struct, frozen=True, kw_only=True, tag="turn.completed"):
+    usage: AgentUsage | None = None
+
+
+class TurnError(Struct, frozen=True, kw_only=True):
+    message: str = ""
+
+
+class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
+    """One agent says why in `message`, another in `error`."""
+
+    message: str = ""
+    error: TurnError | None = None
+    usage: AgentUsage | None = None
+
+    @property
+    def why(self) -> str:
+        return self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+
+
+class ItemStarted(Struct, frozen=True, kw_only=True, tag="item.started"):
+    item: ThreadItem
+
+
+class ItemUpdated(Struct, frozen=True, kw_only=True, tag="item.updated"):
+    item: ThreadItem
+
+
+class ItemCompleted(Struct, frozen=True, kw_only=True, tag="item.completed"):
+    item: ThreadItem
+
+
+class ThreadError(Struct, frozen=True, kw_only=True, tag="error"):
+    """Something went wrong. The turn may go on all the same: agents try again."""
+
+    message: str = ""
+
+
+class ThreadCompleted(Struct, frozen=True, kw_only=True, tag="thread.completed"):
+    """After the last turn; mostly what it sums up was told before."""
+
+    subtype: str = ""
+    usage: AgentUsage | None = None
+
+
+class OtherEvent(Struct, frozen=True, kw_only=True):
+    """An event of a kind that nobody knows here."""
+
+    kind: str
+    members: JsonObject
+
+
+ItemEvent = ItemStarted | ItemUpdated | ItemCompleted
+ThreadEvent = ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
+
+
+def thread_event(line: bytes | str) -> ThreadEvent | None:
+    """One line as an event; None if it is none, but something else that an agent printed."""
+    try:
+        members = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in the envelope that names a version
+        members = members["event"]
+    if not isinstance(members, dict) or not isinstance(kind := members.get("type"), str):
+        return None
+    try:
+        if kind in ITEM_EVENTS:
+            return ITEM_EVENTS[kind](item=_item(members["item"]))
+        if kind in EVENTS:
+            event: ThreadEvent = msgspec.convert(members, type=EVENTS[kind])
+            return event
+    except (KeyError, msgspec.ValidationError):  # kept as it is, for whoever knows what it means
+        pass
+    return OtherEvent(kind=kind, members=members)
+
+
+def members_of(item: ThreadItem) -> JsonObject:
+    """The item's own members, as its agent writes them, without id and type."""
+    typed: JsonObject = msgspec.to_builtins(item)
+    more = typed.pop("more")
+    for name in ("id", "type", "kind"):
+        typed.pop(name, None)
+    return {**typed, **more}
+
+
+def kind_of(item: ThreadItem) -> str:
+    """The item's type, as its agent spells it."""
+    return item.kind if isinstance(item, OtherItem) else str(item.__struct_config__.tag)
+
+
+def _item(members: JsonObject) -> ThreadItem:
+    identity = msgspec.convert(members, type=_Identity)
+    shape = ITEMS.get(identity.type)
+    if shape is not None:
+        known = {*shape.__struct_fields__, "type"} - {"more"}
+        more = {name: value for name, value in members.items() if name not in known}
+        typed = {name: value for name, value in members.items() if name in known}
+        try:
+            item: ThreadItem = msgspec.convert({**typed, "more": more}, type=shape)
+            return item
+        except msgspec.ValidationError:
+            pass
+    more = {name: value for name, value in members.items() if name not in ("id", "type")}
+    return OtherItem(id=identity.id, kind=identity.type, more=more)
+
+
+class _Identity(Struct, frozen=True, kw_only=True):
+    id: str
+    type: str
+
+
+ITEM_EVENTS: Final[dict[str, type[ItemStarted] | type[ItemUpdated] | type[ItemCompleted]]] = {
+    str(event.__struct_config__.tag): event for event in (ItemStarted, ItemUpdated, ItemCompleted)
+}
+EVENTS: Final[dict[str, Any]] = {
+    str(event.__struct_config__.tag): event
+    for event in (ThreadStarted, TurnStarted, TurnCompleted, TurnFailed, ThreadError, ThreadCompleted)
+}
+ITEMS: Final[dict[str, Any]] = {
+    str(item.__struct_config__.tag): item
+    for item in (
+        AgentMessageItem,
+        ReasoningItem,
+        ToolInvocationItem,
+        ToolOutputItem,
+        McpToolCallItem,
+        CommandExecutionItem,
+        FileChangeItem,
+        WebSearchItem,
+        ErrorItem,
+    )
+}

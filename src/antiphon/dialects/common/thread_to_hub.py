@@ -1,0 +1,234 @@
+"""Thread events told to a writer: an agent's work as an Open Responses answer (B-5, B-7).
+
+Messages, reasoning and tool calls become the hub's own items; everything else an agent does is an extension, `slug:kind` (B-3).
+A snapshot that goes on where the last one ended is a delta; one that does not is told anew, since nothing can be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from antiphon.dialects.common.thread_events import (
+    AgentMessageItem,
+    AgentUsage,
+    ItemCompleted,
+    ItemEvent,
+    McpToolCallItem,
+    OtherEvent,
+    ReasoningItem,
+    ThreadCompleted,
+    ThreadError,
+    ThreadEvent,
+    ThreadItem,
+    ThreadStarted,
+    ToolInvocationItem,
+    ToolOutputItem,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    kind_of,
+    members_of,
+)
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.items import FunctionCallOutput, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.writer import ResponseWriter
+
+
+class ThreadWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose extensions they are, and what is told of an agent's work (B-8)."""
+
+    slug: str
+    include_extensions: bool = True
+    map_tool_calls: bool = True
+    include_reasoning: bool = True
+
+
+class ThreadToHub:
+    """One turn of an agent. What comes after its end is a loss."""
+
+    def __init__(self, writer: ResponseWriter, wire: ThreadWire) -> None:
+        self.losses = Losses()
+        self.error: ApiError | None = None
+        self._writer = writer
+        self._wire = wire
+        self._told: dict[Hashable, str] = {}  # of items that are open: their text, or a call's arguments
+        self._call_ids: dict[str, str] = {}  # by the id of the invocation's item
+        self._complaint = ""  # the last error that the turn has not ended with
+
+    def feed(self, event: ThreadEvent) -> None:
+        if self._writer.ended:
+            if type(event) is not ThreadCompleted:
+                self.losses.add(_name(event), "it was not told", "it came after the turn had ended")
+            return
+        match event:
+            case ThreadStarted() | TurnStarted():
+                if not self._writer.started:
+                    self._writer.start()
+            case TurnCompleted(usage=usage) | ThreadCompleted(subtype="success", usage=usage):
+                self._writer.complete(usage_of(usage) if usage else None)
+            case TurnFailed(usage=usage):
+                self._fail(ApiError(event.why, type="model_error", code="agent_failed"), usage)
+            case ThreadError(message=message):
+                self._complaint = message
+                self._carry("error", {"message": message})
+            case ThreadCompleted():
+                self._fail(self._unfinished())
+            case OtherEvent(kind=kind, members=members):
+                self._carry(kind, members)
+            case _:
+                self._item(event)
+
+    def finish(self, error: ApiError | None = None) -> None:
+        """Nothing more comes. A turn that has not ended has failed."""
+        if not self._writer.ended:
+            self._fail(error or self._unfinished())
+
+    def _fail(self, error: ApiError, usage: AgentUsage | None = None) -> None:
+        self.error = error
+        self._writer.fail(error, usage_of(usage) if usage else None)
+
+    def _unfinished(self) -> ApiError:
+        last = f"; the last it said was: {self._complaint}" if self._complaint else ""
+        return UpstreamFault(f"the agent stopped before its turn had ended{last}", code="upstream_disconnected")
+
+    def _carry(self, kind: str, members: dict[str, Any]) -> None:
+        """An event that the hub has no word for."""
+        if self._wire.include_extensions and (name := self._extension(kind)):
+            self._writer.carry(name, members)
+
+    def _extension(self, kind: str) -> str:
+        name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
+        if is_extension_type(name):
+            return name
+        self.losses.add(repr(kind), "it was not told", "no extension can have that name")
+        return ""
+
+    # Items
+
+    def _item(self, event: ItemEvent) -> None:
+        item, is_done = event.item, type(event) is ItemCompleted
+        if self._writer.was_closed(item.id):
+            self.losses.add(f"item {item.id}", "what it changed to was not told", "it had ended before")
+            return
+        match item:
+            case AgentMessageItem(text=text):
+                if not self._writer.is_open(item.id):
+                    self._writer.message(item.id)
+                self._grow(item, text, self._writer.text)
+            case ReasoningItem(text=text):
+                if not self._wire.include_reasoning:
+                    return
+                if not self._writer.is_open(item.id):
+                    self._writer.reasoning_item(item.id)
+                self._grow(item, text, self._writer.reasoning)
+            case ToolInvocationItem() | ToolOutputItem() | McpToolCallItem():
+                if self._wire.map_tool_calls:
+                    self._tool(item, is_done)
+                return
+            case _:
+                self._other(item, is_done)
+                return
+        if is_done:
+            self._close(item)
+
+    def _grow(self, item: ThreadItem, text: str, write: Callable[[Hashable, str], None]) -> None:
+        told = self._told.get(item.id, "")
+        if not text.startswith(told):
+            self.losses.add(f"item {item.id}", "its first words stand before its last", "they were told before it changed them")
+            self._writer.end_part(item.id)
+            told = ""
+        if len(text) > len(told):
+            write(item.id, text[len(told) :])
+        self._told[item.id] = text
+
+    def _close(self, item: ThreadItem, status: str | None = None) -> None:
+        if extra := self._extra(item, status):
+            self._writer.keep(item.id, extra)
+        self._told.pop(item.id, None)
+        self._writer.close(item.id)
+
+    def _extra(self, item: ThreadItem, status: str | None) -> dict[str, Raw]:
+        """What the hub's item has no field for, under the agent's own slug. ITEM-2: among it that a tool failed."""
+        more = dict(item.more)
+        if status not in (None, "completed", "in_progress", "started"):
+            more["status"] = status
+        return {f"{self._wire.slug}:{name}": Raw(msgspec.json.encode(value)) for name, value in more.items()}
+
+    def _tool(self, item: ToolInvocationItem | ToolOutputItem | McpToolCallItem, is_done: bool) -> None:
+        match item:
+            case ToolInvocationItem():
+                self._call(item, item.tool_name, item.tool_call_id or item.id, item.arguments, is_done)
+            case McpToolCallItem():
+                self._call(item, item.name, item.id, item.arguments, is_done)
+                outcome = item.result if item.error is None else item.error
+                if is_done and outcome is not None:
+                    self._output((item.id, "output"), item.id, outcome, {})
+            case _:
+                call_id = item.tool_call_id or self._call_ids.get(item.call_id, item.call_id)
+                if is_done:
+                    self._output(item.id, call_id, item.output, self._extra(item, item.status))
+
+    def _call(self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool) -> None:
+        if not self._writer.is_open(item.id):
+            self._call_ids[item.id] = call_id
+            self._writer.call(item.id, name=name, call_id=call_id)
+        if arguments is not None or is_done:
+            self._tell_arguments(item.id, _text(arguments if arguments is not None else {}))
+        if is_done:
+            self._close(item, item.status)
+
+    def _tell_arguments(self, key: str, arguments: str) -> None:
+        if key not in self._told:
+            self._told[key] = arguments
+            self._writer.arguments(key, arguments)
+        elif self._told[key] != arguments:
+            self.losses.add(f"item {key}", "its last arguments were not told", "others were told before")
+
+    def _output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
+        done = FunctionCallOutput(
+            id="", call_id=call_id, output=_text(output), status=ItemStatus.COMPLETED, extra=extra or msgspec.UNSET
+        )
+        self._writer.item(key, done)
+
+    def _other(self, item: ThreadItem, is_done: bool) -> None:
+        if not self._wire.include_extensions or not (kind := self._extension(kind_of(item))):
+            return
+        members = members_of(item)
+        if not self._writer.is_open(item.id):
+            self._writer.extension_item(item.id, kind, members)
+        if is_done:
+            told = members.get("status")
+            end = STATUS.get(told, ItemStatus.COMPLETED) if isinstance(told, str) else ItemStatus.COMPLETED
+            final = Raw(msgspec.json.encode({**members, "type": kind, "status": end}))
+            self._writer.done(item.id, UnknownItem(kind=kind, raw=final))
+
+
+def usage_of(usage: AgentUsage) -> Usage:
+    """B-7: an agent's own counters as the hub has them."""
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_input_tokens),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=usage.reasoning_output_tokens),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _name(event: ThreadEvent) -> str:
+    return event.kind if isinstance(event, OtherEvent) else str(event.__struct_config__.tag)
+
+
+# What an agent says of a command, a patch or a search that is over, in the words of ITEM-2.
+STATUS: Final = {"failed": ItemStatus.FAILED, "declined": ItemStatus.FAILED, "cancelled": ItemStatus.FAILED}

@@ -1,0 +1,103 @@
+"""The dialects that clients speak: which paths are whose, and the half of each that faces a client.
+
+Some clients name the model, and whether they want a stream, in the path: `request_at` puts both where the hub has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.errors import ApiError
+from antiphon.gateway.pipe import EventsFromHub
+from antiphon.profiles import Dialect
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+
+class ClientSpeech(Struct, frozen=True, kw_only=True):
+    """One dialect as a client speaks it."""
+
+    dialect: Dialect
+    request_to_hub: Callable[[bytes], tuple[Request, Losses]]
+    events_from_hub: Callable[..., EventsFromHub]
+    response_from_hub: Callable[[Response, Request], tuple[bytes, Losses]]
+    error_from_hub: Callable[[ApiError], tuple[int, bytes]]
+    #: Where its clients look for the id of a request, besides where everybody may.
+    id_header: bytes = b""
+    #: Whether its clients may put their key into the address.
+    has_key_in_query: bool = False
+
+
+def speech_at(path: str) -> ClientSpeech:
+    """The dialect of a path, also of one where nothing is: whoever asks there reads errors in it."""
+    for prefix, dialect in PREFIXES:
+        if path.startswith(prefix):
+            return CLIENT_SPEECHES[dialect]
+    is_action = path.startswith("/v1/models/") and path.rpartition(":")[2] in ACTIONS
+    return CLIENT_SPEECHES["gemini"] if is_action else HUB
+
+
+def is_turn(path: str) -> bool:
+    """Whether a model is asked for an answer at a path."""
+    return path in TURNS or path.endswith(ASKING)
+
+
+def request_at(path: str, speech: ClientSpeech, body: bytes) -> tuple[Request, Losses]:
+    """What a client asks for at a path. Only clients of the hub's own API expect to be remembered without a word about it."""
+    request, losses = speech.request_to_hub(body)
+    if speech.dialect == "gemini":
+        model, _, action = path.partition("/models/")[2].rpartition(":")
+        request = replace(request, model=model, stream=action == STREAMING)
+    if speech is not HUB and request.store in (UNSET, None):
+        request = replace(request, store=False)
+    return request, losses
+
+
+CLIENT_SPEECHES: Final[dict[Dialect, ClientSpeech]] = {
+    "chat": ClientSpeech(
+        dialect="chat",
+        request_to_hub=chat.request_to_hub,
+        events_from_hub=chat.EventsFromHub,
+        response_from_hub=chat.response_from_hub,
+        error_from_hub=chat.error_from_hub,
+    ),
+    "responses": ClientSpeech(
+        dialect="responses",
+        request_to_hub=responses.request_to_hub,
+        events_from_hub=responses.EventsFromHub,
+        response_from_hub=responses.response_from_hub,
+        error_from_hub=responses.error_from_hub,
+    ),
+    "messages": ClientSpeech(
+        dialect="messages",
+        request_to_hub=messages.request_to_hub,
+        events_from_hub=messages.EventsFromHub,
+        response_from_hub=messages.response_from_hub,
+        error_from_hub=messages.error_from_hub,
+        id_header=b"request-id",
+    ),
+    "gemini": ClientSpeech(
+        dialect="gemini",
+        request_to_hub=gemini.request_to_hub,
+        events_from_hub=gemini.EventsFromHub,
+        response_from_hub=gemini.response_from_hub,
+        error_from_hub=gemini.error_from_hub,
+        has_key_in_query=True,
+    ),
+}
+HUB: Final = CLIENT_SPEECHES["responses"]
+STREAMING: Final = "streamGenerateContent"
+ACTIONS: Final = frozenset({"generateContent", STREAMING, "countTokens"})
+ASKING: Final = (":generateContent", f":{STREAMING}")
+TURNS: Final = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages"})
+PREFIXES: Final[tuple[tuple[str, Dialect], ...]] = (
+    ("/v1/chat/", "chat"),
+    ("/v1/messages", "messages"),
+    ("/v1beta/", "gemini"),
+)

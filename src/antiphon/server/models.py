@@ -1,0 +1,53 @@
+"""`GET /v1/models`, and one of them: what can be asked for (API-5), in the form that the asker's own API lists models in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.gateway.models import Model, ModelList
+from antiphon.profiles import Dialect
+from antiphon.server.asgi import JSON
+from antiphon.server.exchange import Exchange
+from antiphon.server.services import Services
+
+
+async def list_models(services: Services, exchange: Exchange) -> None:
+    """All that have a name."""
+    listed = await services.models.available()
+    await exchange.answer(200, [JSON], msgspec.json.encode(_list_for(exchange.speech.dialect, listed)))
+
+
+async def get_model(services: Services, exchange: Exchange) -> None:
+    """One that can be asked for, whether or not it is listed."""
+    name = exchange.parameter
+    target = services.routes.find(name)
+    model = Model(id=name, owned_by=target.upstream.name)
+    await exchange.answer(200, [JSON], msgspec.json.encode(_model_for(exchange.speech.dialect, model)))
+
+
+def _list_for(dialect: Dialect, listed: ModelList) -> Any:
+    models = [_model_for(dialect, model) for model in listed.data]
+    match dialect:
+        case "messages":
+            first, last = (listed.data[0].id, listed.data[-1].id) if models else (None, None)
+            return {"data": models, "has_more": False, "first_id": first, "last_id": last}
+        case "gemini":
+            return {"models": models}
+        case _:
+            return listed
+
+
+def _model_for(dialect: Dialect, model: Model) -> Any:
+    match dialect:
+        case "messages":
+            return {"type": "model", "id": model.id, "display_name": model.id, "created_at": LONG_AGO}
+        case "gemini":
+            return {"name": f"models/{model.id}", "displayName": model.id, "supportedGenerationMethods": ACTIONS}
+        case _:
+            return model
+
+
+LONG_AGO: Final = "1970-01-01T00:00:00Z"  # nobody here knows when a model was made
+ACTIONS: Final = ["generateContent", "streamGenerateContent", "countTokens"]

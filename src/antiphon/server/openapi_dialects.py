@@ -1,0 +1,127 @@
+"""The paths of the OpenAPI document that belong to other APIs. Their bodies are described elsewhere, by those who made them: here
+stands that they are there, what can be said by headers, and which answers there are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.server.openapi_errors import CREATING, EVERYWHERE, KEYED, TITLES, Codes
+from antiphon.server.openapi_parts import Schema, answer, header_parameter, headers, path_parameter, query_parameter, ref
+
+
+def paths() -> dict[str, dict[str, Schema]]:
+    """Every path of theirs."""
+    found: dict[str, dict[str, Schema]] = {
+        "/v1/chat/completions": {"post": _turn("createChatCompletion", "Chat Completions", CHAT)},
+        "/v1/messages": {"post": _turn("createMessage", "Messages", MESSAGES, overloaded="529")},
+        "/v1/messages/count_tokens": {"post": _count("countMessageTokens", "Messages", "input_tokens")},
+        "/v1/models/{model}": {"get": _model("getModel")},
+        "/v1beta/models": {"get": _models()},
+        "/v1beta/models/{model}": {"get": _model("getGeminiModel")},
+    }
+    for version, name in (("v1", "V1"), ("v1beta", "")):
+        of_model = f"/{version}/models/{{model}}"
+        found[f"{of_model}:generateContent"] = {"post": _generate(f"generateContent{name}", "In one piece.", JSON)}
+        found[f"{of_model}:streamGenerateContent"] = {"post": _generate(f"streamGenerateContent{name}", STREAMED, STREAM)}
+        found[f"{of_model}:countTokens"] = {"post": _with_model(_count(f"countTokens{name}", "Gemini", "totalTokens"))}
+    return found
+
+
+def _turn(id: str, api: str, description: str, overloaded: str = "503") -> Schema:
+    return {
+        "operationId": id,
+        "summary": f"A turn, in the form of {api}",
+        "description": description,
+        "parameters": [LOSSES],
+        "requestBody": BODY,
+        "responses": {
+            "200": {
+                "description": "The answer, or with `stream: true` its events as they happen.",
+                "headers": headers("x-request-id", "Antiphon-Losses"),
+                "content": {"application/json": {"schema": OBJECT}, "text/event-stream": {"schema": OBJECT}},
+            },
+            **_errors(CREATING, overloaded=overloaded),
+        },
+    }
+
+
+def _generate(id: str, description: str, content: dict[str, Schema]) -> Schema:
+    made = _turn(id, "Gemini", description)
+    made["responses"]["200"] |= {"description": "The answer.", "content": content}
+    if content is STREAM:
+        told = "`sse` has the answer as server-sent events; without it, it is one array that grows."
+        made["parameters"] = [LOSSES, query_parameter("alt", told, {"type": "string", "examples": ["sse"]})]
+    return _with_model(made)
+
+
+def _count(id: str, api: str, name: str) -> Schema:
+    counted = {"type": "object", "properties": {name: {"type": "integer", "minimum": 0}}, "required": [name]}
+    return {
+        "operationId": id,
+        "summary": f"Count the tokens of a turn, in the form of {api}",
+        "parameters": [LOSSES],
+        "requestBody": BODY,
+        "responses": {
+            "200": {
+                "description": "How many there are.",
+                "headers": headers("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
+                "content": {"application/json": {"schema": counted}},
+            },
+            **_errors({status: CREATING[status] for status in (400, 404, 413, 415)}),
+        },
+    }
+
+
+def _models() -> Schema:
+    return {
+        "operationId": "listGeminiModels",
+        "summary": "List the models that can be asked for, in the form of Gemini",
+        "responses": {"200": answer("The models.", OBJECT), **_errors()},
+    }
+
+
+def _model(id: str) -> Schema:
+    made: Schema = {
+        "operationId": id,
+        "summary": "One model that can be asked for",
+        "responses": {
+            "200": answer("The model, in the form of the asker's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            **_errors({404: CREATING[404]}),
+        },
+    }
+    return _with_model(made)
+
+
+def _with_model(operation: Schema) -> Schema:
+    return operation | {"parameters": [MODEL, *operation.get("parameters", [])]}
+
+
+def _errors(*tables: Codes, overloaded: str = "503") -> dict[str, Schema]:
+    """The same refusals as everywhere, in the form of that API."""
+    codes: dict[str, list[str]] = {}
+    for table in (EVERYWHERE, KEYED, *tables):
+        for status, told in table.items():
+            for code in told:
+                codes.setdefault(overloaded if code == "overloaded" else str(status), []).append(code)
+    return {
+        status: {
+            "description": f"{TITLES[503 if status == '529' else int(status)]}: "
+            + ", ".join(f"`{code}`" for code in dict.fromkeys(told)),
+            "headers": headers("x-request-id"),
+            "content": {"application/json": {"schema": ERROR}},
+        }
+        for status, told in sorted(codes.items())
+    }
+
+
+CHAT: Final = "As clients of Chat Completions ask for it. It is kept only if `store` is true."
+MESSAGES: Final = "As clients of Messages ask for it. Names of betas go to servers of this API and to no others."
+STREAMED: Final = "As a stream."
+OBJECT: Final[Schema] = {"type": "object"}
+ERROR: Final[Schema] = {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]}
+BODY: Final[Schema] = {"required": True, "content": {"application/json": {"schema": OBJECT}}}
+JSON: Final[dict[str, Schema]] = {"application/json": {"schema": OBJECT}}
+STREAM: Final[dict[str, Schema]] = {"text/event-stream": {"schema": OBJECT}, "application/json": {"schema": {"type": "array"}}}
+STRICT: Final = "`strict` refuses the turn if anything of it would be lost; `warn` tells what was."
+LOSSES: Final = header_parameter("Antiphon-Losses", STRICT, {"enum": ["warn", "strict"]})
+MODEL: Final = path_parameter("model", "The name of a model, which may hold slashes.")

@@ -1,0 +1,238 @@
+"""A WebSocket to a server (RFC 6455), on the sockets that requests go out by: TLS and proxies are as there. wsproto reads frames.
+
+Text messages alone, no extensions. Messages wait until they are taken, and while much waits the socket is not read. Every way it
+can go wrong is an `UpstreamFault`; an upgrade that is answered with something else is `Refused`, with that answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from base64 import b64encode
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, cast
+
+import httptools
+from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
+from wsproto.utilities import generate_accept_token
+
+from antiphon.config import Timeouts
+from antiphon.errors import UpstreamFault
+from antiphon.upstream.connection import Connection
+from antiphon.upstream.http import HttpTransport
+
+MAX_MESSAGE: Final = 64 * 1024 * 1024
+MAX_HELD: Final = 256 * 1024  # bytes of messages that wait; one may be larger
+MAX_REFUSAL: Final = 256 * 1024
+
+
+class Refused(Exception):
+    """The server answered the upgrade with something else."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(f"the server refused the upgrade with status {status}")
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> WebSocket:
+    """A WebSocket at an address that begins with http:// or https://."""
+    key = b64encode(os.urandom(16))
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": key.decode()}
+    connection, request = await network.open(url, {**headers, **upgrade}, timeouts)
+    socket = WebSocket(connection, key, timeouts)
+    connection.write(request)
+    try:
+        async with asyncio.timeout(timeouts.first_byte):
+            await socket.upgraded
+    except BaseException as error:
+        connection.drop()
+        if isinstance(error, TimeoutError):
+            raise _silent(timeouts.first_byte) from None
+        raise
+    return socket
+
+
+class WebSocket:
+    """One connection. `upgraded` is done when messages can be sent."""
+
+    def __init__(self, connection: Connection, key: bytes, timeouts: Timeouts) -> None:
+        self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._timeouts = timeouts
+        self._upgrade: _Upgrade | None = _Upgrade(generate_accept_token(key).decode())
+        self._frames = FrameProtocol(client=True, extensions=[])
+        self._parts: list[str] = []
+        self._length = 0  # of the message that is under way
+        self._messages: deque[str] = deque()
+        self._held = 0
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._fault: UpstreamFault | None = None
+        connection.listen(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._fault is None
+
+    def send(self, text: str) -> None:
+        """One message."""
+        if self._fault is not None:
+            raise self._fault
+        self._write(self._frames.send_data(text, fin=True))
+
+    async def receive(self) -> str:
+        """The next message. What came before the end of the connection can still be read."""
+        while not self._messages:
+            if self._fault is not None:
+                raise self._fault
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(self._timeouts.idle):
+                    await self._waiter
+            except TimeoutError:
+                self._break(_silent(self._timeouts.idle))
+        message = self._messages.popleft()
+        self._held -= len(message)
+        if self._paused and self._held < MAX_HELD:
+            self._paused = False
+            self._connection.resume()
+        return message
+
+    def close(self) -> None:
+        """Says goodbye and hangs up. Harmless at any time."""
+        if self._fault is None:
+            self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
+            self._break(UpstreamFault("this WebSocket was closed", code="upstream_disconnected"))
+
+    # The socket's side
+
+    def received(self, data: memoryview) -> None:
+        came = bytes(data)
+        if self._upgrade is not None:
+            try:
+                rest = self._upgrade.feed(came)
+            except (Refused, UpstreamFault) as error:
+                self._refuse(error)
+                return
+            if rest is None:
+                return
+            self._upgrade = None
+            self.upgraded.set_result(None)
+            came = rest
+        try:
+            self._read(came)
+        except ParseFailed:
+            self._break(UpstreamFault("what the server sends is no valid WebSocket", code="upstream_invalid_response"))
+
+    def hung_up(self, properly: bool) -> None:  # noqa: ARG002
+        if self._upgrade is not None:
+            self._refuse(self._upgrade.cut_off())
+        self._break(UpstreamFault("the server closed the WebSocket without a goodbye", code="upstream_disconnected"))
+
+    # Inside
+
+    def _write(self, frame: bytes | bytearray) -> None:
+        self._connection.write(bytes(frame))
+
+    def _read(self, data: bytes) -> None:
+        self._frames.receive_bytes(data)
+        for frame in self._frames.received_frames():
+            match frame.opcode:
+                case Opcode.TEXT:
+                    self._take(cast(str, frame.payload), frame.message_finished)
+                case Opcode.PING:
+                    self._write(self._frames.pong(cast(bytes, frame.payload)))
+                case Opcode.CLOSE:
+                    code, reason = cast(tuple[int, str], frame.payload)
+                    self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
+                    told = f"the server closed the WebSocket with code {int(code)}" + (f": {reason}" if reason else "")
+                    self._break(UpstreamFault(told, code="upstream_disconnected"))
+                    return
+                case _:
+                    pass  # pongs, and binary messages, which this API has none of
+
+    def _take(self, piece: str, is_last: bool) -> None:
+        self._parts.append(piece)
+        self._length += len(piece)
+        if self._length > MAX_MESSAGE:
+            told = f"the server sent a message of more than {MAX_MESSAGE} characters"
+            self._break(UpstreamFault(told, code="upstream_invalid_response"))
+        elif is_last:
+            self._messages.append("".join(self._parts))
+            self._held += self._length
+            self._parts.clear()
+            self._length = 0
+            if self._held >= MAX_HELD and not self._paused:
+                self._paused = True
+                self._connection.pause()
+            self._wake()
+
+    def _refuse(self, why: Exception) -> None:
+        if not self.upgraded.done():
+            self.upgraded.set_exception(why)
+        self._connection.drop()
+
+    def _break(self, fault: UpstreamFault) -> None:
+        if self._fault is None:
+            self._fault = fault
+            self._connection.drop()
+            self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+class _Upgrade:
+    """Reads the answer to the upgrade."""
+
+    def __init__(self, accept: str) -> None:
+        self._accept = accept
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+        self._length = 0
+        self._is_whole = False
+
+    def feed(self, data: bytes) -> bytes | None:
+        """What came behind a good answer; None if the answer is not whole yet. Raises for any other."""
+        self._length += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as switch:
+            if self._parser.get_status_code() != 101 or self._headers.get("sec-websocket-accept") != self._accept:
+                raise self._nonsense() from None
+            return data[switch.args[0] :]
+        except httptools.HttpParserError:
+            raise self._nonsense() from None
+        if self._is_whole or self._length > MAX_REFUSAL:
+            raise Refused(self._parser.get_status_code(), self._headers, bytes(self._body))
+        return None
+
+    def cut_off(self) -> Exception:
+        """What it comes to if nothing follows."""
+        if self._headers:
+            return Refused(self._parser.get_status_code(), self._headers, bytes(self._body))
+        return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
+
+    def _nonsense(self) -> UpstreamFault:
+        return UpstreamFault("the server's answer to the upgrade is not valid", code="upstream_invalid_response")
+
+    # The parser's side
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        self._is_whole = True
+
+
+def _silent(seconds: float) -> UpstreamFault:
+    return UpstreamFault(f"the server was silent for {seconds:g} s", code="upstream_timeout", status=504)

@@ -1,0 +1,124 @@
+"""The servers behind the gateway while a real client works: strict ones, each with a profile of a provider that wants its thoughts back.
+
+The model follows a plan by how many results it has been given, so a client may ask for a title or a summary in between. What a
+server was sent is read into one form, whatever its dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from tests.running import Running, running
+
+from antiphon import config, fakes
+from antiphon.fakes import ChatServer, MessagesServer, Received, Reply, ResponsesServer, turn
+from antiphon.fakes.harness import FakeServer
+
+ASIDE = "A friendlier greeting"
+
+
+class Call(NamedTuple):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class Conversation(NamedTuple):
+    """What a server was sent: the tools it may call, its calls, their results by id, and how many of its thoughts came back."""
+
+    tools: list[str]
+    calls: list[Call]
+    results: list[tuple[str, str]]
+    thoughts: int
+
+
+class Behind(NamedTuple):
+    """One kind of server, and how to read what it was sent."""
+
+    dialect: config.Dialect
+    profile: str
+    serve: Callable[[Callable[[Received], Reply]], FakeServer]
+    read: Callable[[dict[str, Any]], Conversation]
+
+    @contextmanager
+    def gateway(self, plan: Mapping[int, Reply], kept_in: str = "off") -> Iterator[tuple[Running, FakeServer]]:
+        """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over."""
+
+        def reply(received: Received) -> Reply:
+            told = self.read(received.json)
+            return plan[len(told.results)] if told.tools else turn(fakes.text(ASIDE))
+
+        with self.serve(reply) as upstream:
+            served = config.UpstreamConfig(
+                name="lab", dialect=self.dialect, base_url=upstream.base_url, models=["*"], profile=self.profile
+            )
+            with running(config.Config(upstreams=[served], store=config.StoreConfig(url=kept_in))) as gateway:
+                yield gateway, upstream
+                assert upstream.refusals == []
+                assert {line["status"] for line in gateway.requests(1)} == {200}
+
+    def turns(self, upstream: FakeServer) -> list[Conversation]:
+        """What it was sent of the loop of tools, turn by turn."""
+        return [told for told in map(self.read, (received.json for received in upstream.received)) if told.tools]
+
+
+def call(id: str, name: str, **arguments: Any) -> Any:
+    """A call in pieces of seven characters, so that escapes are cut in two."""
+    text = msgspec.json.encode(arguments).decode()
+    return fakes.tool_call(id, name, *(text[at : at + 7] for at in range(0, len(text), 7)))
+
+
+def _read_chat(body: dict[str, Any]) -> Conversation:
+    messages = body["messages"]
+    called = [call for message in messages for call in message.get("tool_calls") or ()]
+    return Conversation(
+        tools=[tool["function"]["name"] for tool in body.get("tools") or ()],
+        calls=[Call(call["id"], call["function"]["name"], _object(call["function"]["arguments"])) for call in called],
+        results=[(message["tool_call_id"], _text(message["content"])) for message in messages if message["role"] == "tool"],
+        thoughts=sum("reasoning_content" in message for message in messages),
+    )
+
+
+def _read_messages(body: dict[str, Any]) -> Conversation:
+    contents = [message["content"] for message in body["messages"]]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return Conversation(
+        tools=[tool["name"] for tool in body.get("tools") or ()],
+        calls=[Call(block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"],
+        results=[(block["tool_use_id"], _text(block["content"])) for block in blocks if block["type"] == "tool_result"],
+        thoughts=sum(block["type"] == "thinking" for block in blocks),
+    )
+
+
+def _read_responses(body: dict[str, Any]) -> Conversation:
+    items = body["input"] if isinstance(body["input"], list) else []
+    called = [item for item in items if item["type"] in ("function_call", "custom_tool_call")]
+    given = [item for item in items if item["type"] in ("function_call_output", "custom_tool_call_output")]
+    return Conversation(
+        tools=[tool.get("name", tool["type"]) for tool in body.get("tools") or ()],
+        calls=[
+            Call(item["call_id"], item["name"], _object(item["arguments"]) if "arguments" in item else {"input": item["input"]})
+            for item in called
+        ],
+        results=[(item["call_id"], _text(item["output"])) for item in given],
+        thoughts=sum(item["type"] == "reasoning" and "encrypted_content" in item for item in items),
+    )
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _object(arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(arguments)
+    return found
+
+
+CHAT = Behind("chat", "deepseek", lambda script: ChatServer(script, strict_fields=True, wants_reasoning=True), _read_chat)
+MESSAGES = Behind("messages", "anthropic", lambda script: MessagesServer(script, system_messages=True), _read_messages)
+PLAIN_MESSAGES = Behind("messages", "messages", MessagesServer, _read_messages)
+RESPONSES = Behind("responses", "openai", lambda script: ResponsesServer(script, strict_fields=True), _read_responses)
+SERVERS = [CHAT, MESSAGES, RESPONSES]

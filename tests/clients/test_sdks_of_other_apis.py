@@ -1,0 +1,84 @@
+"""API-6: the SDKs of Messages and Gemini, as their users have them, against a running gateway over a strict chat server.
+
+What they are told in every cell of clients and servers is in the matrix; here stands what is no turn, and silence in a stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anthropic
+import pytest
+from google import genai
+from google.genai import errors as genai_errors
+from google.genai import types as genai_types
+from tests.running import BOUND, Running, one_upstream, running
+
+from antiphon import fakes
+from antiphon.fakes import ChatServer, Gate, turn
+
+HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+SAID: Any = [{"role": "user", "content": "Say hello."}]
+
+
+@contextmanager
+def over(script: Any, **settings: Any) -> Iterator[Running]:
+    with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url), **settings) as gateway:
+        yield gateway
+
+
+def of_messages(gateway: Running) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=gateway.url, api_key="any", max_retries=0, timeout=BOUND)
+
+
+def of_gemini(gateway: Running) -> genai.Client:
+    return genai.Client(api_key="any", http_options=genai_types.HttpOptions(base_url=gateway.url))
+
+
+def test_the_sdk_of_messages_counts_lists_and_raises_as_at_home() -> None:
+    """API-3, API-5, ERR-1, HTTP-8."""
+    with over(lambda _: HELLO) as gateway, of_messages(gateway) as client:
+        assert client.messages.count_tokens(model="mock-1", messages=SAID).input_tokens > 3
+        assert [model.id for model in client.models.list()] == ["mock-1"]
+        assert client.models.retrieve("mock-1").display_name == "mock-1"
+        message = client.messages.create(model="mock-1", max_tokens=10, messages=SAID)
+        assert message._request_id in [line["request_id"] for line in gateway.requests(4)]
+        with pytest.raises(anthropic.BadRequestError) as caught:
+            client.messages.create(model="mock-1", max_tokens=10, messages=[])
+        assert caught.value.body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
+
+
+def test_the_sdk_of_gemini_counts_lists_and_raises_as_at_home() -> None:
+    """API-3, API-5, ERR-1."""
+    with over(lambda _: HELLO) as gateway:
+        client = of_gemini(gateway)
+        assert (client.models.count_tokens(model="mock-1", contents="Say hello.").total_tokens or 0) > 3
+        assert [model.name for model in client.models.list()] == ["models/mock-1"]
+        assert client.models.get(model="mock-1").name == "models/mock-1"
+        with pytest.raises(genai_errors.ClientError) as caught:
+            client.models.generate_content(model="mock-1", contents="Hi", config={"candidate_count": 3})
+        assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
+        client.close()
+
+
+@pytest.mark.parametrize("api", ["messages", "gemini"])
+def test_silence_in_a_stream_is_nothing_to_an_sdk(api: str) -> None:
+    """HTTP-7: what fills it is read over by each."""
+    gate = Gate()
+    script = [turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]
+    with over(script, patience=0.01, silence=0.01) as gateway:
+        timer = threading.Timer(0.1, gate.open)
+        timer.start()
+        if api == "messages":
+            with of_messages(gateway) as client, client.messages.stream(model="mock-1", max_tokens=10, messages=SAID) as stream:
+                told = "".join(stream.text_stream)
+        else:
+            gemini = of_gemini(gateway)
+            chunks = gemini.models.generate_content_stream(model="mock-1", contents="Say hello.")
+            told = "".join(chunk.text or "" for chunk in chunks)
+            gemini.close()
+        timer.join()
+    assert told == "Hello."

@@ -1,0 +1,32 @@
+"""Agents as upstreams in the configuration: what must hold, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import Config, UpstreamConfig, check, describe, parse
+from antiphon.errors import ConfigError
+
+TEXT = '[[upstreams]]\nname = "mine"\ndialect = "responses"\nagent = "my_agents.lab:run"\nmodels = ["mine"]\n'
+
+
+def test_an_agent_needs_no_address() -> None:
+    (upstream,) = parse(TEXT, "antiphon.toml", {}).upstreams
+    assert upstream.agent == "my_agents.lab:run"
+    assert describe(Config(upstreams=[upstream]))[0] == "mine  responses  my_agents.lab:run  mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"agent": "my_agents"}, "upstreams[0].agent: got 'my_agents', wanted a module and the name of an agent in it"),
+        ({"base_url": "http://127.0.0.1:9001/v1"}, "upstreams[0].base_url: an agent has no address"),
+        ({"api_key_env": "KEY"}, "upstreams[0].api_key_env: an agent needs no key"),
+        ({"dialect": "chat"}, "upstreams[0].dialect: got 'chat', wanted \"responses\", which agents speak"),
+    ],
+)
+def test_what_an_agent_cannot_have_is_an_error(change: dict[str, str], said: str) -> None:
+    settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
+    with pytest.raises(ConfigError) as raised:
+        check(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]
+    assert said.replace("'", '"') in str(raised.value).replace("'", '"')

@@ -1,0 +1,106 @@
+"""Codex's own lines, as `codex exec --json` printed them before a scripted server: the laws of every dialect, and what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.generate.events import counting_stamps
+
+from antiphon.dialects.codex import EventsToHub
+from antiphon.dialects.common.json_lines import JsonLines
+from antiphon.protocol.events import StreamEvent, TerminalEvent
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import FunctionCall, FunctionCallOutput, Message, UnknownItem
+from antiphon.protocol.open_items import type_of
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+
+FOLDER = Path(__file__).parents[2] / "recordings" / "codex"
+RECORDINGS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.jsonl"))}
+every_recording = pytest.mark.parametrize("name", RECORDINGS)
+
+
+def events_of(*pieces: bytes) -> list[StreamEvent]:
+    request = Request(model="codex")
+    lines, to_hub = JsonLines(), EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps())
+    found = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
+    return [event for line in found for event in to_hub.feed(line)] + to_hub.finish()
+
+
+def told(name: str) -> Response:
+    return fold(events_of(RECORDINGS[name]))
+
+
+@every_recording
+def test_the_events_of_a_recording_obey_the_grammar(name: str) -> None:
+    """Law (a), B-5."""
+    assert judge(events_of(RECORDINGS[name])) == []
+
+
+@every_recording
+def test_every_cut_of_the_bytes_gives_the_same_events(name: str) -> None:
+    """Law (b)."""
+    data = RECORDINGS[name]
+    whole = events_of(data)
+    for place in range(0, len(data), 7):
+        assert events_of(data[:place], data[place:]) == whole
+    assert events_of(*(data[at : at + 1] for at in range(len(data)))) == whole
+
+
+@every_recording
+def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(name: str) -> None:
+    """Law (e), ITEM-3, STR-7."""
+    data = RECORDINGS[name]
+    for place in range(0, len(data), 11):
+        events = events_of(data[:place])
+        assert judge(events) == []
+        assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
+
+
+def test_a_message_is_a_message() -> None:
+    response = told("text")
+    (message,) = response.output
+    assert isinstance(message, Message)
+    assert message.content[0].text == "Hello there, wörld 👋."  # type: ignore[union-attr]
+    assert response.usage is not None
+    assert response.usage.input_tokens == 6639
+
+
+def test_commands_and_changed_files_are_codexs_own_items() -> None:
+    """B-3."""
+    response = told("command_and_patch")
+    assert [type_of(item) for item in response.output] == [
+        "message", "codex:command_execution", "codex:file_change", "message",
+    ]  # fmt: skip
+    (failed, _) = told("command_fails").output
+    assert isinstance(failed, UnknownItem)
+    assert (failed.text("status"), failed.text("aggregated_output")) == ("failed", "no\n")
+
+
+def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
+    call, output, _ = told("mcp_tool_call").output
+    assert isinstance(call, FunctionCall)
+    assert isinstance(output, FunctionCallOutput)
+    assert call.name == "lab__read_mcp_resource"
+    assert output.call_id == call.call_id
+    assert "first" in str(output.output)
+
+
+def test_a_turn_that_its_server_refused_has_failed() -> None:
+    response = told("refused")
+    assert response.status == "failed"
+    assert response.error is not None
+    assert "the model is broken" in response.error.message
+
+
+def test_a_line_that_is_no_event_is_a_loss() -> None:
+    """F-4."""
+    request = Request(model="codex")
+    to_hub = EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps())
+    assert to_hub.feed(b"Reading from stdin...") == []
+    assert [str(loss) for loss in to_hub.losses] == ["a line: it was not told (it is no event: Reading from stdin...)"]
+    assert to_hub.error is None
+    to_hub.finish()
+    assert to_hub.error is not None

@@ -1,0 +1,77 @@
+"""`losses = "strict"`: a turn that cannot be told whole is refused before its upstream sees any of it, however it was asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from tests.running import one_upstream, running, until
+from tests.websocket_client import open_websocket
+
+from antiphon import fakes
+from antiphon.config import StoreConfig
+from antiphon.fakes import ChatServer, turn
+
+ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello.", "store": False}
+LOSSY: dict[str, Any] = {**ASKED, "tools": [{"type": "web_search"}], "metadata": {"a": "b"}}
+HELLO = turn(fakes.text("Hello."), fakes.usage(5, 2))
+
+
+def test_every_loss_is_named_with_its_place_and_reason() -> None:
+    """REQ-6, F-4."""
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
+        for body in (LOSSY, {**LOSSY, "stream": True}):
+            answer = gateway.post(body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"], error["code"]) == (400, "invalid_request", "lossy_translation")
+            assert error["param"] == "tools[0]"
+            assert "tools[0]: " in error["message"]
+            assert "metadata: " in error["message"]
+        assert gateway.post(LOSSY, "/v1/responses/input_tokens").json()["error"]["code"] == "lossy_translation"
+        assert gateway.post(ASKED).status_code == 200
+        assert len(upstream.received) == 1
+
+
+def test_a_great_many_losses_are_not_all_told() -> None:
+    body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(50)]}
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        told = gateway.post(body, antiphon_losses="strict").json()["error"]["message"]
+    assert told.endswith("; …")
+    assert "tools[19]" in told
+    assert "tools[20]" not in told
+
+
+def test_what_a_client_has_cut_off_itself_is_no_loss_of_translation() -> None:
+    """REQ-2."""
+    items = [{"role": "user", "content": f"{number} " * 200} for number in range(30)]
+    body = {**ASKED, "input": items, "truncation": "auto"}
+    with (
+        ChatServer(lambda _: HELLO) as upstream,
+        running(one_upstream(upstream.base_url, losses="strict", context=1024)) as gateway,
+    ):
+        answer = gateway.post(body)
+    assert answer.status_code == 200
+    assert "input" in answer.headers["antiphon-losses"]
+
+
+def test_a_websocket_chooses_for_all_its_turns() -> None:
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with open_websocket(gateway.port, "/v1/responses", ("antiphon-losses", "strict")) as socket:
+            socket.send({"type": "response.create", **LOSSY})
+            told = socket.receive_json()
+        assert (told["type"], told["error"]["code"]) == ("error", "lossy_translation")
+        assert upstream.received == []
+
+
+def test_what_runs_in_the_background_was_asked_before(tmp_path: Path) -> None:
+    """API-2: the client's word counts more than the setting, also for who runs it later."""
+    with ChatServer(lambda _: HELLO) as upstream:
+        config = one_upstream(upstream.base_url, losses="strict")
+        config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
+        body = {**LOSSY, "store": True, "background": True}
+        with running(config) as gateway:
+            assert gateway.post(body).json()["error"]["code"] == "lossy_translation"
+            queued = gateway.post(body, antiphon_losses="warn").json()
+            until(lambda: gateway.get(f"/v1/responses/{queued['id']}").json()["status"] == "completed")
+        assert len(upstream.received) == 1
