@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients check fix bench-hub bench bench-peers bench-streams bench-store soak lock clean
+.PHONY: install run test test-clients check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 install: .venv/installed .venv/installed-model
 
@@ -35,8 +35,11 @@ test-clients: install .clients/installed
 	$(BIN)/python -m pytest -m heavy tests/clients
 
 .clients/installed: Makefile
-	npm install --prefix .clients --no-save --no-audit --no-fund --loglevel=error @openai/codex@0.166.0
+	npm install --prefix .clients --no-save --no-audit --no-fund --loglevel=error $(CLIENTS)
 	touch $@
+
+CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 ai@6.0.326 @ai-sdk/openai@3.0.139 \
+	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 zod@4.6.7
 
 check: install
 	$(BIN)/ruff check .
@@ -63,6 +66,10 @@ soak: install
 bench-hub: install
 	PYTHONPATH=. $(BIN)/python bench/hub.py
 
+# What an agent pays for a delta. Results go into bench/RESULTS.md.
+bench-producer: install
+	PYTHONPATH=. $(BIN)/python bench/producer.py
+
 # CPU per request on the wire, beside nginx and the usual stack; minutes. ROUNDS=1 for a look. Results go into bench/RESULTS.md.
 ROUNDS ?= 7
 bench: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed
@@ -72,6 +79,10 @@ bench: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/ng
 bench-peers: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed .perf/peers-installed
 	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --peers --rounds $(ROUNDS) --write
 
+# The gateway before servers of Messages and Gemini, in multiples of the same before a server of chat.
+bench-dialects: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --dialects --rounds $(ROUNDS) --write
+
 # A thousand slow streams on one process.
 bench-streams: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx
 	PYTHONPATH=. .perf/python/bin/python bench/streams.py --write
@@ -79,6 +90,10 @@ bench-streams: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream 
 # What it costs to keep responses, to continue long chains, and to hold idle WebSockets; a quarter of an hour.
 bench-store: install .perf/bin/loadgen .perf/bin/mock_upstream
 	PYTHONPATH=. $(BIN)/python bench/store.py --rounds $(ROUNDS) --write
+
+# What it costs a program to read a stream, beside the openai SDK; a minute.
+bench-client: install
+	PYTHONPATH=. $(BIN)/python bench/client.py --write
 
 # The interpreter that everything written in Python is measured with. One that was built without optimisation, as version managers do
 # by default, costs about a quarter more: BENCH_PYTHON=/usr/bin/python3 is a good choice on Debian.

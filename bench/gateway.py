@@ -1,9 +1,10 @@
 """What the gateway costs on the wire: CPU of its process tree per request, beside nginx and the usual stack, interleaved.
 
-    python bench/gateway.py [--peers] [--rounds 7] [--targets a,b] [--workloads a,b] [--share 0.1] [--write]
+    python bench/gateway.py [--peers | --dialects] [--rounds 7] [--targets a,b] [--workloads a,b] [--share 0.1] [--write]
 
 Every round visits every target with every workload, in reversed order every other round, so that what else happens on the machine
-falls on all of them alike. What counts is the ratio to nginx of the same round, and of those the median.
+falls on all of them alike. What counts is the ratio to nginx of the same round, and of those the median; between servers of several
+dialects it is the ratio to the gateway before a server of chat.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from bench import report, workloads
 from bench.processes import cpu_us, rss_kib
 from bench.servers import Server, running
-from bench.targets import CORE, LEFT_OUT, PEERS, TARGETS, Target
+from bench.targets import CORE, DIALECTS, LEFT_OUT, PEERS, TARGETS, Target
 from bench.workloads import WORKLOADS, Workload
 from msgspec import Struct
 
@@ -38,14 +39,24 @@ class Visit(Struct, frozen=True):
     ttfb_us: float
 
 
+class Comparison(Struct, frozen=True, kw_only=True):
+    """What is measured in one run; the first target is what the others are compared with."""
+
+    title: str  # of its section in the results
+    targets: list[Target]
+    workloads: list[str]
+    goal: float | None = None  # of every ratio, in place of the workloads' own
+    note: str = ""
+
+
 Visits = dict[tuple[str, str], list[Visit]]  # by target and workload, one for each round
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    targets = [TARGETS[name] for name in args.targets.split(",")] if args.targets else [*CORE, *(PEERS if args.peers else [])]
-    named = args.workloads.split(",") if args.workloads else [name for name in WORKLOADS if not (args.peers and name in FAST_ONLY)]
-    asked = [WORKLOADS[name] for name in named]
+    compared = BESIDE_PEERS if args.peers else OF_DIALECTS if args.dialects else OF_THE_GATEWAY
+    targets = [TARGETS[name] for name in args.targets.split(",")] if args.targets else compared.targets
+    asked = [WORKLOADS[name] for name in (args.workloads.split(",") if args.workloads else compared.workloads)]
     missing = [target.name for target in targets if not target.is_installed]
     targets = [target for target in targets if target.is_installed]
     load_before = os.getloadavg()[0]
@@ -57,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _warm_up(alive, asked)
             visits = _visit(alive, asked, args.rounds, args.share)
     measured = [server.target for server in alive]
-    text = _text(measured, asked, visits, idle, missing, args.rounds)
-    text += "\n" + report.circumstances(measured, load_before) + (f"\n{LEFT_OUT}\n" if args.peers else "")
+    text = _text(measured, asked, visits, idle, missing, args.rounds, compared.goal)
+    text += "\n" + report.circumstances(measured, load_before) + (f"\n{compared.note}\n" if compared.note else "")
     print(text)
     if args.write:
-        report.write_section("Beside its peers" if args.peers else "The gateway", text)
+        report.write_section(compared.title, text)
     return 1 if any(visit.errors for visit in _of(visits, OURS)) else 0
 
 
@@ -69,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--peers", action="store_true", help="other gateways too")
+    parser.add_argument("--dialects", action="store_true", help="this gateway before servers of several dialects")
     parser.add_argument("--targets", help=f"of {', '.join(TARGETS)}; the first is what the others are compared with")
     parser.add_argument("--workloads", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--share", type=float, default=1.0, help="of the requests of each workload, for a quick look")
@@ -114,11 +126,17 @@ def _measured(server: Server, workload: Workload, share: float) -> Visit:
 
 
 def _text(
-    targets: list[Target], asked: list[Workload], visits: Visits, idle: dict[str, int], missing: list[str], rounds: int
+    targets: list[Target],
+    asked: list[Workload],
+    visits: Visits,
+    idle: dict[str, int],
+    missing: list[str],
+    rounds: int,
+    goal: float | None,
 ) -> str:
     floor = targets[0].name
     text = f"CPU of the process tree per request, in multiples of {floor} in the same round; the median of {rounds} rounds.\n\n"
-    text += _ratios(targets, asked, visits) + "\n"
+    text += _ratios(targets, asked, visits, goal) + "\n"
     text += "Absolute, with errors if there were any, and idle memory before the first request:\n\n"
     text += _absolutes(targets, asked, visits, idle)
     if missing:
@@ -126,19 +144,20 @@ def _text(
     return text
 
 
-def _ratios(targets: list[Target], asked: list[Workload], visits: Visits) -> str:
+def _ratios(targets: list[Target], asked: list[Workload], visits: Visits, goal: float | None) -> str:
     floor, names = targets[0].name, [target.name for target in targets[1:]]
     cheaper = OURS in names and USUAL in names
     rows = []
     for workload in asked:
         row = [f"{workload.name}: {workload.what}"]
         row += [_ratio(visits[name, workload.name], visits[floor, workload.name]) for name in names]
-        row.append(f"≤ {workload.goal:g}" if workload.goal else "")
+        wanted = goal or workload.goal
+        row.append(f"≤ {wanted:g}" if wanted else "")
         if cheaper:
             row.append(_times(visits[USUAL, workload.name], visits[OURS, workload.name]))
             row.append(f"≥ {workload.goal_naive:g}" if workload.goal_naive else "")
         rows.append(row)
-    head = ["workload", *names, f"goal of {OURS}", *([f"{USUAL} : {OURS}", "goal"] if cheaper else [])]
+    head = ["workload", *names, "goal" if goal else f"goal of {OURS}", *([f"{USUAL} : {OURS}", "goal"] if cheaper else [])]
     return report.table(head, rows)
 
 
@@ -152,7 +171,10 @@ def _absolutes(targets: list[Target], asked: list[Workload], visits: Visits, idl
 
 def _ratio(visits: list[Visit], floor: list[Visit]) -> str:
     ratios = _in_pairs(visits, floor)
-    return f"**{statistics.median(ratios):.1f}** ({min(ratios):.1f}–{max(ratios):.1f})" if ratios else "—"
+    if not ratios:
+        return "—"
+    digits = 1 if max(ratios) >= 10 else 2
+    return f"**{statistics.median(ratios):.{digits}f}** ({min(ratios):.{digits}f}–{max(ratios):.{digits}f})"
 
 
 def _times(dear: list[Visit], cheap: list[Visit]) -> str:
@@ -175,6 +197,20 @@ def _absolute(visits: list[Visit]) -> str:
 def _of(visits: Visits, name: str) -> list[Visit]:
     return [visit for (target, _), found in visits.items() if target == name for visit in found]
 
+
+OF_THE_GATEWAY = Comparison(title="The gateway", targets=CORE, workloads=list(WORKLOADS))
+BESIDE_PEERS = Comparison(
+    title="Beside its peers",
+    targets=[*CORE, *PEERS],
+    workloads=[name for name in WORKLOADS if name not in FAST_ONLY],
+    note=LEFT_OUT,
+)
+OF_DIALECTS = Comparison(
+    title="Servers of other dialects",
+    targets=[TARGETS[OURS], *DIALECTS],
+    workloads=["burst", "json", "paced"],
+    goal=1.3,
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -40,7 +40,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return all(Path(word).exists() for word in self.command if word.startswith(str(PERF)))
 
 
-def _versions(python: str, *packages: str) -> list[str]:
+def versions_of(python: str, *packages: str) -> list[str]:
     code = (
         "import sys; from importlib.metadata import version; print(', '.join(f'{name} {version(name)}' for name in sys.argv[1:]))"
     )
@@ -75,8 +75,8 @@ workers = {workers}
 url = "{store}"
 [[upstreams]]
 name = "mock"
-dialect = "chat"
-base_url = "http://127.0.0.1:{upstream}/v1"
+dialect = "{dialect}"
+base_url = "http://127.0.0.1:{upstream}/{version}"
 api_key_env = "BENCH_UPSTREAM_KEY"
 models = ["mock-*"]
 [[keys]]
@@ -95,17 +95,24 @@ litellm_settings: {drop_params: true, telemetry: false, num_retries: 0, request_
 SQLITE = "sqlite:///{folder}/antiphon.db"
 
 
-def antiphon(name: str, what: str, *, store: str = SQLITE, workers: int = 1) -> Target:
-    """The gateway, with a store. Whether a response is kept is for each request to say."""
+def antiphon(name: str, what: str, *, store: str = SQLITE, workers: int = 1, dialect: str = "chat") -> Target:
+    """The gateway, with a store, before a server of a dialect. Whether a response is kept is for each request to say."""
+    values = {"workers": str(workers), "store": store, "dialect": dialect, "version": "v1beta" if dialect == "gemini" else "v1"}
     return Target(
         name=name,
         what=what,
         command=[sys.executable, "-m", "antiphon", "serve", "--config", "{folder}/antiphon.toml"],
-        version=_versions(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
+        version=versions_of(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
         environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"},
-        files={"antiphon.toml": ANTIPHON.replace("{workers}", str(workers)).replace("{store}", store)},
+        files={"antiphon.toml": _filled(ANTIPHON, values)},
         workers=workers,
     )
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 CORE = [
@@ -126,7 +133,7 @@ CORE = [
             *(f"{PERF}/naive/bin/python", "-m", "uvicorn", "--app-dir", str(HERE.parent), "bench.naive.app:app"),
             *("--port", "{port}", "--no-access-log"),
         ],
-        version=_versions(f"{PERF}/naive/bin/python", "fastapi", "pydantic", "httpx", "uvicorn"),
+        version=versions_of(f"{PERF}/naive/bin/python", "fastapi", "pydantic", "httpx", "uvicorn"),
         environ={"UPSTREAM": "http://127.0.0.1:{upstream}/v1/chat/completions"},
         share=0.1,
     ),
@@ -139,7 +146,7 @@ PEERS = [
             *(f"{PERF}/litellm/bin/litellm", "--config", "{folder}/litellm.yaml", "--host", "127.0.0.1", "--port", "{port}"),
             *("--num_workers", "1"),
         ],
-        version=_versions(f"{PERF}/litellm/bin/python", "litellm"),
+        version=versions_of(f"{PERF}/litellm/bin/python", "litellm"),
         environ={
             "LITELLM_MASTER_KEY": "{key}",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -158,7 +165,7 @@ PEERS = [
             *(f"{PERF}/open-responses-server/bin/python", "-m", "uvicorn", "open_responses_server.server_entrypoint:app"),
             *("--host", "127.0.0.1", "--port", "{port}", "--no-access-log"),
         ],
-        version=_versions(f"{PERF}/open-responses-server/bin/python", "open-responses-server"),
+        version=versions_of(f"{PERF}/open-responses-server/bin/python", "open-responses-server"),
         path="/responses",
         environ={
             "OPENAI_BASE_URL_INTERNAL": "http://127.0.0.1:{upstream}",
@@ -170,8 +177,12 @@ PEERS = [
         patience=60.0,
     ),
 ]
+DIALECTS = [
+    antiphon("antiphon-messages", "the same before a server of Messages", dialect="messages"),
+    antiphon("antiphon-gemini", "the same before a server of Gemini", dialect="gemini"),
+]
 LEFT_OUT = (
     "Left out: responses.js, which is on no package index; Portkey's gateway, which translates nothing and whose streams fail on "
     "Node 20."
 )
-TARGETS = {target.name: target for target in (*CORE, *PEERS)}
+TARGETS = {target.name: target for target in (*CORE, *PEERS, *DIALECTS)}

@@ -1,7 +1,7 @@
 """What the documentation says is true: its Python runs, its links lead somewhere, its tables name what is there.
 
 Python that asks a running gateway is run elsewhere: the README's by `test_readme.py`, that of `docs/clients.md` by
-`tests/clients`.
+`tests/clients`, that of `docs/client.md` by `tests/client`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted([REPO / "README.md", REPO / "CHANGELOG.md", *(REPO / "docs").rglob("*.md")])
-ASKING = {REPO / "README.md", REPO / "docs" / "clients.md"}
+ASKING = {REPO / "README.md", REPO / "docs" / "clients.md", REPO / "docs" / "client.md"}
 PLAN = (REPO / "docs" / "how-data-flows.md").read_text(encoding="utf-8")
 
 
@@ -55,7 +55,9 @@ def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
     assert _told(_table(dialects, package)) == _modules(f"dialects/{package}")
 
 
-@pytest.mark.parametrize("room", ["cli", "server", "gateway", "check", "fakes", "upstream", "store", "trace", "config", "profiles"])
+@pytest.mark.parametrize(
+    "room", ["cli", "producer", "server", "gateway", "check", "client", "fakes", "upstream", "store", "trace", "config", "profiles"]
+)
 def test_every_file_of_a_room_is_in_the_plan(room: str) -> None:
     assert _told(_table(PLAN, room)) == _modules(room)
 

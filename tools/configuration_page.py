@@ -106,7 +106,7 @@ grace = 10.0                                   # seconds for answers under way w
 # The first upstream that serves a model is asked.
 [[upstreams]]
 name = "lab"
-dialect = "chat"                               # chat | responses
+dialect = "chat"                               # chat | responses | messages | gemini
 base_url = "http://127.0.0.1:9001/v1"
 api_key_env = "LAB_KEY"                        # the variable, not the key
 models = [
@@ -117,6 +117,7 @@ models = [
 ]
 profile = "chat"                               # a shipped profile, or a file: "profiles/lab.toml"
 context = 32768                                # tokens, where the server's list of models does not say
+losses = "warn"                                # warn | strict
 
 [upstreams.timeouts]                           # of the upstream above
 first_byte = 300.0
@@ -126,6 +127,12 @@ name = "local"
 dialect = "chat"
 embedded = true                                # the model inside Antiphon
 models = ["local"]
+
+[[upstreams]]
+name = "mine"
+dialect = "responses"
+agent = "my_agents:run"                        # an agent of yours, see producer.md
+models = ["mine"]
 
 [[keys]]
 name = "alice"
@@ -170,6 +177,13 @@ RULES = """\
 - Paths (`trace.dir`, a profile's file, the file of `store.url`) are meant from the folder of the file that names them.
 - In names of models `*` stands for any characters and is the only wildcard. The first rule that matches
   counts, in the first upstream that has one.
+- `losses = "strict"` refuses a turn before the upstream sees any of it if something of it could not be told: 400
+  `lossy_translation`, with what, where and why. What an answer loses on its way back is told and counted under either setting: the
+  answer exists. A request chooses for itself with the header `Antiphon-Losses: strict` or `warn`.
+- A profile of your own may say how its server is called: `key_header = "api-key"` has the key alone in that header in place of
+  `Authorization: Bearer`, a `[headers]` table is sent with every request, and `pass_headers` names headers of clients of the same
+  dialect that it is sent as they came. The URL of a Gemini server ends in its version, `…/v1beta`, that of a Messages server in
+  `…/v1`.
 - A file without `[[upstreams]]` has those that hold without a file."""
 
 DEFAULTS = """\

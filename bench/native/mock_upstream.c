@@ -1,16 +1,17 @@
-// mock_upstream - a Chat Completions upstream that costs almost nothing.
+// mock_upstream - an upstream of Chat Completions, Messages and Gemini that costs almost nothing.
 //
-// Single threaded epoll server. What it answers is chosen by the *model name*
-// in the request body, because that is the one field every gateway forwards:
+// Single threaded epoll server. The path says which API it is, .../messages, ...:generateContent or any
+// other; the pieces of text are the same in all of them. What it answers is chosen by the *model name*,
+// in the request body or in Gemini's path, because that is the one field every gateway forwards:
 //
 //     mock-n64            64 content chunks, all written at once ("burst")
 //     mock-n64-g20000     64 content chunks, one write() each, 20 000 us apart
 //     mock-n64-g20000-s   same, and each delta is "@<monotonic ns, 16+ digits> t" so
 //                         that the load generator can measure per-token delay
-//     mock-n64-tools      the chunks are two calls, one after the other, in pieces
-//     mock-n64-reasoning  the first half of the chunks is reasoning
+//     mock-n64-tools      the chunks are two calls, one after the other, in pieces (chat only)
+//     mock-n64-reasoning  the first half of the chunks is reasoning (chat only)
 //
-// "stream": true in the body selects SSE; otherwise one JSON document, always of text.
+// "stream": true in the body, or the path, selects SSE; otherwise one JSON document, always of text.
 // Build: cc -O2 -o mock_upstream mock_upstream.c
 // Run:   ./mock_upstream PORT
 #define _GNU_SOURCE
@@ -29,12 +30,13 @@
 #include <unistd.h>
 
 enum { TEXT, TOOLS, REASONING };
+enum { CHAT, MESSAGES, GEMINI };
 
 typedef struct conn {
     int fd, slot;             // slot: index in the timer heap, -1 when idle
     char *in;  size_t in_len, in_cap;
     char *out; size_t out_len, out_off, out_cap;
-    int n, sent, stamp, usage, kind;
+    int n, sent, stamp, usage, kind, api;
     int64_t gap_ns, due;
     int want_write;
 } conn;
@@ -116,20 +118,66 @@ static void emit_call_delta(conn *c) {                       // two calls: a hea
                  call, at == last ? "\\\"}" : at == 1 ? "{\\\"query\\\":\\\"" : WORDS[at % 8]);
     emit_choice(c, delta);
 }
+#define ANSWER "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"%s\"}],\"role\":\"model\"},%s\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":4800,\"candidatesTokenCount\":%d," \
+               "\"totalTokenCount\":%d,\"cachedContentTokenCount\":1024,\"promptTokensDetails\":[{\"modality\":\"TEXT\",\"tokenCount\":4800}]},\"modelVersion\":\"mock\",\"responseId\":\"Bk3f0JmVfPq1mock\"}"
+#define MESSAGE "\"id\":\"msg_01Bk3f0JmVfPq1mock\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"mock\","
+#define READ "\"input_tokens\":3776,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":1024,"
+
+static void put_event(conn *c, const char *name, const char *fmt, ...) {
+    char b[2048]; va_list a; va_start(a, fmt); vsnprintf(b, sizeof b, fmt, a); va_end(a);
+    put_frame(c, "event: %s\ndata: {\"type\":\"%s\"%s}\n\n", name, name, b);
+}
+static void emit_head(conn *c) {
+    if (c->api == CHAT)
+        put_frame(c, CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    else if (c->api == MESSAGES) {
+        put_event(c, "message_start", ",\"message\":{" MESSAGE "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{" READ "\"output_tokens\":1,\"service_tier\":\"standard\"}}");
+        put_event(c, "content_block_start", ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
+        put_event(c, "ping", "");
+    }
+}
 static void emit_delta(conn *c) {
     char text[64], delta[128];
-    if (c->kind == TOOLS) { emit_call_delta(c); return; }
+    if (c->api == CHAT && c->kind == TOOLS) { emit_call_delta(c); return; }
     if (c->stamp) snprintf(text, sizeof text, "@%016lld t", (long long)now_ns());
     else snprintf(text, sizeof text, "%s", WORDS[c->sent % 16]);
+    if (c->api == MESSAGES) {                                // padded with spaces, as the real one is
+        put_event(c, "content_block_delta", ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"%s\"}%*s", text, 1 + (c->sent * 5) % 12, "");
+        c->sent++; return;
+    }
+    if (c->api == GEMINI) { put_frame(c, "data: " ANSWER "\r\n\r\n", text, "", c->sent + 1, 4801 + c->sent); c->sent++; return; }
     snprintf(delta, sizeof delta, "\"%s\":\"%s\"", c->kind == REASONING && c->sent < c->n / 2 ? "reasoning_content" : "content", text);
     emit_choice(c, delta);
 }
-static void emit_tail(conn *c) {
+static void emit_chat_tail(conn *c) {
     put_frame(c, CHUNK "\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"%s\"}]}\n\n",
               c->kind == TOOLS ? "tool_calls" : "stop");
     if (c->usage) put_frame(c, CHUNK "\"choices\":[]," USAGE "}\n\n", c->n, 4800 + c->n);
     put_frame(c, "data: [DONE]\n\n");
+}
+static void emit_tail(conn *c) {
+    if (c->api == CHAT) emit_chat_tail(c);
+    else if (c->api == GEMINI) put_frame(c, "data: " ANSWER "\r\n\r\n", "", "\"finishReason\":\"STOP\",", c->n, 4800 + c->n);
+    else {
+        put_event(c, "content_block_stop", ",\"index\":0");
+        put_event(c, "message_delta", ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{" READ "\"output_tokens\":%d}", c->n);
+        put_event(c, "message_stop", "");
+    }
     put(c, "0\r\n\r\n", 5);
+}
+static void put_whole(conn *c) {
+    char *text = malloc(64 + c->n * 32), *b = malloc(4096 + c->n * 32); int k = 0;
+    *text = 0;
+    for (int i = 0; i < c->n; i++) k += sprintf(text + k, "%s", WORDS[i % 16]);
+    if (c->api == MESSAGES)
+        k = sprintf(b, "{" MESSAGE "\"content\":[{\"type\":\"text\",\"text\":\"%s\"}],\"stop_reason\":\"end_turn\",\"stop_sequence\":null,\"usage\":{" READ "\"output_tokens\":%d,\"service_tier\":\"standard\"}}", text, c->n);
+    else if (c->api == GEMINI)
+        k = sprintf(b, ANSWER, text, "\"finishReason\":\"STOP\",", c->n, 4800 + c->n);
+    else
+        k = sprintf(b, "{\"id\":\"chatcmpl-Bk3f0JmVfPq1mock\",\"object\":\"chat.completion\",\"created\":1760000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"%s\","
+                       "\"refusal\":null,\"annotations\":[]},\"logprobs\":null,\"finish_reason\":\"stop\"}]," USAGE ",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_07871e2ad8\"}", text, c->n, 4800 + c->n);
+    putf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", k); put(c, b, k);
+    free(text); free(b);
 }
 
 static int64_t number(const char **at, const char *end) {
@@ -156,19 +204,16 @@ static void respond(conn *c, const char *head, size_t head_len, const char *body
         putf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", strlen(m), m);
         return;
     }
-    (void)head_len;
-    read_options(c, memmem(body, len, "mock-n", 6), body + len);
-    int stream = memmem(body, len, "\"stream\":true", 13) || memmem(body, len, "\"stream\": true", 14);
+    size_t line = (char *)memchr(head, '\r', head_len) - head;
+    int streams = memmem(head, line, ":streamGenerateContent", 22) != NULL;
+    c->api = streams || memmem(head, line, ":generateContent", 16) ? GEMINI : memmem(head, line, "/messages", 9) ? MESSAGES : CHAT;
+    if (c->api == GEMINI) read_options(c, memmem(head, line, "mock-n", 6), head + line);
+    else read_options(c, memmem(body, len, "mock-n", 6), body + len);
+    int stream = streams || memmem(body, len, "\"stream\":true", 13) || memmem(body, len, "\"stream\": true", 14);
     c->usage = memmem(body, len, "\"include_usage\":true", 20) || memmem(body, len, "\"include_usage\": true", 21);
-    if (!stream) {
-        char *b = malloc(4096 + c->n * 32); int k = sprintf(b, "{\"id\":\"chatcmpl-Bk3f0JmVfPq1mock\",\"object\":\"chat.completion\",\"created\":1760000000,\"model\":\"mock\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
-        for (int i = 0; i < c->n; i++) k += sprintf(b + k, "%s", WORDS[i % 16]);
-        k += sprintf(b + k, "\",\"refusal\":null,\"annotations\":[]},\"logprobs\":null,\"finish_reason\":\"stop\"}]," USAGE ",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_07871e2ad8\"}", c->n, 4800 + c->n);
-        putf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", k); put(c, b, k); free(b);
-        return;
-    }
+    if (!stream) { put_whole(c); return; }
     putf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n");
-    put_frame(c, CHUNK "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
+    emit_head(c);
     if (c->gap_ns == 0) { for (int i = 0; i < c->n; i++) emit_delta(c); emit_tail(c); }
     else { c->due = now_ns() + c->gap_ns; heap_push(c); }
 }

@@ -242,6 +242,13 @@ def test_a_response_that_waits_is_replayed_as_waiting() -> None:
     assert [type(event) for event in replay(made(status="queued"))] == [ResponseCreated, ResponseQueued]
 
 
+def test_a_response_that_waited_before_it_was_made_may_be_replayed_as_that() -> None:
+    """STR-1"""
+    events = replay(made(), waited=True)
+    assert [type(event) for event in events] == [ResponseCreated, ResponseQueued, ResponseInProgress, ResponseCompleted]
+    assert not judge(events)
+
+
 @pytest.mark.parametrize("status", ["cancelled", "in_progress", "something_new"])
 def test_a_response_without_a_terminal_event_of_its_own_is_replayed_without_one(status: str) -> None:
     """There is no event for `cancelled` in the specification: what was done is told, and the stream just ends."""

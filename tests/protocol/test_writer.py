@@ -159,6 +159,10 @@ def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> N
     queued = said(lambda w: w.queue(), lambda w: w.extension("acme:progress", {}))
     assert kinds(queued)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
     assert [event.response.status for event in queued[:3]] == ["queued", "queued", "in_progress"]  # type: ignore[union-attr]
+    writer, collector = fresh()
+    waited = ResponseWriter(replace(writer.response, status=ResponseStatus.QUEUED), collector, counting_stamps())
+    waited.text("a", "x")
+    assert kinds(collector.events)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
 
 
 @pytest.mark.parametrize(

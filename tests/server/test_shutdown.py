@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ from antiphon.gateway.keeping import response_of
 from antiphon.protocol.response import Response
 from antiphon.server.edge import ANYBODY
 from antiphon.server.logs import Logger
-from antiphon.server.services import Services
+from antiphon.server.services import Runner, Services
 from antiphon.store.interface import Store
 from antiphon.store.sqlite import SqliteStore
 from antiphon.upstream.http import HttpTransport
@@ -233,6 +234,68 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: sign
             assert told.outcome == ("failed", "server_shutdown")
             assert gateway.kept(told.response.id) == told.response
             assert '"exception"' not in gateway.log
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_second_signal_ends_work_in_the_background_at_once_too(tmp_path: Path, is_read: bool) -> None:
+    """API-2, whether somebody reads it or not."""
+    gate, upstream = hesitating()
+    with upstream, served(tmp_path, upstream, grace=3600) as gateway, gateway.connect() as stream:
+        stream.sendall(request(stream=True, background=True))
+        begun = read_until(stream, b"output_text.delta")
+        if not is_read:
+            stream.close()
+        gateway.signal()
+        until(gateway.is_refusing)
+        assert gateway.process.poll() is None
+        gateway.signal()
+        assert gateway.wait(BOUND) == 0
+        gate.open()
+        kept = gateway.kept(begun.partition(b'"id":"')[2].partition(b'"')[0].decode())
+        assert kept is not None
+        assert kept.error is not None
+        assert kept.error.code == "server_shutdown"
+        assert '"exception"' not in gateway.log
+
+
+class Graces:
+    """A runner that remembers how much time it was given."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.given: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    async def stop(self, grace: float) -> None:
+        self.given.append(grace)
+        await self._runner.stop(grace)
+
+
+@pytest.mark.parametrize("over", ["http", "websocket", "nothing"])
+def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_them(tmp_path: Path, over: str) -> None:
+    gate, upstream = hesitating()
+    with upstream:
+        config = one_upstream(upstream.base_url)
+        config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"), server=replace(config.server, grace=0.1))
+        with ExitStack() as clients:
+            reader = clients.enter_context(ThreadPoolExecutor(1))
+            with running(config) as gateway:
+                assert gateway.services.background is not None
+                graces = Graces(gateway.services.background)
+                gateway.services.background = cast(Runner, graces)
+                if over == "http":
+                    clients.enter_context(gateway.connect()).sendall(request(stream=True))
+                elif over == "websocket":
+                    client = clients.enter_context(open_websocket(gateway.port))
+                    client.send(CREATE)
+                    reader.submit(events_until, client, "response.failed")
+                if over != "nothing":
+                    gate.wait_reached()
+            gate.open()
+    [given] = graces.given
+    assert (given == 0) if over != "nothing" else (0 < given <= 0.1)
 
 
 @pytest.mark.parametrize("over", ["http", "websocket"])

@@ -214,6 +214,39 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
     uvloop.run(story())
 
 
+def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and_in_its_order() -> None:
+    """One that does not fit takes no other along."""
+
+    class Counting(Connections):
+        asked = 0
+
+        async def try_to_ask(self, sql: str, *arguments: Any) -> list[Any]:
+            self.asked += 1
+            return await super().try_to_ask(sql, *arguments)
+
+    async def story() -> None:
+        connections = Counting(postgres_server.fresh_url(), Limits())
+        await connections.open()
+        store = PostgresStore(connections)
+        ids = [f"resp_{number}" for number in range(150)]
+        asks = [store.enqueue("anna", replace(QUEUED, id=id), [f"item of {id}"], id.encode()) for id in ids]
+        await asyncio.gather(*asks)
+        assert connections.asked <= 5
+        assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [(id, id.encode()) for id in ids]
+        found = await store.with_item("anna", "item of resp_99")
+        assert found is not None
+        assert found.id == "resp_99"
+
+        same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
+        asks = [store.enqueue("anna", same, [], b"1"), store.enqueue("bert", same, [], b"2"), store.enqueue("anna", other, [], b"3")]
+        kept = await asyncio.gather(*asks, return_exceptions=True)
+        assert [isinstance(outcome, StorageUnavailable) for outcome in kept] == [False, True, False]
+        assert [work.request for work in await store.claim("one", NEVER, 5)] == [b"1", b"3"]
+        await store.close()
+
+    uvloop.run(story())
+
+
 def test_what_does_not_fit_is_told() -> None:
     async def story() -> None:
         store = await PostgresStore.open(postgres_server.fresh_url())

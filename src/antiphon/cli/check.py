@@ -42,7 +42,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
     parser.add_argument("--case", metavar="ID", action="append", help="only this case; may be given several times")
-    parser.add_argument("--timeout", metavar="S", type=_seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument("--timeout", metavar="S", type=seconds, default=60.0, help="seconds an answer may take (default: 60)")
     parser.add_argument("--file", metavar="F", type=Path, help="judge a recorded event stream instead of a server")
     parser.add_argument("--list", action="store_true", help="list the cases and the requirements they are about")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -69,7 +69,7 @@ def run(
     target = Target(
         base_url=server_url(args.url),
         model=args.model or "",
-        key=_key(args.key_env, environ),
+        key=key_in(args.key_env, environ),
         timeouts=Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout),
     )
     table = _Table(out, Paint(out, environ), is_json=args.json)
@@ -186,7 +186,7 @@ def _chosen(ids: list[str] | None) -> list[Case]:
     return [CASE_OF_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
 
 
-def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
+def key_in(variable: str | None, environ: Mapping[str, str]) -> str | None:
     if variable is None:
         return None
     key = environ.get(variable, "").strip()
@@ -197,11 +197,11 @@ def _key(variable: str | None, environ: Mapping[str, str]) -> str | None:
     return key
 
 
-def _seconds(written: str) -> float:
-    seconds = float(written)
-    if not 0 < seconds <= 86_400:
+def seconds(written: str) -> float:
+    given = float(written)
+    if not 0 < given <= 86_400:
         raise argparse.ArgumentTypeError(f"{written!r} is no time that an answer may take; wanted seconds, up to a day")
-    return seconds
+    return given
 
 
 def _broken(outcomes: list[Outcome]) -> list[str]:

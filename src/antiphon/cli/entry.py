@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TextIO
 
 from antiphon import __version__
-from antiphon.cli import ask, check, config, models, serve, store, trace
+from antiphon.cli import ask, bridge, check, config, models, probe, serve, store, trace, translate
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, printable
@@ -88,6 +88,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "trace": trace,
     "store": store,
     "check": check,
+    "probe": probe,
+    "translate": translate,
+    "bridge": bridge,
 }
 EPILOG: Final = f"""examples:
   antiphon serve                          start the gateway, with the embedded model

@@ -13,6 +13,7 @@ from antiphon.errors import AntiphonError
 OK: Final = 0
 FAILED: Final = 1
 UNUSABLE: Final = 2  # argparse ends with this one too
+LOSSY: Final = 3  # of `translate --strict` alone: something was lost
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
 EXIT_CODES: Final = """exit codes:

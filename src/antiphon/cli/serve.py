@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 
@@ -22,7 +23,7 @@ from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
 from antiphon.cli.help import FORMAT
 from antiphon.cli.store import keeping_in_words
 from antiphon.cli.terminal import Paint
-from antiphon.config import Config, check, default, describe, find_config, load
+from antiphon.config import Config, UpstreamConfig, check, default, describe, find_config, load
 
 
 class Serve(Protocol):
@@ -43,6 +44,13 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--config", metavar="F", type=Path, help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)"
     )
+    parser.add_argument(
+        "--agent",
+        metavar="MODULE:NAME",
+        action="append",
+        default=[],
+        help="serve this agent of yours (may be repeated); without a configuration, nothing else is served",
+    )
     parser.add_argument("--host", metavar="H", help="listen on this address; one that others can reach needs keys")
     parser.add_argument("--port", metavar="P", type=port, help="listen on this port; 0 takes a free one")
     parser.add_argument("--debug", action="store_true", help="check everything that is sent against the grammar of the protocol")
@@ -59,7 +67,8 @@ def run(
     serve: Serve | None = None,
 ) -> int:
     del err  # what goes wrong is raised
-    config = _configured(args, environ, cwd or Path.cwd())
+    folder = cwd or Path.cwd()
+    config = _configured(args, environ, folder)
     urls: list[str] = []
 
     def announce(base_url: str) -> None:
@@ -69,7 +78,7 @@ def run(
 
     try:
         with _unwinding():
-            (serve or _real_serve())(config, debug=args.debug, announce=announce)
+            (serve or _real_serve(config, folder))(config, debug=args.debug, announce=announce)
     except KeyboardInterrupt:
         # That is how it is stopped: an end in order, unless it had not begun.
         return OK if urls else INTERRUPTED
@@ -88,23 +97,38 @@ def port(text: str) -> int:
 def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Config:
     """The configuration that is meant, with what the command line says instead; the whole is judged again."""
     file = find_config(args.config, environ, cwd)
-    config = load(file, environ) if file else default(environ)
+    agents = _agents(args.agent, cwd)
+    usual = Config() if agents else default(environ)
+    config = load(file, environ) if file else usual
     server = replace(
         config.server,
         host=config.server.host if args.host is None else args.host,
         port=config.server.port if args.port is None else args.port,
     )
     trace = config.trace if args.trace is None else replace(config.trace, dir=str(cwd / args.trace))
-    config = replace(config, server=server, trace=trace)
+    config = replace(config, server=server, trace=trace, upstreams=[*agents, *config.upstreams])
     check(config, environ)
     return config
 
 
-def _real_serve() -> Serve:
+def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
+    """Agents that the command line names: they are asked first."""
+    if not specs:
+        return []
+    from antiphon.producer.serving import load_agent, upstream_of
+
+    return [upstream_of(spec, load_agent(spec, str(cwd))) for spec in specs]
+
+
+def _real_serve(config: Config, cwd: Path) -> Serve:
     # Imported here, since no other command needs the server and its start is felt.
     from antiphon.server.run import serve
 
-    return serve
+    if not any(upstream.agent for upstream in config.upstreams):
+        return serve
+    from antiphon.producer.serving import opener
+
+    return partial(serve, open_transport=opener(config, str(cwd)))
 
 
 @contextmanager
@@ -143,6 +167,7 @@ EPILOG: Final = f"""examples:
   antiphon serve
   antiphon serve --config lab.toml --port 9000
   antiphon serve --debug --trace traces
+  antiphon serve --agent my_agents:run
 
 The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0. A second one ends it at once.
 

@@ -66,6 +66,14 @@ class App:
         sockets = WebSockets(self._edge, endpoints, services.max_body, Times(life=services.life))
         self.websockets = sockets if services.config.server.websocket else None
 
+    def begin_to_stop(self) -> None:
+        """The server lets nobody in any more."""
+        self._services.begin_to_stop()
+
+    def hurry(self) -> None:
+        """It is told so for the second time."""
+        self._services.hurry()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
@@ -74,6 +82,7 @@ class App:
                 try:
                     await self._live(receive, send)
                 except asyncio.CancelledError:  # told to stop at once, as everybody else is: they still have their last words
+                    self.hurry()
                     await self._services.close()
             case _:  # no other scope is served; the protocol refuses upgrades before they get here
                 await send({"type": "websocket.close", "code": 1008})

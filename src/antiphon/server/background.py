@@ -74,17 +74,25 @@ class Background:
         if job is not None:
             job.cancel()
 
-    async def stop(self, grace: float) -> None:
-        """Nothing new is begun; what runs has its grace, and is then ended or given back."""
+    def retire(self) -> None:
+        """Nothing new is begun."""
         self._is_stopping = True
         self.wake()
+
+    def hurry(self) -> None:
+        """What runs is ended or given back at once."""
+        for job in self._running.values():
+            job.give_up()
+
+    async def stop(self, grace: float) -> None:
+        """Nothing new is begun; what runs has its grace, and is then ended or given back."""
+        self.retire()
         await asyncio.wait([self._looking], timeout=LAST_WORDS)  # it may be claiming, and what it claims must not be forgotten
         self._looking.cancel()
         jobs = list(self._running.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=grace)
-        for job in jobs:
-            job.give_up()
+        self.hurry()
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=LAST_WORDS)
         for job in jobs:

@@ -249,7 +249,11 @@ class Protocol(HttpToolsProtocol):
         self._watch_reader()
 
     def shutdown(self) -> None:
-        """The server stops: this connection may finish what it was asked."""
+        """The server stops: this connection may finish what it was asked. The application is told here, since nobody else tells it
+        before everybody has been waited for."""
+        begin_to_stop = getattr(self.app, "begin_to_stop", None)
+        if begin_to_stop is not None:
+            begin_to_stop()
         if self._latest is None or self._latest.is_complete:
             self.transport.close()
         else:

@@ -88,6 +88,7 @@ class Conversation:
         )
 
     def _shutdown(self) -> None:
+        self._services.begin_to_stop()
         self._stop(shutdown())
         if self._running is not None:
             asyncio.get_running_loop().call_later(self._services.config.server.grace, self._running.cancel)

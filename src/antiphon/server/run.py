@@ -162,6 +162,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             self.force_exit = True
+            if self.started:
+                self.config.loaded_app.hurry()
         super().handle_exit(sig, frame)
 
 

@@ -46,6 +46,10 @@ class Runner(Protocol):
 
     def cancel(self, id: str) -> None: ...
 
+    def retire(self) -> None: ...
+
+    def hurry(self) -> None: ...
+
     async def stop(self, grace: float) -> None: ...
 
 
@@ -95,6 +99,8 @@ class Services:
         self._open_store = open_store
         self._open_telemetry = open_telemetry
         self._sweeper: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # until `open`
+        self._stopping_since: float | None = None  # None while it serves
         self.background: Runner | None = None  # where there is a store
         self._environ = environ
         self.routes = Routes(config, environ, places or {})
@@ -111,6 +117,7 @@ class Services:
 
     async def open(self) -> None:
         """What can only be had on a running event loop."""
+        self._loop = asyncio.get_running_loop()
         self.metrics.start()
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
@@ -120,10 +127,24 @@ class Services:
             self.store = watched(store, self.metrics)
             self._sweeper = asyncio.get_running_loop().create_task(sweep(self.store, self.config.store, self.logger))
 
+    def begin_to_stop(self) -> None:
+        """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
+        if self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+            if self.background is not None:
+                self.background.retire()
+
+    def hurry(self) -> None:
+        """There is no grace any more. A signal may say so at any moment, on whatever the loop is at."""
+        if self._loop is not None and self.background is not None:
+            self._loop.call_soon_threadsafe(self.background.hurry)
+
     async def close(self) -> None:
         """Everything that is still under way was told to end; what it keeps and says last has a moment."""
+        self.begin_to_stop()
         if self.background is not None:
-            await self.background.stop(self.config.server.grace)
+            assert self._stopping_since is not None
+            await self.background.stop(max(0.0, self._stopping_since + self.config.server.grace - time.monotonic()))
         end = time.monotonic() + LAST_WORDS
         while self.under_way and time.monotonic() < end:
             await asyncio.sleep(0.01)

@@ -31,6 +31,7 @@ class PostgresStore(PostgresWork, PostgresConversations):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._saves = Batches(self._save)
+        self._enqueues = Batches(self._enqueue)
         self._appends = Batches(self._append)
         self._changes = Changes()
         self._origin = secrets.token_hex(8)
@@ -119,6 +120,7 @@ class PostgresStore(PostgresWork, PostgresConversations):
     async def close(self) -> None:
         await self._listener.stop()
         await self._saves.stop()
+        await self._enqueues.stop()
         await self._appends.stop()
         await self._connections.close()
 

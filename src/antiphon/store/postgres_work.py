@@ -18,9 +18,9 @@ from antiphon.store.conversations import Addition
 from antiphon.store.postgres_batches import Batches
 from antiphon.store.postgres_connections import Connections
 from antiphon.store.postgres_conversations import ADD, columns_of
-from antiphon.store.postgres_keys import key
 from antiphon.store.postgres_listener import CHANNEL, Listener, told
-from antiphon.store.postgres_saving import ITEM, keys_of, row_of
+from antiphon.store.postgres_saving import Save, keys_of, row_of
+from antiphon.store.postgres_saving import columns_of as rows_of
 from antiphon.store.record import Record
 from antiphon.store.work import Queue, Said, Work
 
@@ -29,15 +29,14 @@ class PostgresWork:
     """The part of the store that is a `WorkStore`."""
 
     _connections: Connections
+    _enqueues: Batches[Enqueue, None]
     _appends: Batches[Append, int | None]
     _changes: Changes
     _listener: Listener
     _origin: str
 
     async def enqueue(self, owner: str, record: Record, item_ids: Sequence[str], request: bytes) -> None:
-        row = row_of(owner, record)
-        await self._connections.ask(ENQUEUE, *row, list(map(key, item_ids)), request, self._told(None))
-        self._tell(None)
+        await self._enqueues.ask(Enqueue(row_of(owner, record), keys_of(item_ids, ()), request))
 
     async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
         rows = await self._connections.ask(CLAIM, runner.encode(), float(lease), max(0, limit))
@@ -135,6 +134,12 @@ class PostgresWork:
         [row] = await self._connections.ask(QUEUE)
         return Queue(**dict(row))
 
+    async def _enqueue(self, enqueues: Sequence[Enqueue]) -> list[None]:
+        requests = [enqueue.request for enqueue in enqueues]
+        await self._connections.try_to_ask(ENQUEUE, *rows_of(enqueues), requests, self._told(None))
+        self._tell(None)
+        return [None] * len(enqueues)
+
     async def _append(self, appends: Sequence[Append]) -> list[int | None]:
         """Of each what the next event was before, if the work was held; it was kept if that is its first."""
         rows = await self._connections.try_to_ask(APPEND, *zip(*(append.row for append in appends), strict=True))
@@ -163,6 +168,16 @@ class PostgresWork:
 
     def _told(self, id: str | None) -> str:
         return told(self._origin, _key(id))
+
+
+class Enqueue(Save, frozen=True):
+    """A response that is to be made."""
+
+    request: bytes
+
+    @property
+    def size(self) -> int:
+        return super().size + len(self.request)
 
 
 class Append(Struct, frozen=True):
@@ -201,14 +216,19 @@ IS_FREE: Final = "(held_until IS NULL OR held_until <= clock_timestamp())"
 ENQUEUE: Final = f"""
 WITH kept AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (owner, id) DO NOTHING RETURNING seq
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    ON CONFLICT (owner, id) DO NOTHING RETURNING seq, owner, id
 ), found_by AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id)
-    SELECT seq, $1, {ITEM}, item FROM kept CROSS JOIN unnest($9::bytea[]) AS item ON CONFLICT DO NOTHING
+    SELECT seq, kept.owner, kind, key.id FROM kept
+    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
+        ON key.owner = kept.owner AND key.response = kept.id
+    ON CONFLICT DO NOTHING
 ), work AS (
-    INSERT INTO antiphon_work (seq, id, request) SELECT seq, $2, $10::bytea FROM kept
+    INSERT INTO antiphon_work (seq, id, request) SELECT seq, kept.id, request FROM kept
+    JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS asked (owner, id, request) USING (owner, id)
 )
-SELECT pg_notify('{CHANNEL}', $11) FROM kept
+SELECT pg_notify('{CHANNEL}', $14) FROM kept LIMIT 1
 """
 CLAIM: Final = f"""
 WITH free AS MATERIALIZED (

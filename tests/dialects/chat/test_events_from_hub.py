@@ -231,8 +231,8 @@ def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> No
     }
 
 
-def test_calls_are_numbered_and_keep_their_own_arguments() -> None:
-    """STR-9."""
+def test_calls_are_numbered_and_told_one_after_the_other_with_their_own_arguments() -> None:
+    """STR-9, API-6: the official SDK reads the arguments of a call as soon as another begins."""
     life = Life()
     life.call("a", name="look", call_id="c_a")
     life.call("b", name="look", call_id="c_b", namespace="files")
@@ -243,9 +243,9 @@ def test_calls_are_numbered_and_keep_their_own_arguments() -> None:
     told = life.told()
     assert [delta["tool_calls"] for delta in told.deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "function", "function": {"name": "look", "arguments": ""}}],
+        [{"index": 0, "function": {"arguments": "{}"}}],
         [{"index": 1, "id": "c_b", "type": "function", "function": {"name": "files__look", "arguments": ""}}],
         [{"index": 1, "function": {"arguments": '{"x"'}}],
-        [{"index": 0, "function": {"arguments": "{}"}}],
         [{"index": 1, "function": {"arguments": ":1}"}}],
     ]
     assert told.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"

@@ -43,7 +43,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import opening
 from antiphon.protocol.writer import ResponseWriter
 
-STARTED = [ThreadStarted(thread_id="t"), TurnStarted()]
+STARTED: list[ThreadEvent] = [ThreadStarted(thread_id="t"), TurnStarted()]
 
 
 class Told:

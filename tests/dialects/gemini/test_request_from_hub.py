@@ -213,6 +213,7 @@ def test_fields_of_this_dialects_clients_go_back_where_they_stood() -> None:
 def test_fields_of_other_dialects_that_mean_the_same_are_sent() -> None:
     """REQ-7."""
     extra = {"chat:stop": Raw(b'"END"'), "chat:seed": Raw(b"7"), "messages:top_k": Raw(b"5")}
+    extra["chat:stream_options"] = Raw(b'{"include_usage":true}')  # speaks of the client's own stream
     body, losses = send(asked(extra=extra))
     assert judged(body)["generationConfig"] == {"stopSequences": ["END"], "seed": 7, "topK": 5}
     assert not list(losses)

@@ -207,6 +207,37 @@ def test_bytes_that_are_no_utf8_and_numbers_that_are_none_are_mended() -> None:
     assert (reading.said, reading.lost) == (["OutputText: a\ufffdb", "completed"], ["stream"])
 
 
+def test_bytes_that_are_no_utf8_inside_a_block_are_mended() -> None:
+    """A block is read later than the event that brings it, and may hide them."""
+    call = b'{"type":"tool_use","id":"t","name":"f","input":{"a":"x\xff"},"caller":{"b":"\xff"}}'
+    streamed = read(b'{"type":"content_block_start","index":0,"content_block":' + call + b"}", stop(0), stop="tool_use")
+    assert (streamed.said, streamed.lost) == (['t = f({"a":"x\ufffd"})', "completed"], ["stream"])
+    whole, losses = read_whole(b'{"content":[' + call + b'],"stop_reason":"tool_use"}')
+    assert [item.arguments for item in whole.output if isinstance(item, FunctionCall)] == ['{"a":"x\ufffd"}']
+    assert [loss.path for loss in losses] == ["stream"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"a":1e400}}',
+        b'{"type":"text","text":"x","citations":[{"a":1e400}]}',
+        b'{"type":"server_tool_use","id":"s","name":"web_search","input":{"a":1e400}}',
+    ],
+)
+def test_a_block_with_a_number_beyond_all_measure_is_left_out(block: bytes) -> None:
+    """F-4."""
+    reading = read(b'{"type":"content_block_start","index":0,"content_block":' + block + b"}", stop(0), *text(1, "y"))
+    assert (reading.said, reading.lost) == (["OutputText: y", "completed"], ["content[0]"])
+
+
+def test_a_citation_with_a_number_beyond_all_measure_is_left_out() -> None:
+    """F-4."""
+    citation = b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"a":1e400}}}'
+    reading = read(begin(0, type="text", text="x"), citation, stop(0))
+    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["content.citations"])
+
+
 def test_half_a_character_outside_the_pieces_of_a_text_is_replaced() -> None:
     """F-4."""
     bad = b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a\\ud83d"}}'

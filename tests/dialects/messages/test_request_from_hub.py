@@ -144,6 +144,11 @@ def test_what_a_client_of_this_dialect_says_itself_is_not_said_twice() -> None:
     assert (body["service_tier"], body["cache_control"], lost) == ("auto", {"type": "ephemeral"}, [])
 
 
+def test_what_a_chat_client_says_of_its_own_stream_is_no_loss() -> None:
+    """F-4."""
+    assert sent(extra={"chat:stream_options": raw({"include_usage": True})}) == ({"max_tokens": 32_000}, [])
+
+
 def test_unknown_fields_pass_where_the_profile_says_so() -> None:
     """REQ-7."""
     body, losses = request_from_hub(Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",)))

@@ -25,7 +25,8 @@ LINES = [
      "changes": [{"path": "a.rs", "kind": "update"}]}},
     {"type": "item.completed", "item": {"id": "4", "type": "harness", "event": "verification_passed"}},
     {"type": "item.completed", "item": {"id": "5", "type": "agent_message", "text": "Done."}},
-    {"type": "turn.completed", "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}},
+    {"type": "turn.completed",
+     "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}},
     {"type": "thread.completed", "thread_id": "t", "session_id": "s", "subtype": "success", "outcome_code": "ok",
      "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}, "num_turns": 1},
 ]  # fmt: skip

@@ -6,7 +6,7 @@ language, each with items and fields of its own: what is not known here is kept 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -160,9 +160,14 @@ ThreadEvent = ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEve
 
 def thread_event(line: bytes | str) -> ThreadEvent | None:
     """One line as an event; None if it is none, but something else that an agent printed."""
+    try:  # most lines are a text that grows, and nothing else is in them
+        told = _decode_text(line)
+        return ITEM_EVENTS[told.type](item=TEXTS[told.item.type](id=told.item.id, text=told.item.text))
+    except UNREADABLE:
+        pass
     try:
         members = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in the envelope that names a version
         members = members["event"]
@@ -214,6 +219,23 @@ class _Identity(Struct, frozen=True, kw_only=True):
     type: str
 
 
+class _TextItem(Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    type: Literal["agent_message", "reasoning"]
+    text: str
+
+
+class _TextEvent(Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["item.started", "item.updated", "item.completed"]
+    item: _TextItem
+
+
+_decode_text: Final = msgspec.json.Decoder(_TextEvent).decode
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+TEXTS: Final[dict[str, type[AgentMessageItem] | type[ReasoningItem]]] = {
+    "agent_message": AgentMessageItem,
+    "reasoning": ReasoningItem,
+}
 ITEM_EVENTS: Final[dict[str, type[ItemStarted] | type[ItemUpdated] | type[ItemCompleted]]] = {
     str(event.__struct_config__.tag): event for event in (ItemStarted, ItemUpdated, ItemCompleted)
 }

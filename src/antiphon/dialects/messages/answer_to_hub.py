@@ -58,13 +58,14 @@ class AnswerToHub:
         """A block begins; in an answer that does not stream it is whole."""
         if index in self._blocks:
             self.stop(index)  # its end never came
-        try:
-            block = _decode_block(raw)
-        except ValueError:
-            self._losses.add(f"content[{index}]", "a block that cannot be read is left out")
-            return
         if _is_deep(raw):
             self._losses.add(f"content[{index}]", "a block that is nested too deeply is left out")
+            return
+        try:
+            block = _decode_block(raw)
+            msgspec.json.decode(raw)  # what is still to be read in it can be
+        except ValueError:
+            self._losses.add(f"content[{index}]", "a block that cannot be read is left out")
             return
         match block.type:
             case "text":
@@ -102,10 +103,8 @@ class AnswerToHub:
         if type(block) is not _Carried or kind != f"{block.kind}_delta":
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} has no place in the hub")
             return
-        try:
-            members = {} if _is_deep(Raw(event)) else _decode_raw_delta(event).delta
-        except ValueError:
-            members = {}
+        is_sound = not _is_deep(Raw(event)) and _decoded(event) is not None
+        members = _decode_raw_delta(event).delta if is_sound else {}
         if not members:
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON")
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
@@ -210,7 +209,7 @@ class AnswerToHub:
                 self._losses.add("content.citations", "citations of a text that never came")
             return
         for raw in block.citations:
-            citation = msgspec.json.decode(raw)
+            citation = _decoded(raw)
             if isinstance(citation, dict):
                 self._writer.annotation(block.key, citation_to_hub(citation, block.length))
             else:
@@ -369,6 +368,14 @@ def _is_deep(raw: Raw) -> bool:
         return False
     steps = (1 if bracket in b"[{" else -1 for bracket in BRACKETS.findall(STRINGS.sub(b"", data)))
     return max(accumulate(steps)) > MAX_DEPTH
+
+
+def _decoded(raw: bytes | Raw) -> Any:
+    """JSON of whatever form; None if a number or a character in it is beyond all measure."""
+    try:
+        return msgspec.json.decode(raw)
+    except ValueError:
+        return None
 
 
 def _compact(raw: Raw) -> str:

@@ -135,6 +135,7 @@ class EventsToHub:
     def read_whole(self, body: bytes) -> list[StreamEvent]:
         """An answer that does not stream: it is whole though it give no stop reason."""
         try:
+            body.decode()  # blocks are still to be read, and may hide what is no text
             message: MessageIn | None = _decode_message(body)
         except (ValueError, RecursionError):
             message = SecondReading(self.losses).read(body, MessageIn)
@@ -172,6 +173,7 @@ class EventsToHub:
     def _read_event(self, data: bytes) -> EventIn | None:
         if self._second is None:
             try:
+                data.decode()  # a block is still to be read, and may hide what is no text
                 return _decode(data)
             except (ValueError, RecursionError):
                 self._second = SecondReading(self.losses)

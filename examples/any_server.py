@@ -1,0 +1,23 @@
+"""No gateway at all: the same calls to a server of another dialect.
+
+python examples/any_server.py https://api.example/v1 messages some-model   # the key is in $SERVER_KEY
+"""
+
+import os
+import sys
+
+from antiphon.client import Client, output_text
+
+if len(sys.argv) != 4:
+    sys.exit("wanted: an address, a dialect or a profile, and a model")
+url, name, model = sys.argv[1:]
+
+with Client(
+    url,
+    key=os.environ.get("SERVER_KEY"),
+    model=model,
+    profile=name,  # each dialect has a profile of its own name
+    on_losses=lambda losses: print(*losses, sep="\n", file=sys.stderr),
+) as client:
+    response = client.create("Say hello in three languages.", max_output_tokens=200, tools=[{"type": "web_search"}])
+    print(output_text(response))

@@ -1,0 +1,123 @@
+"""`antiphon bridge`: an agent's own log of its work on standard input, a conformant stream on standard output, live (B-5)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final, TextIO
+
+from msgspec import Raw
+
+from antiphon import sse
+from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import one_line
+from antiphon.dialects import chat, codex, messages, responses, vtcode
+from antiphon.dialects.common.json_lines import JsonLines
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.producer.stamps import STAMPS
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "bridge",
+        help="turn an agent's JSON lines into a stream of events",
+        description="Reads what a command-line agent tells of its work, one JSON object a line, and writes it as a stream of "
+        "Open Responses or another API while it comes. What could not be told is said at the end, on standard error.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("--from", dest="source", required=True, choices=sorted(SOURCES), help="whose lines they are")
+    parser.add_argument("--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)")
+    parser.add_argument("--model", metavar="M", help="the model that the stream names (default: what --from says)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--sse", action="store_true", help="write server-sent events, as servers do (default)")
+    form.add_argument("--ndjson", action="store_true", help="write one JSON object a line")
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO | None = None) -> int:
+    bridge = Bridge(args.source, args.target, args.model or args.source, ndjson=args.ndjson)
+    # The bytes are UTF-8 whatever the terminal's encoding is.
+    sink: BinaryIO | None = getattr(out, "buffer", None)
+
+    def write(data: bytes) -> None:
+        if sink is None:
+            out.write(data.decode())
+        elif data:
+            sink.write(data)
+            sink.flush()
+
+    code = OK
+    try:
+        for piece in _pieces(lines or sys.stdin.buffer):
+            write(bridge.feed(piece))
+        write(bridge.finish())
+    except UpstreamFault as error:
+        write(bridge.finish(error))
+    except KeyboardInterrupt:
+        write(bridge.finish(ApiError("the agent's work was interrupted", code="cancelled")))
+        code = INTERRUPTED
+    for loss in bridge.losses:
+        err.write(f"not told: {one_line(loss)}\n")
+    if bridge.error is not None:
+        err.write(f"the turn failed: {one_line(bridge.error.message)}\n")
+    return code or (FAILED if bridge.error else OK)
+
+
+class Bridge:
+    """Bytes in, bytes out; from one agent's lines to one API's stream."""
+
+    def __init__(self, source: str, target: str, model: str, *, ndjson: bool) -> None:
+        request = Request(model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')})
+        begun = opening(request, id=STAMPS.new_id("resp"), created_at=STAMPS.now())
+        self._lines = JsonLines()
+        self._to_hub = SOURCES[source].EventsToHub(request, begun, STAMPS)
+        self._from_hub = TARGETS[target].EventsFromHub(request)
+        self._frames = sse.Decoder() if ndjson else None
+
+    @property
+    def error(self) -> ApiError | None:
+        """What the turn failed with."""
+        error: ApiError | None = self._to_hub.error
+        return error
+
+    @property
+    def losses(self) -> list[str]:
+        """What could not be told."""
+        return [str(loss) for half in (self._to_hub, self._from_hub) for loss in half.losses]
+
+    def feed(self, data: bytes) -> bytes:
+        return self._told([event for line in self._lines.feed(data) for event in self._to_hub.feed(line)])
+
+    def finish(self, error: ApiError | None = None) -> bytes:
+        """The lines are over."""
+        events = [event for line in self._lines.finish() for event in self._to_hub.feed(line)]
+        return self._told([*events, *self._to_hub.finish(error)]) + self._framed(self._from_hub.finish())
+
+    def _told(self, events: list[StreamEvent]) -> bytes:
+        return self._framed(b"".join(map(self._from_hub.feed, events)))
+
+    def _framed(self, data: bytes) -> bytes:
+        if self._frames is None:
+            return data
+        return b"".join(frame.data + b"\n" for frame in self._frames.feed(data) if frame.data != sse.DONE)
+
+
+def _pieces(lines: BinaryIO) -> Iterator[bytes]:
+    read = getattr(lines, "read1", lines.read)  # what there is, without waiting for more
+    while piece := read(PIECE):
+        yield piece
+
+
+PIECE: Final = 64 * 1024
+SOURCES: Final[dict[str, Any]] = {"codex": codex, "vtcode": vtcode}
+TARGETS: Final[dict[str, Any]] = {"chat": chat, "messages": messages, "responses": responses}
+EPILOG: Final = f"""examples:
+  codex exec --json "Mend the test." | antiphon bridge --from codex
+  codex exec --json "Mend the test." | antiphon bridge --from codex --to chat --ndjson
+
+{EXIT_CODES}"""

@@ -1,0 +1,278 @@
+"""`antiphon translate`: a request, an answer or a recorded stream of one dialect as another's, and what was lost on the way.
+
+It is the gateway's own translation without a gateway: nothing is sent, nothing is kept, and no earlier turn is looked up. What a
+gateway would have remembered for the client is therefore lost here, and told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, NamedTuple, TextIO, get_args
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import asdict, replace
+
+from antiphon import sse
+from antiphon.cli.exits import LOSSY, OK, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Paint, one_line, printable_json
+from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.errors import ApiError
+from antiphon.gateway.client_speech import CLIENT_SPEECHES
+from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import ReasoningConfigParam, Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.upstream.speech import SPEECHES
+
+Kind = Literal["request", "response", "stream"]
+DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
+
+
+class Translated(NamedTuple):
+    """What came of it. `path` is where a request goes, if its dialect has the model in the address."""
+
+    body: bytes
+    losses: Losses
+    path: str = ""
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "translate",
+        help="translate a request, an answer or a recorded stream between dialects",
+        description="Translates without a gateway and without a network. Standard output gets the translation, standard error what "
+        "it could not carry: where that stood, what it was, and why.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("--from", dest="source", metavar="D", required=True, choices=DIALECTS, help=f"one of {', '.join(DIALECTS)}")
+    parser.add_argument("--to", dest="target", metavar="D", required=True, choices=DIALECTS, help="one of the same")
+    kind = parser.add_mutually_exclusive_group()
+    for name, about in ABOUT_KINDS.items():
+        kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=about)
+    parser.add_argument(
+        "--profile",
+        metavar="P",
+        help="what is peculiar about the server that a request goes to, or an answer comes from: the name of a profile, or a file",
+    )
+    parser.add_argument("--model", metavar="M", help="the model, in place of the one that the input names, or for want of one")
+    parser.add_argument("--strict", action="store_true", help="end with 3 if anything was lost")
+    parser.add_argument("--json", action="store_true", help="tell the losses as one JSON object")
+    parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="what to translate (default, and `-`: standard input)")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    stdin: BinaryIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    now: Callable[[], float] = time.time,
+) -> int:
+    data = _input(args.file, stdin or sys.stdin.buffer)
+    kind: Kind = args.kind or kind_of(data, args.source)
+    profile = _profile(args.profile, args.target if kind == "request" else args.source)
+    if kind == "request":
+        made = _request(data, args.source, profile, args.model)
+    else:
+        made = _answer(data, kind, profile, args.target, args.model, _stamps(int(now())))
+    out.write("\n".join(map(printable_json, made.body.split(b"\n"))) + ("" if made.body.endswith(b"\n") else "\n"))
+    out.flush()  # what was asked for comes before what is said about it
+    if args.json:
+        told = {"kind": kind, "path": made.path or None, "losses": list(map(asdict, made.losses))}
+        err.write(f"{printable_json(msgspec.json.encode(told))}\n")
+    else:
+        _tell(made, err, Paint(err, environ))
+    return LOSSY if args.strict and len(made.losses) else OK
+
+
+def kind_of(data: bytes, dialect: Dialect) -> Kind:
+    """What a dialect's input looks like: events, or many objects, are a stream; one object is told by what stands in it."""
+    begun = data.lstrip()
+    if begun.startswith((*EVENT_LINES, b"[")):
+        return "stream"
+    first, _, rest = begun.partition(b"\n")
+    if rest.strip() and _members(first) is not None:
+        return "stream"
+    members = _members(data)
+    if members is None:
+        raise Unusable("the input is neither a JSON object nor a stream of events")
+    if members.keys() & PIECES[dialect]:
+        return "stream"
+    return "response" if members.keys() & ANSWERS[dialect] else "request"
+
+
+def _members(data: bytes) -> dict[str, Any] | None:
+    """Those of a JSON object, if it is one."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _input(file: Path | None, stdin: BinaryIO) -> bytes:
+    if file is None or str(file) == "-":
+        if stdin.isatty():
+            raise Unusable("nothing to translate; name a file, or pipe something in")
+        data = stdin.read()
+    else:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise Unusable(f"{file} cannot be read: {error.strerror}") from None
+    data = data.removeprefix(sse.BOM)
+    if not data.strip():
+        raise Unusable("nothing to translate; the input is empty")
+    return data
+
+
+def _profile(name: str | None, dialect: Dialect) -> Profile:
+    """That of the server: a request is translated to it, an answer from it."""
+    profile = load_profile(name or USUAL_PROFILES[dialect])
+    if profile.dialect != dialect:
+        raise Unusable(f"the profile {name!r} is for servers of dialect {profile.dialect!r}; the server here speaks {dialect!r}")
+    return profile
+
+
+# Requests
+
+
+def _request(data: bytes, source: Dialect, profile: Profile, model: str | None) -> Translated:
+    request, losses = CLIENT_SPEECHES[source].request_to_hub(data)
+    if model:
+        request = replace(request, model=model)
+    sent, found = profile.prepare(request)
+    losses.extend(found)
+    speech = SPEECHES[profile.dialect]
+    body, found = speech.request_from_hub(sent, profile.wire)
+    losses.extend(found)
+    _lose_what_gateways_keep(request, body, losses)
+    path = speech.url("", request.model, streams=bool(request.stream)) if request.model and "{model}" in speech.path else ""
+    return Translated(body, losses, path)
+
+
+def _lose_what_gateways_keep(request: Request, body: bytes, losses: Losses) -> None:
+    """No translation counts what its gateway does for it as lost. Here there is none."""
+    made = msgspec.json.decode(body)
+    for name in KEPT_BY_GATEWAYS:
+        asked = getattr(request, name)
+        if asked and asked != "disabled" and made.get(name) != asked:
+            losses.add(name, f"the field {name!r}", "the server has no place for it, and no gateway is in between")
+
+
+# Answers
+
+
+def _answer(data: bytes, kind: Kind, profile: Profile, target: Dialect, model: str | None, stamps: Stamps) -> Translated:
+    client = CLIENT_SPEECHES[target]
+    frames = _frames(data) if kind == "stream" else []
+    request = replace(ALL_OF_IT, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream")
+    begun = opening(request, id=stamps.new_id("resp"), created_at=stamps.now())
+    server = SPEECHES[profile.dialect]
+    losses = Losses()
+    if kind == "stream":
+        to_hub = server.events_to_hub(request, begun, stamps, profile.wire)
+        from_hub = client.events_from_hub(request)
+        events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
+        body = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+        losses.extend(to_hub.losses)
+        losses.extend(from_hub.losses)
+        return Translated(body, losses)
+    try:
+        response, found = server.response_to_hub(data, request, begun, stamps, profile.wire)
+        losses.extend(found)
+        body, found = client.response_from_hub(response, request)
+        losses.extend(found)
+    except ApiError as error:
+        if error.code == "upstream_invalid_response":
+            raise
+        body = client.error_from_hub(error)[1]  # an error is an answer too
+    return Translated(body, losses)
+
+
+def _frames(data: bytes) -> list[sse.Frame]:
+    """Events as they were recorded, the members of an array, or objects one to a line."""
+    begun = data.lstrip()
+    if begun.startswith(b"["):
+        try:
+            return [sse.Frame("", bytes(member)) for member in msgspec.json.decode(data, type=list[Raw])]
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Unusable(f"the input begins like an array of JSON, and is none: {error}") from None
+    if begun.startswith(b"{"):
+        return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]
+    decoder = sse.Decoder()
+    return decoder.feed(data) + decoder.finish()
+
+
+def _model_in(data: bytes) -> str:
+    """What an answer, or the first event of one, calls the model."""
+    match _members(data):
+        case {"model": str() as model} | {"modelVersion": str() as model}:
+            return model
+        case {"response": {"model": str() as model}} | {"message": {"model": str() as model}}:
+            return model
+        case _:
+            return NO_MODEL
+
+
+def _stamps(second: int) -> Stamps:
+    """Ids that count: the same input gives the same output, so that two can be compared."""
+    numbers = count(1)
+    return Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: second)
+
+
+def _tell(made: Translated, err: TextIO, paint: Paint) -> None:
+    if made.path:
+        err.write(f"{paint('dim', 'to:')} POST {one_line(made.path)}\n")
+    err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in made.losses)
+
+
+NO_MODEL: Final = "unknown"
+# An answer is read without its request: whatever a request might ask to be shown, is.
+ALL_OF_IT: Final = Request(
+    reasoning=ReasoningConfigParam(summary="auto"),
+    include=["reasoning.encrypted_content", "message.output_text.logprobs"],
+    extra={"chat:stream_options": Raw(b'{"include_usage":true}')},
+)
+KEPT_BY_GATEWAYS: Final = ("previous_response_id", "conversation", "background", "store", "truncation", "context_management")
+EVENT_LINES: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+# What stands in answers, and in no request.
+ANSWERS: Final[dict[Dialect, frozenset[str]]] = {
+    "chat": frozenset({"choices", "error"}),
+    "responses": frozenset({"output", "error"}),
+    "messages": frozenset({"content", "error"}),
+    "gemini": frozenset({"candidates", "promptFeedback", "usageMetadata", "error"}),
+}
+# What stands in single events of a stream, and nowhere else.
+PIECES: Final[dict[Dialect, frozenset[str]]] = {
+    "chat": frozenset(),
+    "responses": frozenset({"sequence_number"}),
+    "messages": frozenset({"message", "index", "delta"}),
+    "gemini": frozenset(),
+}
+ABOUT_KINDS: Final[dict[Kind, str]] = {
+    "request": "the input is a client's request",
+    "response": "the input is a server's answer in one piece, or its error",
+    "stream": "the input is a recorded stream: events, an array, or one object a line (default of the three: what it looks like)",
+}
+EPILOG: Final = """examples:
+  antiphon translate --from messages --to chat request.json
+  antiphon translate --from responses --to gemini --profile google --model gemini-3-pro --strict request.json
+  curl -N … | antiphon translate --from chat --to responses --stream
+
+exit codes:
+  0    it was translated
+  1    it was tried and failed: the input is no such thing, or cannot be said in the other dialect at all
+  2    nothing was tried: the command line, the profile or the file cannot be used
+  3    it was translated, and something was lost (with --strict)"""

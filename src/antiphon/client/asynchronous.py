@@ -1,0 +1,161 @@
+"""`AsyncClient`: a server of any dialect, asked from a program. For one event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from antiphon.client.exchange import MAX_WHOLE, Line, body_of, is_stream, losses_told
+from antiphon.client.functions import Function
+from antiphon.client.reading import raise_failure, read_response
+from antiphon.client.retries import Retries
+from antiphon.client.server import DEFAULT_URL, Prepared, prepare, server_at
+from antiphon.client.sockets import ResponseSocket
+from antiphon.client.sources import HttpSource
+from antiphon.client.stream import OnLosses, ResponseStream
+from antiphon.client.tool_loop import ToolRun, run_tools
+from antiphon.config import Timeouts
+from antiphon.profiles import Dialect, Profile
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.items import ItemParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Answer
+
+# Text, or items: typed, or as JSON has them.
+Input = str | Sequence[ItemParam | Mapping[str, Any]] | None
+
+
+class AsyncClient:
+    """Calls one server. Without an address that is the gateway that `$ANTIPHON_URL` names, or the one on this machine.
+
+    What goes wrong is an `ApiError`: `ClientFault` if the request is at fault, `UpstreamFault` if the server or the way to it is.
+    `on_losses` is told what a server could not be told, or its answer could not say (F-4).
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        model: str | None = None,
+        dialect: Dialect | None = None,
+        profile: str | Profile | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        on_losses: OnLosses | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        if url is None:
+            url = environ.get("ANTIPHON_URL") or DEFAULT_URL
+            key = key or environ.get("ANTIPHON_API_KEY")  # it is for that address, and is sent to no other
+        server = server_at(url, key, dialect=dialect, profile=profile, headers=headers, timeouts=timeouts)
+        self._line = Line(server, HttpTransport(environ), retries or Retries())
+        self._defaults: dict[str, Any] = {"model": model} if model else {}
+        self._on_losses = on_losses
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hangs up everywhere."""
+        await self._line.network.close()
+
+    async def create(self, input: Input = None, **settings: Any) -> Response:
+        """One turn. `settings` are the fields of a request as the specification names them (`instructions`, `tools`, …)."""
+        prepared = self._prepare(input, settings)
+        answer = await self._line.ask("POST", prepared.url, prepared.body)
+        if is_stream(answer):  # servers that always stream exist
+            source = HttpSource(self._line, _already(answer), prepared, is_kept=False)
+            return await ResponseStream(source, on_losses=self._on_losses).final()
+        response, losses = read_response(self._line.server, prepared.sent, await body_of(answer, MAX_WHOLE))
+        prepared.losses.extend(losses)
+        prepared.losses.extend(losses_told(answer))
+        self._report(prepared.losses)
+        raise_failure(self._line.server, response)
+        return response
+
+    def stream(self, input: Input = None, **settings: Any) -> ResponseStream:
+        """One turn as it comes. With `background=True` a connection that breaks is replaced, and nothing is missed."""
+        prepared = self._prepare(input, {**settings, "stream": True})
+
+        async def ask() -> Answer:
+            return await self._line.ask("POST", prepared.url, prepared.body)
+
+        source = HttpSource(self._line, ask, prepared, is_kept=bool(prepared.request.background))
+        return ResponseStream(source, on_losses=self._on_losses)
+
+    async def retrieve(self, id: str) -> Response:
+        """A response that the server keeps, at whatever point of its life it is."""
+        return await self._kept("GET", self._line.server.url_of_response(id))
+
+    def resume(self, id: str, after: int | None = None) -> ResponseStream:
+        """The stream of a response that the server keeps: every event behind the one with the number `after`, or all. A connection
+        that breaks is replaced, and nothing is missed. The snapshot is whole in any case: earlier events are read, and not told."""
+        url = self._line.server.url_of_response(id, "?stream=true")
+
+        async def ask() -> Answer:
+            return await self._line.ask("GET", url)
+
+        nothing = Prepared(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
+        return ResponseStream(HttpSource(self._line, ask, nothing, is_kept=True), after)
+
+    async def cancel(self, id: str) -> Response:
+        """Ends a response that is made in the background; one that has ended stays as it is."""
+        return await self._kept("POST", self._line.server.url_of_response(id, "/cancel"))
+
+    async def delete(self, id: str) -> None:
+        """Nothing of the response is left."""
+        await self._line.ask_whole("DELETE", self._line.server.url_of_response(id))
+
+    async def run_tools(
+        self,
+        input: Input,
+        functions: Sequence[Function],
+        *,
+        max_tool_calls: int = 32,
+        on_event: Callable[[StreamEvent], None] | None = None,
+        **settings: Any,
+    ) -> ToolRun:
+        """Asks, makes the calls that the model wants of these functions, and asks again, until there is an answer. Calls of one
+        response are made side by side; what a function raises is told to the model. `on_event` sees every turn as it comes."""
+
+        async def ask(turn: dict[str, Any]) -> Response:
+            if on_event is None:
+                return await self.create(**turn)
+            async with self.stream(**turn) as stream:
+                async for event in stream:
+                    on_event(event)
+                return await stream.final()
+
+        return await run_tools(ask, functions, {**settings, "input": input}, max_tool_calls)
+
+    def connect(self) -> ResponseSocket:
+        """A WebSocket for turns: `async with client.connect() as socket`. The server remembers the newest response on it."""
+        return ResponseSocket(self._line, self._defaults, self._on_losses)
+
+    def _prepare(self, input: Input, settings: Mapping[str, Any]) -> Prepared:
+        return prepare(self._line.server, {**self._defaults, "input": input, **settings})
+
+    async def _kept(self, method: str, url: str) -> Response:
+        body = await self._line.ask_whole(method, url)
+        return read_response(self._line.server, Request(), body)[0]
+
+    def _report(self, losses: Losses) -> None:
+        if self._on_losses is not None and len(losses):
+            self._on_losses(losses)
+
+
+def _already(answer: Answer) -> Callable[[], Awaitable[Answer]]:
+    async def ask() -> Answer:
+        return answer
+
+    return ask

@@ -1,0 +1,125 @@
+"""Python functions as tools: their JSON schema from signature and docstring, their calls from a model's arguments.
+
+Whatever goes wrong in a call is an answer to the model, which can do better the next time; it is never raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from antiphon.protocol.tools import FunctionToolParam, JsonSchema
+
+Function = Callable[..., Any]
+
+
+class PythonTool(Struct, frozen=True, kw_only=True):
+    """A function that a model may call."""
+
+    function: Function
+    param: FunctionToolParam
+    arguments: type[Struct]
+
+    @property
+    def name(self) -> str:
+        return self.param.name
+
+
+class Outcome(Struct, frozen=True):
+    """What a call came to, as the model is told."""
+
+    output: str
+    failed: bool = False
+
+
+def tool_of(function: Function) -> PythonTool:
+    """A function as a tool. Its parameters need names; their types are what msgspec knows: JSON's own, dataclasses, enums, …"""
+    name = getattr(function, "__name__", "")
+    if not NAME.fullmatch(name):
+        raise TypeError(f"{name or function!r} cannot be a tool: wanted a function whose name has letters, digits and _ only")
+    description, words = _described(inspect.getdoc(function) or "")
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
+    defaults: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in NAMED:
+            raise TypeError(f"{name}() cannot be a tool: {parameter} has no name that a model could give a value to")
+        hint = _hint(hints.get(parameter.name, Any), words.get(parameter.name))
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint | UnsetType if hint is not Any else Any, UNSET))
+            defaults[parameter.name] = parameter.default
+    arguments = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
+    schema = _schema(arguments, defaults)
+    return PythonTool(
+        function=function,
+        param=FunctionToolParam(name=name, description=description or UNSET, parameters=schema, strict=False),
+        arguments=arguments,
+    )
+
+
+async def call(tool: PythonTool, arguments: str) -> Outcome:
+    """Calls the function with a model's arguments: in this task if it is a coroutine function, else in a thread."""
+    try:
+        # A model's "3" for 3 is good enough.
+        read = msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
+        named = {name: value for name in tool.arguments.__struct_fields__ if (value := getattr(read, name)) is not UNSET}
+        if inspect.iscoroutinefunction(tool.function):
+            result = await tool.function(**named)
+        else:
+            result = await asyncio.to_thread(tool.function, **named)
+        return Outcome(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+    except Exception as error:  # the edge of somebody else's code: the model is told
+        return Outcome(f"{type(error).__name__}: {error}", failed=True)
+
+
+def _schema(arguments: type[Struct], defaults: dict[str, Any]) -> JsonSchema:
+    [_], components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+    schema: JsonSchema = components.pop(arguments.__name__)
+    properties: dict[str, Any] = schema["properties"]
+    for name, default in defaults.items():
+        with suppress(TypeError):  # an object of the program's own: the model need not know it
+            properties[name]["default"] = msgspec.to_builtins(default)
+    schema = {"type": "object", "properties": properties, "required": schema.get("required", []), "additionalProperties": False}
+    return {**schema, "$defs": components} if components else schema
+
+
+def _hint(hint: Any, words: str | None) -> Any:
+    """The type, with what is said of it: `Annotated[int, "in metres"]`, or in the docstring."""
+    metadata: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, *rest = get_args(hint)
+        metadata = tuple(rest)
+    metadata = tuple(Meta(description=note) if isinstance(note, str) else note for note in metadata)
+    if words and not any(isinstance(note, Meta) and note.description for note in metadata):
+        metadata = (*metadata, Meta(description=words))
+    for note in metadata:
+        hint = Annotated[hint, note]
+    return hint
+
+
+def _described(doc: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the function, and of its parameters (under `Args:`, or after `:param name:`)."""
+    words = {name: " ".join(text.split()) for name, text in AFTER_PARAM.findall(doc)}
+    head, args, rest = doc.partition("\nArgs:\n")
+    if args:
+        section = SECTION.split(rest)[0]
+        words |= {name: " ".join(text.split()) for name, text in IN_ARGS.findall(section)}
+    about = SECTION.split(FIELD_LINE.split(head)[0])[0]
+    return about.strip(), words
+
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+NAMED: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+SECTION: Final = re.compile(r"^(?:Args|Returns|Raises|Yields|Examples?|Notes?):\s*$", re.MULTILINE)
+AFTER_PARAM: Final = re.compile(r"^:param (\w+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", re.MULTILINE)
+FIELD_LINE: Final = re.compile(r"^:\w+", re.MULTILINE)
+IN_ARGS: Final = re.compile(r"^ {2,4}(\w+)(?: \([^)]*\))?:[ \t]*((?:.*)(?:\n {5,}.*)*)", re.MULTILINE)

@@ -1,0 +1,138 @@
+"""A response while it is made: typed events as they come, and the response as far as it is known at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Final, Self
+
+from antiphon.client.answers import output_text
+from antiphon.client.sources import Source
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import OutputTextDelta, ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
+from antiphon.protocol.fold import Fold
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
+
+OnLosses = Callable[[Losses], None]
+
+
+class ResponseStream:
+    """One stream. Entering it asks; leaving it early lets go of the server. It can be read once.
+
+    Events end with exactly one terminal event, also where the server broke off: then it is `response.failed`, and `error` says why.
+    """
+
+    def __init__(self, source: Source, after: int | None = None, on_losses: OnLosses | None = None) -> None:
+        self._source = source
+        self._on_losses = on_losses
+        self._after = -1 if after is None else after
+        self._fold = Fold()
+        self._unfolded: list[StreamEvent] = []
+        self._final: Response | None = None
+        self._opened = False
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
+        while events := await self.batch():
+            for event in events:
+                yield event
+
+    async def texts(self) -> AsyncIterator[str]:
+        """The pieces of the answer's text, as they come. Raises if the response failed."""
+        async with aclosing(self.__aiter__()) as events:
+            async for event in events:
+                if type(event) is OutputTextDelta:
+                    yield event.delta
+        self.raise_failure()
+
+    async def batch(self) -> list[StreamEvent]:
+        """The events that come next, together as they came; none once all have been read."""
+        await self._open()
+        while self._final is None:
+            events = await self._source.next()
+            if not events:
+                break
+            self._unfolded += events
+            last = events[-1]
+            if type(last) in ENDS:
+                self._final = last.response  # type: ignore[union-attr]
+                self._unfolded.clear()
+                self._source.end()
+                self._tell_losses()
+            if events[0].sequence_number <= self._after:
+                events = [event for event in events if event.sequence_number > self._after]
+            if events:
+                return events
+        return []
+
+    async def final(self) -> Response:
+        """Reads to the end: the response as it ended, or the error it failed with."""
+        while await self.batch():
+            pass
+        self.raise_failure()
+        return self.response
+
+    def close(self) -> None:
+        """Lets go of the server. Harmless at any time."""
+        self._source.close()
+        self._tell_losses()
+
+    @property
+    def response(self) -> Response:
+        """The response so far, items that are not done as far as they came. It is worked out when it is asked for."""
+        if self._final is not None:
+            return self._final
+        unfolded, self._unfolded = self._unfolded, []
+        for event in unfolded:
+            self._fold.feed(event)
+        return self._fold.response
+
+    @property
+    def text(self) -> str:
+        """The text of the answer so far."""
+        return output_text(self.response)
+
+    @property
+    def error(self) -> ApiError | None:
+        """What the response failed with; None if it did not, or not yet."""
+        return None if self._was_cancelled else self._source.error
+
+    @property
+    def losses(self) -> Losses:
+        """What the server could not be told, or its answer could not say (F-4)."""
+        return self._source.losses
+
+    def raise_failure(self) -> None:
+        """Raises what the response failed with, or that it has no end."""
+        if self._was_cancelled:
+            return
+        if self._source.error is not None:
+            raise self._source.error
+        if self._final is None:
+            raise UpstreamFault("the stream was left before its end", code="upstream_disconnected")
+
+    @property
+    def _was_cancelled(self) -> bool:
+        return self._final is not None and self._final.status == ResponseStatus.CANCELLED
+
+    async def _open(self) -> None:
+        if not self._opened:
+            await self._source.open()
+            self._opened = True
+
+    def _tell_losses(self) -> None:
+        on_losses, self._on_losses = self._on_losses, None
+        if on_losses is not None and len(self.losses):
+            on_losses(self.losses)
+
+
+ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

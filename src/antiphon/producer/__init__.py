@@ -1,0 +1,80 @@
+"""The Python API for agents that *are* a model: what they do becomes Open Responses, and any client can ask them.
+
+`agent` and `Turn` for those who write one; `ResponseBuilder` and `OpenResponsesIntegration` for those who have one that tells
+thread events; `command_agent` for one that is a program.
+"""
+
+from antiphon.dialects.common.thread_events import (
+    AgentMessageItem,
+    AgentUsage,
+    CommandExecutionItem,
+    ErrorItem,
+    FileChangeItem,
+    ItemCompleted,
+    ItemStarted,
+    ItemUpdated,
+    McpToolCallItem,
+    OtherEvent,
+    OtherItem,
+    ReasoningItem,
+    ThreadCompleted,
+    ThreadError,
+    ThreadEvent,
+    ThreadItem,
+    ThreadStarted,
+    ToolInvocationItem,
+    ToolOutputItem,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+    WebSearchItem,
+    thread_event,
+)
+from antiphon.producer.agent import Agent, agent
+from antiphon.producer.builder import ResponseBuilder
+from antiphon.producer.command import command_agent
+from antiphon.producer.integration import OpenResponsesCallback, OpenResponsesIntegration
+from antiphon.producer.settings import OpenResponsesConfig, load_settings
+from antiphon.producer.turn import Turn
+from antiphon.protocol.emitters import Callback, Collector, Emitter, Null, SseBytes
+
+__all__ = [
+    "Agent",
+    "AgentMessageItem",
+    "AgentUsage",
+    "Callback",
+    "Collector",
+    "CommandExecutionItem",
+    "Emitter",
+    "ErrorItem",
+    "FileChangeItem",
+    "ItemCompleted",
+    "ItemStarted",
+    "ItemUpdated",
+    "McpToolCallItem",
+    "Null",
+    "OpenResponsesCallback",
+    "OpenResponsesConfig",
+    "OpenResponsesIntegration",
+    "OtherEvent",
+    "OtherItem",
+    "ReasoningItem",
+    "ResponseBuilder",
+    "SseBytes",
+    "ThreadCompleted",
+    "ThreadError",
+    "ThreadEvent",
+    "ThreadItem",
+    "ThreadStarted",
+    "ToolInvocationItem",
+    "ToolOutputItem",
+    "Turn",
+    "TurnCompleted",
+    "TurnFailed",
+    "TurnStarted",
+    "WebSearchItem",
+    "agent",
+    "command_agent",
+    "load_settings",
+    "thread_event",
+]

@@ -1,0 +1,89 @@
+"""`@agent`: an async function that answers turns, as a model that any client can ask for.
+
+One turn is run to its one end, whatever the function does: what it raises fails the response, in its own words if they are meant
+for clients (`ApiError`), and in none of them otherwise: those are in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from antiphon.config import Config
+from antiphon.errors import ApiError
+from antiphon.producer.stamps import STAMPS
+from antiphon.producer.turn import Outlet, Turn
+from antiphon.protocol.emitters import Emitter
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+if TYPE_CHECKING:
+    from antiphon.server.asgi import Receive, Scope, Send
+
+Run = Callable[[Turn], Awaitable[None]]
+LOG: Final = logging.getLogger("antiphon.agent")
+
+
+def agent(*, model: str) -> Callable[[Run], Agent]:
+    """Makes a function an agent; `model` is the name that clients ask for."""
+    return lambda run: Agent(run, model)
+
+
+class Agent:
+    """A model that is a Python function."""
+
+    def __init__(self, run: Run, model: str) -> None:
+        self.model = model
+        self._run = run
+
+    async def answer(
+        self, request: Request, emit: Emitter, *, outlet: Outlet | None = None, stamps: Stamps = STAMPS, total: float | None = None
+    ) -> Response:
+        """Runs one turn to its end, within `total` seconds if there is a limit. Cancelling it cancels the function."""
+        begun = opening(request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model)
+        writer = ResponseWriter(begun, emit, stamps)
+        writer.start()
+        turn = Turn(request, writer, stamps, outlet or Unhurried())
+        error = await self._error_of(turn, total)
+        if not writer.ended:
+            if error is None:
+                writer.complete()
+            else:
+                writer.fail(error)
+        return writer.response
+
+    def asgi(self, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        """An ASGI application that serves it; `config` has keys, hosts and the store, without one nothing is kept."""
+        # Imported here: whoever only produces events needs no server.
+        from antiphon.producer.serving import asgi
+
+        return asgi(self, config)
+
+    async def _error_of(self, turn: Turn, total: float | None) -> ApiError | None:
+        """Runs the function, and tells what it failed with."""
+        limit = asyncio.timeout(total)
+        try:
+            async with limit:
+                await self._run(turn)
+        except ApiError as error:
+            return error
+        except Exception as error:
+            if limit.expired():
+                return ApiError(f"the agent took longer than {total:g} s", code="upstream_timeout", status=504)
+            LOG.exception("the agent %r failed", self.model, exc_info=error)
+            return ApiError("the agent failed; its log says why", code="agent_failed")
+        return None
+
+
+class Unhurried:
+    """An outlet that nobody ever waits for."""
+
+    def is_busy(self) -> bool:
+        return False
+
+    async def rest(self) -> None:
+        """Takes no time."""

@@ -1,0 +1,61 @@
+"""`ResponseBuilder`: an agent's thread events in, Open Responses events and the response out (B-5, B-7).
+
+It knows nothing of where events go: each call names the emitter that gets what it makes known (B-2).
+"""
+
+from __future__ import annotations
+
+from antiphon.dialects.common.thread_events import ThreadEvent
+from antiphon.dialects.common.thread_to_hub import ThreadToHub
+from antiphon.errors import ApiError
+from antiphon.producer.settings import OpenResponsesConfig
+from antiphon.producer.stamps import STAMPS
+from antiphon.protocol.emitters import Emitter, Null
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+
+
+class ResponseBuilder:
+    """One response, from one turn of an agent. `slug` is whose extensions they are: `vtcode:file_change`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        config: OpenResponsesConfig = OpenResponsesConfig(enabled=True),  # noqa: B008
+        slug: str = "vtcode",
+        stamps: Stamps = STAMPS,
+    ) -> None:
+        begun = opening(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
+        self._emitter: Emitter = Null()
+        self._writer = ResponseWriter(begun, self._emit, stamps)
+        self._thread = ThreadToHub(self._writer, config.wire(slug))
+
+    def process_event(self, event: ThreadEvent, emitter: Emitter) -> None:
+        """What the agent tells next."""
+        self._emitter = emitter
+        self._thread.feed(event)
+
+    def finish(self, emitter: Emitter, error: ApiError | None = None) -> None:
+        """There is no more: a turn that has not ended by itself is complete, or failed if there is an error."""
+        self._emitter = emitter
+        if error is not None:
+            self._thread.finish(error)
+        elif not self._writer.ended:
+            self._writer.complete()
+
+    def response(self) -> Response:
+        """The response as it stands."""
+        return self._writer.response
+
+    @property
+    def losses(self) -> Losses:
+        """What could not be told."""
+        return self._thread.losses
+
+    def _emit(self, event: StreamEvent) -> None:
+        self._emitter(event)

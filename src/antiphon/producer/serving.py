@@ -1,0 +1,71 @@
+"""Agents served: found by name for `antiphon serve --agent`, or mounted into somebody else's ASGI server."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from antiphon.config import Config, StoreConfig, UpstreamConfig
+from antiphon.errors import ConfigError
+from antiphon.producer.agent import Agent
+from antiphon.producer.transport import AgentTransport
+from antiphon.server.app import App
+from antiphon.server.asgi import Receive, Scope, Send
+from antiphon.server.logs import Logger
+from antiphon.server.services import Services
+from antiphon.upstream.http import HttpTransport
+
+
+def load_agent(spec: str, folder: str) -> Agent:
+    """The agent that `module:name` names; modules in `folder` are found too."""
+    module, _, name = spec.partition(":")
+    if not module or not name:
+        raise ConfigError(f"agent: got {spec!r}, wanted a module and the name of an agent in it, such as my_agents:run")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"agent {spec!r}: there is no module {error.name!r}, neither in {folder} nor installed") from error
+    except AttributeError:
+        raise ConfigError(f"agent {spec!r}: the module {module!r} has nothing called {name!r}") from None
+    if not isinstance(found, Agent):
+        kind = type(found).__name__
+        raise ConfigError(f"agent {spec!r}: it is of the type {kind!r}, wanted an agent: put @agent(model=…) above the function")
+    return found
+
+
+def upstream_of(spec: str, agent: Agent) -> UpstreamConfig:
+    """An agent as an upstream."""
+    return UpstreamConfig(name=agent.model, dialect="responses", models=[agent.model], agent=spec)
+
+
+def opener(config: Config, folder: str) -> Callable[[Mapping[str, str]], AgentTransport]:
+    """What each process that serves opens its transport with: agents are imported there."""
+    return partial(_open, [each.agent for each in config.upstreams if each.agent], folder)
+
+
+def asgi(agent: Agent, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """The gateway with one agent, for somebody else's server. It may stand under any path."""
+    config = config or Config(store=StoreConfig(url="off"))
+    config = replace(config, upstreams=[upstream_of(agent.model, agent), *config.upstreams])
+    environ = dict(os.environ)
+    transport = AgentTransport({agent.model: agent}, HttpTransport(environ))
+    app = App(Services(config, environ, transport, Logger(sys.stderr, config.server.log)), environ)
+
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        root = scope.get("root_path", "")
+        if root and scope["path"].startswith(f"{root}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(root)}
+        await app(scope, receive, send)
+
+    return mounted
+
+
+def _open(specs: Sequence[str], folder: str, environ: Mapping[str, str]) -> AgentTransport:
+    return AgentTransport({spec: load_agent(spec, folder) for spec in specs}, HttpTransport(environ))

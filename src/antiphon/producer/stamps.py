@@ -1,0 +1,20 @@
+"""Ids and time for who produces responses outside a server: random ids, the clock of the machine."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+from antiphon.protocol.stamps import Stamps
+
+
+def _new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+STAMPS: Final = Stamps(_new_id, _now)

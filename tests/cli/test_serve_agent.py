@@ -1,0 +1,64 @@
+"""`antiphon serve --agent`: what is served, and what the greeting says of it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import serve
+from antiphon.cli.entry import parser
+from antiphon.config import Config
+from antiphon.errors import ConfigError
+
+MODULE = """
+from antiphon.producer import Turn, agent
+
+@agent(model="hello")
+async def hello(turn: Turn) -> None:
+    pass
+"""
+LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9001/v1"\nmodels = ["mock-1"]\n'
+
+
+def served(folder: Path, *words: str) -> tuple[Config, str]:
+    found: list[Config] = []
+
+    def server(config: Config, *, debug: bool, announce: Callable[[str], None]) -> None:
+        del debug
+        found.append(config)
+        announce("http://127.0.0.1:8080")
+
+    out = io.StringIO()
+    args = parser().parse_args(["serve", *words])
+    serve.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}, cwd=folder, serve=server)
+    return found[0], out.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cli_agents.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "cli_agents", raising=False)
+
+
+def test_without_a_configuration_agents_are_all_that_is_served(tmp_path: Path) -> None:
+    """F-5."""
+    config, said = served(tmp_path, "--agent", "cli_agents:hello")
+    assert [upstream.name for upstream in config.upstreams] == ["hello"]
+    assert "hello  responses  cli_agents:hello  hello" in said
+    assert "ask --model hello" in said
+
+
+def test_with_a_configuration_agents_come_first(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    config, _ = served(tmp_path, "--agent", "cli_agents:hello")
+    assert [upstream.name for upstream in config.upstreams] == ["hello", "lab"]
+
+
+def test_an_agent_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
+        served(tmp_path, "--agent", "nowhere:hello")

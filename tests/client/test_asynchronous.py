@@ -1,0 +1,219 @@
+"""`AsyncClient`: every call it has, against strict servers of every dialect and a running gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.conversing import asked, client_of, gateway
+
+from antiphon import fakes
+from antiphon.client import AsyncClient, output_text
+from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
+from antiphon.fakes.harness import FakeServer
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import MessageParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import Response
+
+SERVERS: dict[str, type[Any]] = {
+    "chat": ChatServer,
+    "responses": ResponsesServer,
+    "messages": MessagesServer,
+    "gemini": GeminiServer,
+}
+HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+
+
+def server_of(dialect: str, *script: Any) -> FakeServer:
+    server: FakeServer = SERVERS[dialect](list(script))
+    return server
+
+
+@pytest.mark.parametrize("dialect", SERVERS)
+def test_any_server_answers_whole_and_streaming(dialect: Any) -> None:
+    """B-9: a server of any dialect as a backend, streaming and not."""
+
+    async def work(client: AsyncClient) -> Response:
+        whole = await client.create("Say hello.", max_output_tokens=100)
+        assert (whole.status, output_text(whole)) == ("completed", "Hello.")
+        async with client.stream("Say hello.", max_output_tokens=100) as stream:
+            events = [event async for event in stream]
+        assert judge(events) == []
+        assert stream.error is None
+        assert stream.text == "Hello."
+        return stream.response
+
+    with server_of(dialect, HELLO, HELLO) as server:
+        response = asked(server.origin, work, dialect=dialect, key="secret")
+        assert not server.refusals
+    assert response.usage is not None
+    assert response.usage.output_tokens == 2
+
+
+def test_settings_are_the_fields_of_a_request_and_items_may_be_typed_or_not() -> None:
+    """B-9."""
+
+    async def work(client: AsyncClient) -> None:
+        said: list[Any] = [MessageParam(role="user", content="Hi."), {"type": "message", "role": "assistant", "content": "Yes?"}]
+        await client.create([*said, {"role": "user", "content": "Go."}], instructions="Be brief.", temperature=0.5)
+
+    with ResponsesServer([HELLO]) as server:
+        asked(server.base_url, work)
+        body = server.received[0].json
+    assert (body["instructions"], body["temperature"], body["model"]) == ("Be brief.", 0.5, "mock-1")
+    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user"]
+    assert server.received[0].path == "/v1/responses"
+
+
+def test_a_setting_that_no_server_could_take_is_refused_at_once_with_its_place() -> None:
+    """ERR-3."""
+
+    async def work(client: AsyncClient) -> None:
+        await client.create("Hi.", temperature="hot")
+
+    with ResponsesServer([]) as server, pytest.raises(ClientFault) as caught:
+        asked(server.base_url, work)
+    assert caught.value.param == "temperature"
+    assert not server.received
+
+
+def test_what_a_server_cannot_be_told_is_reported() -> None:
+    """F-4."""
+    told: list[Losses] = []
+
+    async def work(client: AsyncClient) -> None:
+        await client.create("Hi.", tools=[{"type": "web_search"}])
+        async with client.stream("Hi.", tools=[{"type": "web_search"}]) as stream:
+            await stream.final()
+            assert [loss.path for loss in stream.losses] == ["tools[0]"]
+
+    with ChatServer([HELLO, HELLO]) as server:
+        asked(server.base_url, work, dialect="chat", on_losses=told.append)
+    assert [[loss.path for loss in losses] for losses in told] == [["tools[0]"], ["tools[0]"]]
+
+
+def test_what_a_gateway_could_not_tell_the_server_behind_it_is_reported_too() -> None:
+    """F-4."""
+    told: list[Losses] = []
+    lossy: dict[str, Any] = {"tools": [{"type": "web_search"}]}
+    with gateway() as running, client_of(running.url, on_losses=told.append) as client:
+        client.create("Hi.", **lossy)
+        client.stream("Hi.", **lossy).final()
+        client.create("Hi.")
+    assert [[str(loss) for loss in losses] for losses in told] == [
+        ["tools[0]: was lost behind the gateway (its trace says how)"]
+    ] * 2
+
+
+def test_a_server_that_streams_unasked_and_one_that_never_does_are_read_all_the_same() -> None:
+    """B-9: poor servers."""
+
+    async def work(client: AsyncClient) -> None:
+        assert output_text(await client.create("Hi.")) == "Hello."
+        async with client.stream("Hi.") as stream:
+            events = [event async for event in stream]
+        assert judge(events) == []
+        assert stream.text == "Hello."
+        assert await stream.batch() == []
+
+    for dialect in ("chat", "responses"):
+        script = [turn(fakes.text("Hello."), stream=True), turn(fakes.text("Hello."), stream=False)]
+        with server_of(dialect, *script) as server:
+            asked(server.base_url, work, dialect=dialect)
+
+
+def test_a_kept_response_is_retrieved_and_deleted(tmp_path: Path) -> None:
+    """B-9."""
+
+    async def work(client: AsyncClient) -> None:
+        made = await client.create("Say hello.")
+        kept = await client.retrieve(made.id)
+        assert (kept.id, output_text(kept), kept.store) == (made.id, "Hello.", True)
+        again = await client.create("And again.", previous_response_id=made.id)
+        assert again.previous_response_id == made.id
+        await client.delete(made.id)
+        with pytest.raises(ClientFault) as caught:
+            await client.retrieve(made.id)
+        assert (caught.value.type, caught.value.status) == ("not_found", 404)
+
+    with gateway([HELLO, HELLO], store=f"sqlite:///{tmp_path}/store.db") as running:
+        asked(running.url, work)
+
+
+def test_servers_that_keep_nothing_are_not_asked_for_what_they_kept() -> None:
+    async def work(client: AsyncClient) -> None:
+        with pytest.raises(UnsupportedParameter, match="keeps no responses"):
+            await client.retrieve("resp_1")
+        with pytest.raises(UnsupportedParameter) as caught:
+            await client.create("Hi.", previous_response_id="resp_1")
+        assert caught.value.param == "previous_response_id"
+        with pytest.raises(UnsupportedParameter):
+            client.stream("Hi.", background=True)
+
+    with ChatServer([]) as server:
+        asked(server.base_url, work, dialect="chat")
+        assert not server.received
+
+
+@pytest.mark.parametrize("id", ["", "../models", "a b", "é"])
+def test_an_id_can_lead_to_no_other_path(id: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        with pytest.raises(ClientFault) as caught:
+            await client.delete(id)
+        assert caught.value.param == "id"
+
+    asked("http://127.0.0.1:9", work)
+
+
+def test_a_response_that_failed_is_raised_with_what_it_failed_with() -> None:
+    body: dict[str, Any] = {
+        "id": "r",
+        "object": "response",
+        "status": "failed",
+        "output": [],
+        "error": {"code": "rate_limit_exceeded", "message": "Slow."},
+    }
+
+    async def work(client: AsyncClient) -> None:
+        with pytest.raises(UpstreamFault) as caught:
+            await client.create("Hi.")
+        assert (caught.value.code, caught.value.message) == ("rate_limit_exceeded", "Slow.")
+        with pytest.raises(UpstreamFault):
+            await client.stream("Hi.").final()
+
+    with ResponsesServer([fakes.whole(body), fakes.whole(body)]) as server:
+        asked(server.base_url, work)
+
+
+def test_a_stream_that_fails_ends_with_one_terminal_event_and_says_why() -> None:
+    """STR-8."""
+    broken = turn(fakes.text("Hel"), fakes.end("rst"))
+
+    async def work(client: AsyncClient) -> None:
+        async with client.stream("Hi.") as stream:
+            events = [event async for event in stream]
+        assert judge(events) == []
+        assert stream.response.status == "failed"
+        assert stream.text == "Hel"
+        assert stream.error is not None
+        assert "the server closed the connection" in stream.error.message
+        pieces = client.stream("Hi.").texts()
+        assert await anext(pieces) == "Hel"
+        with pytest.raises(UpstreamFault):
+            await anext(pieces)
+
+    with ResponsesServer([broken, broken]) as server:
+        asked(server.base_url, work)
+
+
+def test_without_an_address_it_is_the_gateway_that_the_environment_names() -> None:
+    with ResponsesServer([HELLO]) as server, ResponsesServer([HELLO]) as other:
+        environ = {"ANTIPHON_URL": server.origin, "ANTIPHON_API_KEY": "of-the-gateway"}
+        for url in (None, other.origin):
+            with client_of(url, environ=environ) as client:  # type: ignore[arg-type]
+                client.create("Hi.")
+        assert server.received[0].headers["authorization"] == "Bearer of-the-gateway"
+        assert "authorization" not in other.received[0].headers, "a key was sent where it does not belong"

@@ -1,0 +1,100 @@
+"""`Client`: the same without `async`, from any number of threads (B-9)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.client.conversing import client_of
+
+from antiphon import fakes
+from antiphon.client import Client, output_text
+from antiphon.errors import UpstreamFault
+from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+
+HELLO = turn(fakes.text("Hel", "lo."))
+
+
+def test_threads_share_a_client() -> None:
+    with ResponsesServer() as server, client_of(server.base_url) as client, ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(lambda number: output_text(client.create(f"Number {number}.")), range(32)))
+    assert told == [f"You said: Number {number}." for number in range(32)]
+
+
+def test_pieces_come_as_they_come() -> None:
+    gate = Gate()
+    with ResponsesServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as server:
+        with client_of(server.base_url) as client, client.stream("Hi.") as stream:
+            pieces = stream.texts()
+            assert next(pieces) == "Hel"
+            assert stream.text == "Hel"
+            gate.open()
+            assert list(pieces) == ["lo."]
+            assert stream.error is None
+            assert len(stream.losses) == 0
+
+
+def test_a_stream_that_failed_is_raised_behind_its_text() -> None:
+    with ResponsesServer([turn(fakes.text("Hel"), fakes.end("rst"))]) as server, client_of(server.base_url) as client:
+        pieces = client.stream("Hi.").texts()
+        assert next(pieces) == "Hel"
+        with pytest.raises(UpstreamFault):
+            next(pieces)
+
+
+def test_it_works_where_an_event_loop_runs_already() -> None:
+    """In a notebook, say."""
+
+    async def cell(url: str) -> str:
+        with client_of(url) as client:
+            return output_text(client.create("Hi."))
+
+    with ChatServer() as server:
+        with client_of(server.base_url, dialect="chat") as client:
+            assert output_text(client.create("Hi.")) == "You said: Hi."
+    with ResponsesServer() as other:
+        assert asyncio.run(cell(other.base_url)) == "You said: Hi."
+
+
+def test_who_is_interrupted_lets_go_of_the_server() -> None:
+    gate = Gate()
+    with ResponsesServer([turn(fakes.wait(gate))]) as server, client_of(server.base_url) as client:
+
+        class Interrupted(BaseException):
+            pass
+
+        def interrupt(_number: int, _frame: object) -> None:
+            raise Interrupted
+
+        before = signal.signal(signal.SIGUSR1, interrupt)
+        try:
+            waiter = threading.Thread(target=strike, args=(gate, threading.get_ident()))
+            waiter.start()
+            with pytest.raises(Interrupted):
+                client.create("Hi.")
+            waiter.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        server.wait_disconnected()
+        gate.open()
+
+
+def strike(gate: Gate, thread: int) -> None:
+    """Interrupts a thread once the server works for it."""
+    gate.wait_reached()
+    signal.pthread_kill(thread, signal.SIGUSR1)
+
+
+def test_it_may_be_closed_twice_and_before_it_was_used() -> None:
+    client = client_of("http://127.0.0.1:9")
+    client.close()
+    client.close()
+    threads = {thread.name for thread in threading.enumerate()}
+    assert "antiphon-client" not in threads
+    with ResponsesServer([HELLO]) as server, Client(server.base_url, model="mock-1", environ={}) as used:
+        used.create("Hi.")
+        used.close()
+    assert "antiphon-client" not in {thread.name for thread in threading.enumerate()}

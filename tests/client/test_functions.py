@@ -1,0 +1,127 @@
+"""Python functions as tools: schema from signature and docstring, calls from a model's arguments (B-9)."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import UNSET, Meta
+
+from antiphon.client.functions import Outcome, call, tool_of
+
+
+class Unit(enum.Enum):
+    METRIC = "metric"
+    IMPERIAL = "imperial"
+
+
+@dataclass
+class Place:
+    city: str
+    country: str | None = None
+
+
+def forecast(
+    place: Place,
+    days: Annotated[int, Meta(ge=1, le=7)] = 1,
+    unit: Unit = Unit.METRIC,
+    *,
+    detail: Literal["short", "long"] = "short",
+    tags: list[str] | None = None,
+) -> str:
+    """The weather of the next days.
+
+    It may rain.
+
+    Args:
+        place: where,
+            with its country if in doubt
+        days (int): how many
+
+    Returns:
+        words
+    """
+    return f"{place.city}/{place.country}/{days}/{unit.value}/{detail}/{tags}"
+
+
+def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
+    """B-9."""
+    tool = tool_of(forecast)
+    assert (tool.name, tool.param.description) == ("forecast", "The weather of the next days.\n\nIt may rain.")
+    schema: Any = tool.param.parameters
+    assert (schema["type"], schema["required"], schema["additionalProperties"]) == ("object", ["place"], False)
+    assert schema["properties"]["days"] == {"type": "integer", "minimum": 1, "maximum": 7, "description": "how many", "default": 1}
+    assert schema["properties"]["place"]["description"] == "where, with its country if in doubt"
+    assert schema["properties"]["unit"]["default"] == "metric"
+    assert schema["properties"]["detail"]["enum"] == ["long", "short"]
+    assert schema["properties"]["tags"]["default"] is None
+    assert schema["$defs"]["Place"]["required"] == ["city"]
+
+
+def test_arguments_become_what_the_signature_wants() -> None:
+    def told(arguments: str) -> Outcome:
+        return asyncio.run(call(tool_of(forecast), arguments))
+
+    assert told('{"place": {"city": "Lima"}}') == Outcome("Lima/None/1/metric/short/None")
+    lenient = told('{"place": {"city": "Lima", "country": "PE"}, "days": "3", "unit": "imperial", "tags": ["x"]}')
+    assert lenient == Outcome("Lima/PE/3/imperial/short/['x']")
+    assert told('{"place": {"city": "Lima"}, "days": 9}').failed
+
+
+def test_words_in_the_other_style_and_notes_on_types() -> None:
+    def move(  # type: ignore[no-untyped-def]
+        metres: Annotated[float, "how far"], heading: Annotated[int, "in degrees", Meta(ge=0)], anything=None, odd: object = ...
+    ) -> None:
+        """Moves.
+
+        :param metres: not this
+        :param anything: whatever
+            there is
+        :returns: nothing
+        """
+
+    del move.__annotations__["odd"]
+    tool = tool_of(move)
+    schema: Any = tool.param.parameters
+    assert tool.param.description == "Moves."
+    assert schema["properties"]["metres"]["description"] == "how far"
+    assert schema["properties"]["heading"] == {"type": "integer", "description": "in degrees", "minimum": 0}
+    assert schema["properties"]["anything"] == {"description": "whatever there is", "default": None}
+    assert schema["properties"]["odd"] == {}
+    assert asyncio.run(call(tool, '{"metres": 1, "heading": 2, "anything": [3]}')) == Outcome("null")
+
+
+def test_a_function_without_parameters_or_words() -> None:
+    async def now():  # type: ignore[no-untyped-def]
+        return {"hour": 12}
+
+    tool = tool_of(now)
+    assert tool.param.description is UNSET
+    assert tool.param.parameters == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    assert asyncio.run(call(tool, "")) == Outcome('{"hour":12}')
+
+
+def test_what_cannot_be_told_to_a_model_is_an_error_that_it_is_told() -> None:
+    def made() -> object:
+        return object()
+
+    outcome = asyncio.run(call(tool_of(made), "{}"))
+    assert outcome.failed
+    assert outcome.output.startswith("TypeError")
+
+
+def test_some_functions_cannot_be_tools() -> None:
+    def many(*numbers: int) -> None: ...
+
+    def placed(number: int, /) -> None: ...
+
+    for function, word in ((many, "numbers"), (placed, "number")):
+        with pytest.raises(TypeError, match=word):
+            tool_of(function)
+    with pytest.raises(TypeError, match="lambda"):
+        tool_of(lambda: None)
+    with pytest.raises(TypeError, match="cannot be a tool"):
+        tool_of(object())  # type: ignore[arg-type]

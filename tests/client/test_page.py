@@ -1,0 +1,42 @@
+"""`docs/client.md`: its Python runs from top to bottom, against a gateway with a scripted server behind it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.client.conversing import gateway
+
+from antiphon import client, fakes
+from antiphon.fakes import Received, Reply, turn
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+
+
+def answer(received: Received) -> Reply:
+    messages = received.json["messages"]
+    if received.json.get("tools") and messages[-1]["role"] != "tool":
+        return turn(fakes.tool_call("call_1", "weather", '{"city": "Lima"}'))
+    return turn(fakes.text("One ", "two ", "three."))
+
+
+def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """B-9."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    with gateway(answer, store=f"sqlite:///{tmp_path}/store.db") as running:
+        monkeypatch.setenv("ANTIPHON_URL", running.url)
+        names: dict[str, object] = {"__name__": "__docs__"}
+        exec(compile("\n".join(blocks), "client.md", "exec"), names)
+        for each in names.values():
+            if isinstance(each, client.Client):
+                each.close()
+    told = capsys.readouterr().out
+    assert '[(\'weather\', \'{"city":"Lima","days":1,"sky":"clear"}\')]' in told
+    assert told.count("One two three.") >= 5
+    assert "not_found not_found 404" in told
+
+
+def test_the_page_names_every_call() -> None:
+    public = {name for name in vars(client.AsyncClient) if not name.startswith("_")}
+    assert {name for name in public if f"`{name}(" not in PAGE} == set()

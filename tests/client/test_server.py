@@ -1,0 +1,50 @@
+"""Where a server is, what it is sent, and by which profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.client.server import prepare, server_at
+from antiphon.config import Timeouts
+from antiphon.errors import ClientFault, ProfileError
+from antiphon.profiles import load_profile
+
+
+@pytest.mark.parametrize(
+    ("url", "dialect", "base"),
+    [
+        ("http://host:8080", None, "http://host:8080/v1"),
+        ("host:8080/", "chat", "http://host:8080/v1"),
+        ("https://host/api/v3/", "responses", "https://host/api/v3"),
+        (" https://host ", "gemini", "https://host/v1beta"),
+    ],
+)
+def test_an_address_may_lack_its_version(url: str, dialect: Any, base: str) -> None:
+    assert server_at(url, None, dialect=dialect).base_url == base
+
+
+def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> None:
+    """B-9: takes a profile, by name, by path or as it is."""
+    server = server_at("https://host", "secret", profile="anthropic", headers={"x-mine": "1"}, timeouts=Timeouts(idle=3))
+    assert (server.profile.dialect, server.headers["x-api-key"], server.headers["x-mine"]) == ("messages", "secret", "1")
+    assert "anthropic-version" in server.headers
+    assert server.timeouts.idle == 3
+    same = server_at("https://host", "secret", profile=load_profile("openai"))
+    assert same.headers["authorization"] == "Bearer secret"
+    assert same.keeps_responses
+    with pytest.raises(ProfileError):
+        server_at("https://host", None, profile="nobody")
+    with pytest.raises(ClientFault) as caught:
+        server_at("https://host", None, profile="anthropic", dialect="chat")
+    assert caught.value.param == "dialect"
+
+
+def test_a_profile_s_quirks_are_applied_and_told() -> None:
+    """D-1: a server's own ways are data, here as in the gateway."""
+    server = server_at("https://host", None, profile="openai")
+    prepared = prepare(server, {"model": "m", "input": "Hi.", "presence_penalty": 0.5})
+    assert b"presence_penalty" not in prepared.body
+    assert [loss.path for loss in prepared.losses] == ["presence_penalty"]
+    assert prepared.url == "https://host/v1/responses"

@@ -1,0 +1,135 @@
+"""Turns over a WebSocket, against a running gateway (B-9)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.client.conversing import asked, async_client_of, breaking, client_of, gateway, run
+from tests.running import one_upstream, running
+from tests.upstream.scripted import Peer, serving
+from tests.upstream.websocket_peer import accept, text
+
+from antiphon import fakes
+from antiphon.client import AsyncClient, output_text
+from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.protocol.grammar import judge
+
+HELLO = turn(fakes.text("Hel", "lo."))
+
+
+def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
+    """B-9, WS-5: with nothing stored, the newest response can be continued."""
+
+    async def work(client: AsyncClient) -> None:
+        async with client.connect() as socket:
+            first = await socket.create("My name is Ada.", store=False)
+            async with socket.stream("Who am I?", previous_response_id=first.id, store=False) as stream:
+                events = [event async for event in stream]
+            assert judge(events) == []
+            assert (stream.text, stream.error, len(stream.losses)) == ("Ada.", None, 0)
+            assert await stream.batch() == []
+
+    with ChatServer([HELLO, turn(fakes.text("Ada."))]) as upstream, running(one_upstream(upstream.base_url)) as lab:
+        asked(lab.url, work)
+        assert [message["content"] for message in upstream.received[1].json["messages"]] == [
+            "My name is Ada.",
+            "Hello.",
+            "Who am I?",
+        ]
+
+
+def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
+    """WS-3, WS-10."""
+    with gateway([HELLO, fakes.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab, client_of(lab.url) as client:
+        with client.connect() as socket:
+            assert output_text(socket.create("Hi.")) == "Hello."
+            with pytest.raises(UpstreamFault) as caught:
+                socket.create("Hi.")
+            assert (caught.value.status, caught.value.code) == (429, "rate_limit_exceeded")
+            with pytest.raises(ClientFault) as fault:
+                socket.create("Hi.", previous_response_id="resp_nobody")
+            assert fault.value.code == "previous_response_not_found"
+            assert "".join(socket.stream("Hi.").texts()) == "Hello."
+
+
+def test_a_stream_that_fails_in_the_middle_says_why() -> None:
+    with gateway([turn(fakes.text("Hel"), fakes.end("rst"))]) as lab, client_of(lab.url) as client:
+        with client.connect() as socket, socket.stream("Hi.") as stream:
+            events = list(stream)
+            assert judge(events) == []
+            assert stream.response.status == "failed"
+            assert stream.error is not None
+
+
+def test_one_turn_at_a_time() -> None:
+    """WS-4: and one that is left before its end takes the connection with it (WS-12)."""
+    gate = Gate()
+    with gateway([turn(fakes.text("Well"), fakes.wait(gate))]) as lab, client_of(lab.url) as client:
+        with client.connect() as socket:
+            never = socket.stream("Not sent.")
+            with socket.stream("Hi.") as stream:
+                next(iter(stream))
+                with pytest.raises(ClientFault, match="under way"):
+                    socket.create("Hi.")
+            with pytest.raises(UpstreamFault, match="left before its end"):
+                stream.final()
+            with pytest.raises(UpstreamFault, match="was closed"):
+                socket.create("Hi.")
+            never.close()
+        gate.open()
+
+
+@pytest.mark.parametrize("limit", [1500, 200])
+def test_a_connection_that_breaks_is_told(limit: int) -> None:
+    """In the middle of a turn it has failed; before its first event, nothing is known of it."""
+    with gateway([turn(fakes.text(*["word "] * 50))]) as lab, breaking(lab.port, [limit]) as link:
+        with client_of(link.url) as client, client.connect() as socket, pytest.raises(UpstreamFault) as caught:
+            socket.create("Hi.")
+    assert caught.value.code == "upstream_disconnected"
+
+
+def test_an_error_in_the_middle_of_a_turn_is_its_end() -> None:
+    """WS-10: and what is no JSON is no event."""
+    begun = '{"type":"response.created","response":{"id":"resp_1"}}'
+    ends = {
+        '{"type":"error","status":503,"error":{"code":"server_shutdown","message":"Stopping."}}': "Stopping.",
+        "nonsense": "the upstream",
+    }
+
+    async def work() -> None:
+        for end, words in ends.items():
+
+            async def script(peer: Peer, end: str = end) -> None:
+                await accept(peer, text(begun) + text(end))
+                await peer.gone()
+
+            async with serving(script) as place, async_client_of(f"http://127.0.0.1:{place.port}") as client:
+                async with client.connect() as socket:
+                    with pytest.raises(UpstreamFault, match=words):
+                        await socket.create("Hi.")
+
+    run(work())
+
+
+def test_a_server_without_websockets_says_so() -> None:
+    """B-9."""
+    with ResponsesServer([]) as server, client_of(server.base_url) as client, pytest.raises(ClientFault) as caught:
+        client.connect().__enter__()
+    assert caught.value.status == 400
+    with client_of("http://127.0.0.1:9") as client, pytest.raises(UpstreamFault) as fault:
+        client.connect().__enter__()
+    assert fault.value.code == "upstream_unavailable"
+    assert "the server" in fault.value.message
+
+
+def test_other_dialects_have_no_websocket() -> None:
+    with client_of("http://127.0.0.1:9", dialect="chat") as client, pytest.raises(UnsupportedParameter):
+        client.connect().__enter__()
+
+
+def test_a_websocket_that_is_not_open_takes_no_turn() -> None:
+    with client_of("http://127.0.0.1:9") as client:
+        socket = client.connect()
+        with pytest.raises(ClientFault, match="not open"):
+            socket.stream("Hi.")
+        socket.__exit__(None, None, None)

@@ -1,0 +1,162 @@
+"""`run_tools`: Python functions that a model calls (B-9, TOOL-1)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.client.conversing import asked, client_of
+
+from antiphon import fakes
+from antiphon.client import AsyncClient, ToolRun, output_text
+from antiphon.errors import ClientFault
+from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
+from antiphon.protocol.events import StreamEvent
+
+SERVERS: dict[str, type[Any]] = {
+    "chat": ChatServer,
+    "responses": ResponsesServer,
+    "messages": MessagesServer,
+    "gemini": GeminiServer,
+}
+DONE = turn(fakes.text("It is 5."))
+
+
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def both(*calls: Any) -> Any:
+    return turn(fakes.interleaved(*calls), fakes.finish("tool_calls"))
+
+
+def outputs(server: Any, at: int) -> list[str]:
+    """What a responses server was told of its calls."""
+    return [item["output"] for item in server.received[at].json["input"] if item["type"] == "function_call_output"]
+
+
+@pytest.mark.parametrize("dialect", SERVERS)
+def test_a_function_is_called_and_the_model_answers(dialect: str) -> None:
+    """B-9: at a server of any dialect, with reasoning that goes back to it."""
+    thought = [fakes.reasoning("Adding…")] if dialect != "responses" else []
+    with SERVERS[dialect]([turn(*thought, fakes.tool_call("call_1", "add", '{"a": 2, ', '"b": 3}')), DONE]) as server:
+        with client_of(server.origin, dialect=dialect, key="k") as client:
+            run = client.run_tools("What is 2 + 3?", [add], max_output_tokens=2000)
+        assert not server.refusals
+    assert output_text(run.response) == "It is 5."
+    assert [(call.name, call.output, call.failed) for call in run.calls] == [("add", "5", False)]
+    assert [type(item).__name__ for item in run.history if type(item).__name__ != "ReasoningParam"] == [
+        "MessageParam",
+        "FunctionCallParam",
+        "FunctionCallOutputParam",
+        "MessageParam",
+    ]
+
+
+def test_calls_of_one_response_are_made_side_by_side() -> None:
+    """B-9: async functions and those that block."""
+    meeting, barrier = asyncio.Event(), threading.Barrier(2, timeout=10)
+
+    async def early() -> str:
+        await asyncio.wait_for(meeting.wait(), 10)
+        return "early"
+
+    async def late() -> str:
+        meeting.set()
+        return "late"
+
+    def left() -> str:
+        barrier.wait()
+        return "left"
+
+    def right() -> str:
+        barrier.wait()
+        return "right"
+
+    async def work(client: AsyncClient) -> ToolRun:
+        return await client.run_tools("Go.", [early, late, left, right])
+
+    calls = [fakes.tool_call(f"call_{name}", name, "{}") for name in ("early", "late", "left", "right")]
+    with ResponsesServer([both(*calls), DONE]) as server:
+        run = asked(server.base_url, work)
+        assert outputs(server, 1) == ["early", "late", "left", "right"]
+    assert len(run.calls) == 4
+
+
+def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
+    """B-9: what it raises, arguments that do not fit, a name that nobody offered."""
+
+    def broken() -> None:
+        raise LookupError("no such city")
+
+    calls = [
+        fakes.tool_call("call_1", "broken", "{}"),
+        fakes.tool_call("call_2", "add", '{"a": "two", "b": 3}'),
+        fakes.tool_call("call_3", "add", '{"a": 2'),
+        fakes.tool_call("call_4", "subtract", "{}"),
+    ]
+    with ResponsesServer([both(*calls), DONE]) as server:
+        with client_of(server.base_url) as client:
+            run = client.run_tools("Go.", [broken, add])
+        told = outputs(server, 1)
+    assert told[0] == "LookupError: no such city"
+    assert told[1].startswith("ValidationError: Expected `int`")
+    assert told[2].startswith("DecodeError")
+    assert told[3] == "there is no tool named 'subtract'; there is broken, add"
+    assert all(call.failed for call in run.calls)
+
+
+def test_after_the_last_call_that_is_allowed_the_model_has_to_answer() -> None:
+    """B-9: `max_tool_calls`."""
+    calls = [fakes.tool_call(f"call_{n}", "add", '{"a": 1, "b": 2}') for n in range(3)]
+    with ResponsesServer([both(*calls), DONE]) as server, client_of(server.base_url) as client:
+        run = client.run_tools("Go.", [add], max_tool_calls=2)
+        assert outputs(server, 1) == ["3", "3", "not called: the limit of 2 calls is reached"]
+        assert [received.json.get("tool_choice") for received in server.received] == [None, "none"]
+    assert len(run.calls) == 2
+
+
+def test_a_server_that_calls_on_and_on_is_left_at_the_limit() -> None:
+    one = turn(fakes.tool_call("call_1", "add", '{"a": 1, "b": 2}'))
+    two = turn(fakes.tool_call("call_2", "add", '{"a": 1, "b": 2}'))
+    with ResponsesServer([one, two]) as server, client_of(server.base_url) as client:
+        run = client.run_tools("Go.", [add], max_tool_calls=1)
+    assert (len(run.calls), output_text(run.response)) == (1, "")
+    with client_of(server.base_url) as client, pytest.raises(ClientFault) as caught:
+        client.run_tools("Go.", [add], max_tool_calls=0)
+    assert caught.value.param == "max_tool_calls"
+
+
+def test_a_cut_call_is_not_made() -> None:
+    with ResponsesServer([turn(fakes.tool_call("call_1", "add", '{"a": 1'), fakes.finish("length"))]) as server:
+        with client_of(server.base_url) as client:
+            run = client.run_tools("Go.", [add])
+    assert (run.calls, run.response.status) == ([], "incomplete")
+
+
+def test_calls_of_tools_that_are_no_functions_are_left_to_the_caller() -> None:
+    other = {"type": "function", "name": "elsewhere", "parameters": {"type": "object", "properties": {}}}
+    calls = both(fakes.tool_call("call_1", "add", '{"a": 1, "b": 2}'), fakes.tool_call("call_2", "elsewhere", "{}"))
+    with ResponsesServer([calls]) as server, client_of(server.base_url) as client:
+        run = client.run_tools("Go.", [add], tools=[other])
+    assert [call.name for call in run.calls] == ["add"]
+    assert [item.call_id for item in run.history if type(item).__name__ == "FunctionCallOutputParam"] == ["call_1"]  # type: ignore[union-attr]
+
+
+def test_every_turn_can_be_seen_as_it_comes() -> None:
+    events: list[StreamEvent] = []
+    with ResponsesServer([turn(fakes.tool_call("call_1", "add", '{"a": 2, "b": 3}')), DONE]) as server:
+        with client_of(server.base_url) as client:
+            run = client.run_tools("Go.", [add], on_event=events.append)
+        assert [received.json["stream"] for received in server.received] == [True, True]
+        assert server.received[0].json["store"] is False
+    assert output_text(run.response) == "It is 5."
+    assert sum(type(event).__name__ == "ResponseCompleted" for event in events) == 2
+
+
+def test_two_functions_need_two_names() -> None:
+    with client_of("http://127.0.0.1:9") as client, pytest.raises(ClientFault, match="same name"):
+        client.run_tools("Go.", [add, add])

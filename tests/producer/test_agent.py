@@ -1,0 +1,243 @@
+"""`@agent` and `Turn`: every move there is, those that are refused, and how a turn ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.generate.events import counting_stamps
+
+from antiphon.errors import ApiError, IllegalMove, InvalidValue
+from antiphon.producer import Agent, Collector, Turn, agent
+from antiphon.protocol.codec import encode
+from antiphon.protocol.content import InputText, UrlCitation
+from antiphon.protocol.events import ItemDone, OutputTextDelta
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ItemStatus
+
+Run = Callable[[Turn], Awaitable[None]]
+
+
+class Told:
+    """What an agent told; the grammar has judged it."""
+
+    def __init__(self, run: Run, input: str | list[ItemParam] = "Hi", total: float | None = None) -> None:
+        collector = Collector()
+        asked = Request(model="m", input=input)
+        self.response: Response = asyncio.run(agent(model="m")(run).answer(asked, collector, stamps=counting_stamps(), total=total))
+        self.events = collector.events
+        assert judge(self.events) == []
+        self.items: list[dict[str, Any]] = [
+            msgspec.json.decode(encode(event.item)) for event in self.events if isinstance(event, ItemDone)
+        ]
+
+
+def test_an_agent_writes_what_the_issue_shows() -> None:
+    """B-2, B-3, B-7: reasoning, an extension, a message, usage."""
+
+    async def run(turn: Turn) -> None:
+        async with turn.reasoning() as thought:
+            await thought.write("Looking at the files…")
+        await turn.extension("acme:file_change", {"path": "a.py", "kind": "update"})
+        async with turn.message() as out:
+            await out.write("Do")
+            await out.write("ne.")
+        turn.usage(input_tokens=1000, cached_tokens=500, output_tokens=200)
+
+    told = Told(run)
+    thought, change, message = told.items
+    assert thought["content"] == [{"type": "reasoning_text", "text": "Looking at the files…"}]
+    assert (change["type"], change["path"], change["status"]) == ("acme:file_change", "a.py", "completed")
+    assert message["content"][0]["text"] == "Done."
+    assert [event.delta for event in told.events if isinstance(event, OutputTextDelta)] == ["Do", "ne."]
+    assert told.response.status == "completed"
+    assert told.response.usage is not None
+    assert told.response.usage.total_tokens == 1200
+    assert told.response.usage.input_tokens_details.cached_tokens == 500
+
+
+def test_everything_else_that_can_be_said() -> None:
+    async def run(turn: Turn) -> None:
+        async with turn.reasoning() as thought:
+            await thought.summarise("In short.")
+        async with turn.message(phase="commentary") as out:
+            await out.write("See there.")
+            await out.cite(UrlCitation(start_index=0, end_index=3, url="https://a.example", title="A"))
+            await out.refuse("No.")
+        async with turn.function_call("look", call_id="call_7") as call:
+            await call.write('{"a":')
+            await call.write("1}")
+        made = await turn.call("find", {"b": 2})
+        await turn.output(made, "found")
+        await turn.event("acme:progress", {"done": 1})
+        await turn.extension("acme:command", {"command": "ls"}, status=ItemStatus.FAILED)
+
+    told = Told(run)
+    thought, message, look, find, output, command = told.items
+    assert thought["summary"] == [{"type": "summary_text", "text": "In short."}]
+    assert message["phase"] == "commentary"
+    assert [part["type"] for part in message["content"]] == ["output_text", "refusal"]
+    assert message["content"][0]["annotations"][0]["title"] == "A"
+    assert (look["call_id"], look["arguments"]) == ("call_7", '{"a":1}')
+    assert (find["name"], find["arguments"]) == ("find", '{"b":2}')
+    assert (output["call_id"], output["output"]) == (find["call_id"], "found")
+    assert command["status"] == "failed"
+    assert "acme:progress" in [getattr(event, "kind", "") for event in told.events]
+
+
+@pytest.mark.parametrize(
+    ("input", "text", "count"),
+    [
+        ("Hi", "Hi", 1),
+        ([], "", 0),
+        (
+            [
+                MessageParam(role="user", content="First."),
+                MessageParam(role="assistant", content="Yes."),
+                MessageParam(role="user", content=[InputText(text="Se"), InputText(text="cond.")]),
+                FunctionCallParam(call_id="c", name="f", arguments="{}"),
+            ],
+            "Second.",
+            4,
+        ),
+    ],
+)
+def test_a_turn_knows_what_it_is_asked(input: str | list[ItemParam], text: str, count: int) -> None:
+    async def run(turn: Turn) -> None:
+        assert (turn.text, len(turn.input), turn.request.model) == (text, count, "m")
+        assert turn.response.status == "in_progress"
+
+    assert Told(run, input).response.status == "completed"
+
+
+async def _write_after_its_end(turn: Turn) -> None:
+    async with turn.message() as out:
+        await out.write("Hi")
+    await out.write("again")
+
+
+async def _bad_extension(turn: Turn) -> None:
+    await turn.extension("file_change", {})
+
+
+async def _bad_event(turn: Turn) -> None:
+    await turn.event("progress", {})
+
+
+async def _after_the_end(turn: Turn) -> None:
+    turn.incomplete()
+    async with turn.message():
+        pass
+
+
+async def _usage_after_the_end(turn: Turn) -> None:
+    turn.incomplete()
+    turn.usage(input_tokens=1, output_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (_write_after_its_end, r"the item 'message 1' was announced before \(ITEM-4\)"),
+        (_bad_extension, r"spelled slug:name, such as acme:progress; got 'file_change' \(B-3\)"),
+        (_bad_event, r"spelled slug:name"),
+        (_after_the_end, r"the response is incomplete: nothing can follow \(STR-7\)"),
+        (_usage_after_the_end, r"its usage cannot change any more \(STR-7\)"),
+    ],
+)
+def test_an_illegal_move_raises_with_the_grammars_words(run: Run, said: str) -> None:
+    """B-1, B-3: where the agent made it, so that its traceback shows the line."""
+    caught: list[IllegalMove] = []
+
+    async def careful(turn: Turn) -> None:
+        with pytest.raises(IllegalMove, match=said) as raised:
+            await run(turn)
+        caught.append(raised.value)
+
+    Told(careful)
+    assert len(caught) == 1
+
+
+def test_an_answer_may_be_cut_short() -> None:
+    """B-4: the item that is open is incomplete."""
+
+    async def run(turn: Turn) -> None:
+        async with turn.message() as out:
+            await out.write("Too lo")
+            turn.incomplete("max_output_tokens")
+
+    told = Told(run)
+    assert told.items[0]["status"] == "incomplete"
+    assert told.response.incomplete_details is not None
+    assert told.response.incomplete_details.reason == "max_output_tokens"
+
+
+def test_an_error_for_clients_fails_the_response_in_its_own_words() -> None:
+    """B-6."""
+
+    async def run(turn: Turn) -> None:
+        async with turn.message() as out:
+            await out.write("I")
+            raise InvalidValue("input: got no words", param="input")
+
+    told = Told(run)
+    assert told.response.status == "failed"
+    assert told.response.error is not None
+    assert (told.response.error.code, told.response.error.message) == ("invalid_value", "input: got no words")
+    assert told.items[0]["status"] == "incomplete"
+
+
+def test_any_other_error_is_in_the_log_and_not_in_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def run(turn: Turn) -> None:
+        del turn
+        raise RuntimeError("the password is 1234")
+
+    with caplog.at_level(logging.ERROR, logger="antiphon.agent"):
+        told = Told(run)
+    assert told.response.error is not None
+    assert (told.response.error.code, told.response.error.message) == ("agent_failed", "the agent failed; its log says why")
+    assert "the password is 1234" in caplog.text
+
+
+def test_an_agent_that_fails_after_its_end_changes_nothing() -> None:
+    async def run(turn: Turn) -> None:
+        turn.incomplete()
+        raise ApiError("too late")
+
+    assert Told(run).response.status == "incomplete"
+
+
+def test_an_agent_that_takes_too_long_has_failed() -> None:
+    async def run(turn: Turn) -> None:
+        async with turn.message() as out:
+            await out.write("Wait")
+            await asyncio.Event().wait()
+
+    told = Told(run, total=0.01)
+    assert told.response.error is not None
+    assert told.response.error.code == "upstream_timeout"
+
+
+def test_an_agent_whose_own_patience_ends_has_failed_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    async def run(turn: Turn) -> None:
+        del turn
+        raise TimeoutError
+
+    assert Told(run, total=60).response.error.code == "agent_failed"  # type: ignore[union-attr]
+    assert "TimeoutError" in caplog.text
+
+
+def test_a_model_that_nobody_named_is_the_agents() -> None:
+    async def run(turn: Turn) -> None:
+        await turn.rest()
+
+    response = asyncio.run(Agent(run, "mine").answer(Request(input="Hi"), Collector()))
+    assert response.model == "mine"
+    assert response.id.startswith("resp_")

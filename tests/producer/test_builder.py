@@ -1,0 +1,128 @@
+"""`ResponseBuilder` and the integration object: what the document's own examples do, and their edges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import ApiError, IllegalMove
+from antiphon.producer import (
+    AgentMessageItem,
+    AgentUsage,
+    Callback,
+    Collector,
+    Emitter,
+    FileChangeItem,
+    ItemCompleted,
+    ItemStarted,
+    Null,
+    OpenResponsesConfig,
+    OpenResponsesIntegration,
+    ReasoningItem,
+    ResponseBuilder,
+    SseBytes,
+    ThreadEvent,
+    ThreadStarted,
+    TurnCompleted,
+    TurnStarted,
+)
+from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, TerminalEvent
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.open_items import type_of
+
+TURN: list[ThreadEvent] = [
+    ThreadStarted(thread_id="thread_1"),
+    TurnStarted(),
+    ItemCompleted(item=ReasoningItem(id="0", text="Hm.")),
+    ItemCompleted(item=FileChangeItem(id="1", changes=[{"path": "src/main.rs", "kind": "update"}])),
+    ItemStarted(item=AgentMessageItem(id="2", text="Do")),
+    ItemCompleted(item=AgentMessageItem(id="2", text="Done.")),
+    TurnCompleted(usage=AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200)),
+]
+
+
+def test_a_builder_tells_each_call_to_the_emitter_it_names() -> None:
+    """B-5, B-2: to a collecting, a callback, an SSE and a null emitter alike."""
+    builder, collector = ResponseBuilder("gpt-5"), Collector()
+    frames: list[bytes] = []
+    heard: list[StreamEvent] = []
+    emitters: list[Emitter] = [collector, Callback(heard.append), SseBytes(frames.append), Null()]
+    for at, event in enumerate(TURN):
+        builder.process_event(event, emitters[min(at, 3)] if at < 6 else SseBytes(frames.append))
+    assert [TYPE_OF_EVENT[type(event)] for event in collector.events] == ["response.created", "response.in_progress"]
+    assert heard == []
+    assert frames[0].startswith(b"event: response.output_item.added\n")
+    assert frames[-1] == b"data: [DONE]\n\n"
+    response = builder.response()
+    assert (response.model, response.status) == ("gpt-5", "completed")
+    assert response.usage is not None
+    assert response.usage.total_tokens == 1200
+    assert [type_of(item) for item in response.output] == ["reasoning", "vtcode:file_change", "message"]
+    assert list(builder.losses) == []
+
+
+def test_a_builder_may_be_finished_before_its_turn_is() -> None:
+    """B-4: well, or with an error."""
+    for error, status in ((None, "completed"), (ApiError("cut", code="cancelled"), "failed")):
+        builder, collector = ResponseBuilder("gpt-5"), Collector()
+        for event in TURN[:-2]:
+            builder.process_event(event, collector)
+        builder.finish(collector, error)
+        builder.finish(collector, error)
+        assert builder.response().status == status
+        assert judge(collector.events) == []
+        assert sum(isinstance(event, TerminalEvent) for event in collector.events) == 1
+
+
+def test_the_integration_tells_its_callback_and_finishes_with_the_response(tmp_path: Path) -> None:
+    """B-8: as the document drives it, from the switches of a file."""
+    file = tmp_path / "vtcode.toml"
+    file.write_text("[agent.open_responses]\nenabled = true\ninclude_extensions = false\n")
+    integration = OpenResponsesIntegration.from_toml(file)
+    heard: list[StreamEvent] = []
+    integration.set_callback(heard.append)
+    integration.start_response("gpt-5")
+    for event in TURN:
+        integration.process_event(event)
+    response = integration.finish_response()
+    assert response is not None
+    assert [type_of(item) for item in response.output] == ["reasoning", "message"]
+    assert judge(heard) == []
+    assert integration.finish_response() is None
+
+
+def test_an_integration_that_is_switched_off_does_nothing() -> None:
+    """B-8: `enabled` is false unless somebody says otherwise."""
+    integration = OpenResponsesIntegration()
+    heard: list[StreamEvent] = []
+    integration.set_callback(heard.append)
+    integration.start_response("gpt-5")
+    for event in TURN:
+        integration.process_event(event)
+    assert integration.finish_response() is None
+    assert heard == []
+
+
+def test_without_events_there_is_still_a_response() -> None:
+    """B-8: `emit_events`."""
+    integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True, emit_events=False), slug="acme")
+    heard: list[StreamEvent] = []
+    integration.set_callback(heard.append)
+    integration.start_response("gpt-5")
+    integration.process_event(TURN[3])
+    integration.set_callback(None)
+    response = integration.finish_response()
+    assert heard == []
+    assert response is not None
+    assert [type_of(item) for item in response.output] == ["acme:file_change"]
+
+
+def test_responses_come_one_after_the_other() -> None:
+    """B-1."""
+    integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True))
+    with pytest.raises(IllegalMove, match="call start_response before process_event"):
+        integration.process_event(TURN[0])
+    integration.start_response("gpt-5")
+    with pytest.raises(IllegalMove, match="finish it before the next one starts"):
+        integration.start_response("gpt-5")

@@ -1,0 +1,128 @@
+"""Programs as models: what they are asked, what they tell, and that nothing of them outlives the turn (F-5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.producer.served import serving
+from tests.running import until
+
+from antiphon.producer import Agent, Collector, command_agent
+from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+RECORDING = Path(__file__).parents[1] / "recordings" / "codex" / "command_and_patch.jsonl"
+TELLER = """
+import json, sys
+asked = sys.stdin.read()
+print("Reading from stdin...")
+for event in ({"type": "turn.started"}, {"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": asked}}):
+    print(json.dumps(event), flush=True)
+print('{"type": "turn.completed"}', end="")
+"""
+
+
+def program(code: str, **settings: Path) -> Agent:
+    return command_agent([sys.executable, "-c", code], model="lab", **settings)  # type: ignore[arg-type]
+
+
+def answer(agent: Agent, input: str | list[ItemParam] = "Hi", instructions: str | None = None) -> Response:
+    return asyncio.run(agent.answer(Request(model="lab", input=input, instructions=instructions), Collector()))
+
+
+def said(response: Response) -> str:
+    return str(response.output[0].content[0].text)  # type: ignore[union-attr, index]
+
+
+def test_a_program_that_tells_what_codex_tells_is_a_model() -> None:
+    """F-5: its own recording, behind `/v1/chat/completions`."""
+    agent = program(f"import sys; sys.stdout.write(open({str(RECORDING)!r}, encoding='utf-8').read())")
+    with serving(agent) as gateway:
+        told = gateway.post({"model": "lab", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/chat/completions").json()
+    assert told["choices"][0]["message"]["content"] == "Let me look.The greeting is friendlier now."
+
+
+@pytest.mark.parametrize(
+    ("input", "instructions", "asked"),
+    [
+        ("Hi; rm -rf /", None, "Hi; rm -rf /"),
+        ("Hi", "Be brief.", "[system]\nBe brief.\n\n[user]\nHi"),
+        (
+            [
+                MessageParam(role="user", content="One."),
+                FunctionCallParam(call_id="c", name="f", arguments="{}"),
+                MessageParam(role="assistant", content="Two."),
+                MessageParam(role="user", content="Three."),
+            ],
+            None,
+            "[user]\nOne.\n\n[assistant]\nTwo.\n\n[user]\nThree.",
+        ),
+    ],
+)
+def test_the_conversation_is_the_programs_input(input: str | list[ItemParam], instructions: str | None, asked: str) -> None:
+    response = answer(program(TELLER), input, instructions)
+    assert response.status == "completed"
+    assert said(response) == asked
+
+
+def test_lines_that_are_no_events_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """F-4."""
+    with caplog.at_level(logging.WARNING, logger="antiphon.agent"):
+        answer(program(TELLER))
+    assert "a line: it was not told (it is no event)" in caplog.text
+
+
+def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "asked.txt").touch()
+    code = TELLER.replace("sys.stdin.read()", "' '.join(__import__('os').listdir())")
+    assert said(answer(program(code, folder=tmp_path))) == "asked.txt"
+
+
+def test_a_program_that_stops_in_the_middle_has_failed() -> None:
+    response = answer(program("import sys; sys.stdin.close()"), "x" * 1_000_000)
+    assert response.error is not None
+    assert response.error.code == "upstream_disconnected"
+
+
+def test_a_program_that_is_not_there_fails_the_response(caplog: pytest.LogCaptureFixture) -> None:
+    response = answer(command_agent(["/nowhere/agent"], model="lab"))
+    assert response.error is not None
+    assert response.error.code == "upstream_unavailable"
+    assert "/nowhere/agent" not in response.error.message
+    assert "/nowhere/agent" in caplog.text
+
+
+def test_a_program_ends_with_its_turn_and_so_does_what_it_started(tmp_path: Path) -> None:
+    """Cancelling the turn kills the whole group: the pipe that only the grandchild holds comes to its end."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    grandchild = f"import time; held = open({str(pipe)!r}, 'w'); held.write('x'); held.flush(); time.sleep(600)"
+    code = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {grandchild!r}])\ntime.sleep(600)\n"
+
+    async def run() -> None:
+        task = asyncio.ensure_future(program(code).answer(Request(model="lab", input="Hi"), Collector()))
+        while _held(reader) != b"x":
+            await asyncio.sleep(0.01)
+        assert _held(reader) is None
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    until(lambda: _held(reader) == b"")
+    os.close(reader)
+
+
+def _held(reader: int) -> bytes | None:
+    """What a pipe has: None if nothing yet, nothing if nobody holds its other end."""
+    try:
+        return os.read(reader, 1)
+    except BlockingIOError:
+        return None

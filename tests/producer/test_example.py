@@ -1,0 +1,30 @@
+"""`examples/agent.py` does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.producer.served import serving
+
+from antiphon.producer.serving import load_agent
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_example_tells_what_is_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-5, B-3: an agent in fewer than sixty lines."""
+    assert len((EXAMPLES / "agent.py").read_text().splitlines()) < 60
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    agent = load_agent("agent:listing", str(EXAMPLES))
+    with serving(agent) as gateway:
+        told = gateway.post({"model": "listing", "input": "What is in src?"}).json()
+        _, look, message = told["output"]
+        assert (look["type"], look["found"]) == ("example:look", 1)
+        assert message["content"][0]["text"] == "In src there is a.py, and nothing else."
+        outside = gateway.post({"model": "listing", "input": "What is in ..?"}).json()
+        assert "nothing that I may see" in outside["output"][-1]["content"][0]["text"]
+        assert gateway.post({"model": "listing", "input": "?"}).status_code == 400

@@ -1,0 +1,132 @@
+"""Agents found by name, mounted into another server, and served from the command line in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from antiphon.config import Config, KeyConfig, StoreConfig, key_hash
+from antiphon.errors import ConfigError
+from antiphon.gateway.routes import Routes
+from antiphon.producer import Agent, Turn, agent
+from antiphon.producer.serving import load_agent, opener, upstream_of
+from antiphon.upstream.transport import Answer
+
+MODULE = """
+from antiphon.producer import Turn, agent
+
+@agent(model="hello")
+async def hello(turn: Turn) -> None:
+    async with turn.message() as out:
+        await out.write(f"Hello, {turn.text}.")
+
+async def plain(turn: Turn) -> None:
+    pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a module in it, which no other test finds."""
+    (tmp_path / "lab_agents.py").write_text(MODULE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("lab_agents", None)
+
+
+def test_an_agent_is_found_by_module_and_name(folder: Path) -> None:
+    found = load_agent("lab_agents:hello", str(folder))
+    assert isinstance(found, Agent)
+    assert found is load_agent("lab_agents:hello", str(folder))
+    upstream = upstream_of("lab_agents:hello", found)
+    assert (upstream.name, upstream.models, upstream.agent) == ("hello", ["hello"], "lab_agents:hello")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("lab_agents", "wanted a module and the name of an agent in it"),
+        ("nowhere:hello", "there is no module 'nowhere'"),
+        ("lab_agents:goodbye", "has nothing called 'goodbye'"),
+        ("lab_agents:plain", "put @agent"),
+    ],
+)
+def test_what_is_no_agent_is_an_error_that_says_what_to_do(spec: str, said: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_agent(spec, str(folder))
+
+
+def test_each_process_opens_the_agents_of_the_configuration(folder: Path) -> None:
+    config = Config(upstreams=[upstream_of("lab_agents:hello", load_agent("lab_agents:hello", str(folder)))])
+    (upstream,) = Routes(config, {}, {}).upstreams
+
+    async def ask() -> Answer:
+        transport = opener(config, str(folder))({})
+        url = upstream.speech.url(upstream.base_url, "hello", streams=True)
+        answer = await transport.send("POST", url, {}, b'{"input":"world"}', upstream.timeouts)
+        assert b"Hello, world." in b"".join([piece async for piece in answer.pieces()])
+        await transport.close()
+        return answer
+
+    assert asyncio.run(ask()).status == 200
+    assert upstream.timeouts.total == 86_400
+
+
+@agent(model="mine")
+async def mine(turn: Turn) -> None:
+    async with turn.message() as out:
+        await out.write("Here.")
+
+
+def ask(app: Any, path: str, root: str = "", **headers: str) -> httpx2.Response:
+    async def asking() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app, root_path=root)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post(path, json={"model": "mine", "input": "Hi"}, headers=headers)
+
+    return asyncio.run(asking())
+
+
+@pytest.mark.parametrize("root", ["", "/agents"])
+def test_an_agent_is_mounted_into_another_server(root: str) -> None:
+    """F-5: at its top or under a path of it."""
+    answer = ask(mine.asgi(), f"{root}/v1/responses", root)
+    assert answer.json()["output"][0]["content"][0]["text"] == "Here."
+    assert answer.json()["store"] is False
+
+
+def test_a_mounted_agent_has_the_keys_of_its_configuration() -> None:
+    alice = KeyConfig(name="alice", sha256=key_hash(b"secret").hex())
+    app = mine.asgi(Config(keys=[alice], store=StoreConfig(url="off")))
+    assert ask(app, "/v1/responses").status_code == 401
+    assert ask(app, "/v1/responses", authorization="Bearer secret").status_code == 200
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_command_line_serves_an_agent(workers: int, folder: Path) -> None:
+    """F-5: `antiphon serve --agent module:name`, from the folder where the module is; with several processes too."""
+    (folder / "antiphon.toml").write_text(
+        f'[server]\nworkers = {workers}\n[store]\nurl = "off"\n[[upstreams]]\nname = "also"\ndialect = "responses"\n'
+        'agent = "lab_agents:hello"\nmodels = ["also"]\n'
+    )
+    command = [sys.executable, "-m", "antiphon", "serve", "--port", "0", "--agent", "lab_agents:hello"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().decode().split()[-1]
+            for model in ("hello", "also"):
+                answer = httpx2.post(f"{url}/responses", json={"model": model, "input": "world"}, timeout=60)
+                assert msgspec.json.decode(answer.content)["output"][0]["content"][0]["text"] == "Hello, world."
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

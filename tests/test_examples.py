@@ -1,0 +1,131 @@
+"""Every example runs, against a gateway with a scripted server behind it, and is short enough to be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.running import Running, one_upstream, running
+
+from antiphon import fakes
+from antiphon.config import Config, StoreConfig
+from antiphon.fakes import ChatServer, MessagesServer, Received, Reply, turn
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+COUNT = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten "]
+ELSEWHERE = {"agent"}  # run by the tests of `antiphon.producer`
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with ChatServer(answer) as upstream:
+        config = one_upstream(upstream.base_url)
+        store = StoreConfig(url=f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db")
+        with running(Config(upstreams=config.upstreams, store=store)) as gateway:
+            yield gateway
+
+
+def answer(received: Received) -> Reply:
+    """What a sensible model would say."""
+    body: Any = received.json
+    messages = body["messages"]
+    asked = str(messages[-1]["content"])
+    if body.get("response_format"):
+        return turn(fakes.text('{"title": "Cold soup", ', '"stars": 4, "mood": "glad"}'))
+    if messages[-1]["role"] == "tool":
+        return turn(fakes.text("It is 21 degrees in Lima."))
+    if body.get("tools"):
+        calls = (
+            fakes.tool_call("call_1", "weather", '{"city": "Lima"}'),
+            fakes.tool_call("call_2", "time_in", '{"zone": "Nowhere"}'),
+        )
+        return turn(fakes.interleaved(*calls))
+    if "Who am I?" in asked:
+        return turn(fakes.text("You are Ada."))
+    if "Count" in asked:
+        return turn(fakes.text(*COUNT))
+    return turn(fakes.text("Hello, ", "there."), fakes.usage(5, 2))
+
+
+def run(name: str, *arguments: str, url: str = "", stdin: str = "", **environ: str) -> str:
+    """The standard output of an example that came to a good end."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("ANTIPHON_")}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**clean, "ANTIPHON_URL": url, "ANTIPHON_MODEL": "mock-1", **environ},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ask(gateway: Running) -> None:
+    """B-9."""
+    assert run("ask", "Hi.", url=gateway.url) == "Hello, there.\n"
+
+
+def test_stream(gateway: Running) -> None:
+    """B-9."""
+    assert run("stream", "Hi.", url=gateway.url) == "Hello, there.\n"
+
+
+def test_tools(gateway: Running) -> None:
+    """B-9: also what a function has to say of bad arguments."""
+    told = run("tools", url=gateway.url)
+    assert '{"city":"Lima","sky":"clear","temperature":21}' in told
+    assert "ValueError: there is no time zone 'Nowhere'" in told
+    assert told.endswith("It is 21 degrees in Lima.\n")
+
+
+def test_background_resume(gateway: Running) -> None:
+    """B-9: without a gap, and nothing twice."""
+    told = run("background_resume", url=gateway.url)
+    assert told.startswith("left after event ")
+    assert told.endswith("\ncompleted\n")
+
+
+def test_conversation(gateway: Running) -> None:
+    told = run("conversation", url=gateway.url, stdin="My name is Ada.\nWho am I?\n")
+    assert told == "Hello, there.\nYou are Ada.\n"
+
+
+def test_websocket_turns(gateway: Running) -> None:
+    assert run("websocket_turns", url=gateway.url) == "Hello, there.\nYou are Ada.\n"
+
+
+def test_structured(gateway: Running) -> None:
+    assert run("structured", url=gateway.url) == "Cold soup: 4 stars, glad\n"
+
+
+def test_any_server() -> None:
+    """B-9: with no gateway in between."""
+    with MessagesServer([turn(fakes.text("Hello, hallo, salut."))]) as server:
+        assert run("any_server", server.base_url, "messages", "mock-1", SERVER_KEY="k") == "Hello, hallo, salut.\n"
+        assert not server.refusals
+
+
+def test_translate_dialects() -> None:
+    told = run("translate_dialects")
+    assert [line.partition(":")[0] for line in told.splitlines() if not line.startswith(" ")] == [
+        "chat",
+        "messages",
+        "gemini",
+        "responses",
+    ]
+    assert "  lost: tools[1]" in told
+
+
+def test_every_example_is_run_here_and_short() -> None:
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {f"test_{name}" for name in names - ELSEWHERE} <= set(globals())
+    for name in names:
+        assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 60, name

@@ -1,0 +1,364 @@
+"""What can be answered: features of answers, in the words of every dialect that has some."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.profiles import Dialect
+
+SEALED: Final = seal("acme", {"a": "b"})
+
+
+def _message(content: Any = "Hello.", **members: Any) -> Json:
+    return {"choices": [{"index": 0, "message": {"role": "assistant", "content": content, **members}}]}
+
+
+def _ending(chat: str, status: Json, messages: str, gemini: str) -> dict[Dialect, Json]:
+    return {
+        "chat": {"choices": [{"message": {"content": "Hello."}, "finish_reason": chat}]},
+        "responses": status,
+        "messages": {"stop_reason": messages},
+        "gemini": {"candidates": [{"content": {"parts": [{"text": "Hello."}]}, "finishReason": gemini}]},
+    }
+
+
+def _chat_call(name: str) -> Json:
+    return {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": ARGUMENTS}}
+
+
+def _hub_call(name: str) -> Json:
+    return {
+        "type": "function_call",
+        "id": f"fc_{name}",
+        "call_id": f"call_{name}",
+        "name": name,
+        "arguments": ARGUMENTS,
+        "status": "completed",
+    }
+
+
+def _gemini(*parts: Json) -> Json:
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
+
+
+def _hub_text(**members: Any) -> Json:
+    part = {"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": [], **members}
+    return {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
+
+
+def _usage(*, cached: int = 0, reasoning: int = 0) -> Json:
+    return {
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "total_tokens": 120,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+HELLO: Final = {"type": "text", "text": "Hello."}
+PAGE: Final = "https://news.example/today"
+ANSWERS: Final[dict[str, list[Feature]]] = {
+    "Words and calls": [
+        Feature(
+            "text",
+            {
+                "chat": _message(),
+                "responses": {"output": [_hub_text()]},
+                "messages": {"content": [HELLO]},
+                "gemini": _gemini({"text": "Hello."}),
+            },
+            mark="Hello.",
+        ),
+        Feature(
+            "text and parallel calls in one turn",
+            {
+                "chat": _message(tool_calls=[_chat_call("one"), _chat_call("two")]),
+                "responses": {"output": [_hub_text(), _hub_call("one"), _hub_call("two")]},
+                "messages": {
+                    "content": [HELLO]
+                    + [
+                        {"type": "tool_use", "id": f"call_{name}", "name": name, "input": {"city": "Bonn"}}
+                        for name in ("one", "two")
+                    ]
+                },
+                "gemini": _gemini(
+                    {"text": "Hello."},
+                    *({"functionCall": {"id": f"call_{name}", "name": name, "args": {"city": "Bonn"}}} for name in ("one", "two")),
+                ),
+            },
+            mark="Bonn",
+        ),
+        Feature(
+            "call of a `custom` tool",
+            {
+                "chat": _message(
+                    content=None, tool_calls=[{"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": "+1"}}]
+                ),
+                "responses": {
+                    "output": [
+                        {
+                            "type": "custom_tool_call",
+                            "id": "ctc_1",
+                            "call_id": "call_1",
+                            "name": "patch",
+                            "input": "+1",
+                            "status": "completed",
+                        }
+                    ]
+                },
+            },
+            mark="+1",
+            how="a call of the function that stands for it",
+        ),
+        Feature(
+            "refusal",
+            {
+                "chat": _message(content=None, refusal="I will not."),
+                "responses": {
+                    "output": [
+                        {
+                            "type": "message",
+                            "id": "msg_1",
+                            "status": "completed",
+                            "role": "assistant",
+                            "content": [{"type": "refusal", "refusal": "I will not."}],
+                        }
+                    ]
+                },
+                "messages": {"content": [{"type": "text", "text": "I will not."}], "stop_reason": "refusal"},
+            },
+            mark="I will not.",
+            how="text, and an end that says why",
+        ),
+        Feature(
+            "citations of pages",
+            {
+                "chat": _message(
+                    annotations=[
+                        {"type": "url_citation", "url_citation": {"url": PAGE, "title": "T", "start_index": 0, "end_index": 6}}
+                    ]
+                ),
+                "responses": {
+                    "output": [
+                        _hub_text(
+                            annotations=[{"type": "url_citation", "url": PAGE, "title": "T", "start_index": 0, "end_index": 6}]
+                        )
+                    ]
+                },
+                "messages": {
+                    "content": [
+                        {
+                            **HELLO,
+                            "citations": [
+                                {
+                                    "type": "web_search_result_location",
+                                    "url": PAGE,
+                                    "title": "T",
+                                    "encrypted_index": "x",
+                                    "cited_text": "Hello.",
+                                }
+                            ],
+                        }
+                    ]
+                },
+                "gemini": {
+                    "candidates": [
+                        {
+                            "content": {"role": "model", "parts": [{"text": "Hello."}]},
+                            "finishReason": "STOP",
+                            "groundingMetadata": {
+                                "groundingChunks": [{"web": {"uri": PAGE, "title": "T"}}],
+                                "groundingSupports": [
+                                    {"segment": {"startIndex": 0, "endIndex": 6, "text": "Hello."}, "groundingChunkIndices": [0]}
+                                ],
+                            },
+                        }
+                    ]
+                },
+            },
+            mark=PAGE,
+            how="a citation of another form",
+        ),
+        Feature(
+            "logprobs",
+            {
+                "chat": {
+                    "choices": [
+                        {
+                            "message": {"content": "Hello."},
+                            "logprobs": {"content": [{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}]},
+                            "finish_reason": "stop",
+                        }
+                    ]
+                },
+                "responses": {
+                    "output": [_hub_text(logprobs=[{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}])]
+                },
+                "gemini": {
+                    "candidates": [
+                        {
+                            "content": {"role": "model", "parts": [{"text": "Hello."}]},
+                            "finishReason": "STOP",
+                            "logprobsResult": {"chosenCandidates": [{"token": "Hello.", "logProbability": -0.125}]},
+                        }
+                    ]
+                },
+            },
+            mark="-0.125",
+            how="without the bytes of each token",
+        ),
+        Feature(
+            "image",
+            {"gemini": _gemini({"inlineData": {"mimeType": "image/png", "data": PIXEL}})},
+            mark=PIXEL,
+        ),
+        Feature(
+            "call of a hosted tool: web search of Responses",
+            {
+                "responses": {
+                    "output": [
+                        {
+                            "type": "web_search_call",
+                            "id": "ws_1",
+                            "status": "completed",
+                            "action": {"type": "search", "query": "news"},
+                        }
+                    ]
+                }
+            },
+            mark="news",
+        ),
+        Feature(
+            "call of a hosted tool: web search of Messages",
+            {
+                "messages": {
+                    "content": [
+                        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "news"}},
+                        HELLO,
+                    ]
+                }
+            },
+            mark="srvtoolu_1",
+        ),
+        Feature(
+            "call of a hosted tool: code run by Gemini",
+            {"gemini": _gemini({"executableCode": {"language": "PYTHON", "code": "print(5)"}}, {"text": "Hello."})},
+            mark="print(5)",
+        ),
+    ],
+    "Reasoning": [
+        Feature(
+            "its text",
+            {
+                "chat": _message(reasoning_content="Hm."),
+                "responses": {
+                    "output": [
+                        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                        _hub_text(),
+                    ]
+                },
+                "messages": {"content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, HELLO]},
+                "gemini": _gemini({"text": "Hm.", "thought": True}, {"text": "Hello."}),
+            },
+            mark="Hm.",
+            how="a summary",
+        ),
+        Feature(
+            "a summary of it",
+            {
+                "responses": {
+                    "output": [
+                        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+                        _hub_text(),
+                    ]
+                },
+            },
+            mark="Hm.",
+            how="told as its text",
+        ),
+        Feature(
+            "what its maker must get back",
+            {
+                "chat": _message(reasoning_details=[{"type": "reasoning.encrypted", "data": SEALED}]),
+                "responses": {
+                    "output": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALED}, _hub_text()]
+                },
+                "messages": {"content": [{"type": "redacted_thinking", "data": SEALED}, HELLO]},
+                "gemini": _gemini({"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}),
+            },
+            mark="antiphon.reasoning.",
+            how="in an envelope that names its maker",
+        ),
+    ],
+    "The end": [
+        Feature(
+            "cut by length",
+            _ending(
+                "length",
+                {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+                "max_tokens",
+                "MAX_TOKENS",
+            ),
+        ),
+        Feature(
+            "stopped by a filter",
+            _ending(
+                "content_filter", {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal", "SAFETY"
+            ),
+            mark="refus",
+            how="a refusal",
+        ),
+        Feature("which stop sequence came", {"messages": {"stop_reason": "stop_sequence", "stop_sequence": "END"}}, mark="END"),
+    ],
+    "Figures": [
+        Feature(
+            "tokens in and out",
+            {
+                "chat": {"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}},
+                "responses": {"usage": _usage()},
+                "messages": {"usage": {"input_tokens": 100, "output_tokens": 20}},
+                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}},
+            },
+        ),
+        Feature(
+            "cached tokens, which Messages count apart",
+            {
+                "chat": {"usage": {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 60}}},
+                "responses": {"usage": _usage(cached=60)},
+                "messages": {"usage": {"input_tokens": 40, "cache_read_input_tokens": 60, "output_tokens": 20}},
+                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "cachedContentTokenCount": 60}},
+            },
+        ),
+        Feature(
+            "reasoning tokens, which Gemini counts apart",
+            {
+                "chat": {
+                    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 15}}
+                },
+                "responses": {"usage": _usage(reasoning=15)},
+                "messages": {"usage": {"input_tokens": 100, "output_tokens": 20, "output_tokens_details": {"thinking_tokens": 15}}},
+                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 5, "thoughtsTokenCount": 15}},
+            },
+        ),
+        Feature(
+            "tokens written to a cache",
+            {"messages": {"usage": {"input_tokens": 40, "cache_creation_input_tokens": 77, "output_tokens": 20}}},
+            mark="cache_creation",
+            other_marks=("117",),
+            how="counted as tokens in",
+        ),
+    ],
+}
+# The events of a stream that fails in the middle, as servers of each dialect send them; the words are looked for.
+BOOM: Final = b"The server is on fire."
+BROKEN_STREAMS: Final[dict[Dialect, bytes]] = {
+    "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % BOOM,
+    "responses": b'data: {"type":"error","sequence_number":1,"error":{"type":"server_error","message":"%b"}}\n\n' % BOOM,
+    "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"%b"}}\n\n' % BOOM,
+    "gemini": b'data: {"error":{"code":500,"status":"INTERNAL","message":"%b"}}\n\n' % BOOM,
+}

@@ -1,0 +1,560 @@
+"""What can be asked: features of requests, in the words of every dialect that has some."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Final
+
+from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
+
+from antiphon.dialects.common.envelope import seal
+from antiphon.profiles import Dialect
+
+CAT: Final = "https://pics.example/cat.png"
+PAPER: Final = "JVBERi0xLjQ="
+WORDS: Final = "Now in French."
+SCHEMA: Final = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+HI_CHAT: Final = {"role": "user", "content": "Hi"}
+HI_GEMINI: Final = {"role": "user", "parts": [{"text": "Hi"}]}
+HI_HUB: Final = {"type": "message", "role": "user", "content": "Hi"}
+
+
+def _user(
+    chat: Json | None = None, responses: Json | None = None, messages: Json | None = None, gemini: Json | None = None
+) -> dict[Dialect, Json]:
+    """A part of the user's message."""
+    said: dict[Dialect, Json] = {}
+    if chat:
+        said["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
+    if responses:
+        said["responses"] = {"input": [{"role": "user", "content": [responses]}]}
+    if messages:
+        said["messages"] = {"messages": [{"role": "user", "content": [messages]}]}
+    if gemini:
+        said["gemini"] = {"contents": [{"role": "user", "parts": [gemini]}]}
+    return said
+
+
+def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[Dialect, Json]:
+    """What a tool gave, after its call."""
+    call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said: dict[Dialect, Json] = {
+        "responses": {
+            "input": [
+                HI_HUB,
+                {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": responses},
+            ],
+        },
+    }
+    if chat:
+        result = {"role": "tool", "tool_call_id": "call_1", "content": chat}
+        said["chat"] = {"messages": [HI_CHAT, {"role": "assistant", "tool_calls": [call]}, result]}
+    if messages:
+        said["messages"] = {
+            "messages": [
+                HI_CHAT,
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": messages}]},
+            ]
+        }
+    if gemini:
+        said["gemini"] = {
+            "contents": [
+                HI_GEMINI,
+                {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
+                {"role": "user", "parts": [{"functionResponse": {"name": "look", **gemini}}]},
+            ]
+        }
+    return said
+
+
+def _settings(chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None) -> dict[Dialect, Json]:
+    said: dict[Dialect, Json | None] = {
+        "chat": chat,
+        "responses": responses,
+        "messages": messages,
+        "gemini": {"generationConfig": gemini} if gemini else None,
+    }
+    return {dialect: members for dialect, members in said.items() if members}
+
+
+def _tools(chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None) -> dict[Dialect, Json]:
+    said: dict[Dialect, Json | None] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+    return {dialect: {"tools": [tool]} for dialect, tool in said.items() if tool}
+
+
+FUNCTION: Final[dict[Dialect, Json]] = _tools(
+    {"type": "function", "function": {"name": "look", "parameters": SCHEMA}},
+    {"type": "function", "name": "look", "parameters": SCHEMA},
+    {"name": "look", "input_schema": SCHEMA},
+    {"functionDeclarations": [{"name": "look", "parametersJsonSchema": SCHEMA}]},
+)
+
+
+def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[Dialect, Json]:
+    """Beside a function to choose."""
+    said: dict[Dialect, Json] = {
+        "chat": {"tool_choice": chat},
+        "responses": {"tool_choice": responses},
+        "messages": {"tool_choice": messages},
+        "gemini": {"toolConfig": gemini and {"functionCallingConfig": gemini}},
+    }
+    return {dialect: FUNCTION[dialect] | choice for dialect, choice in said.items() if any(choice.values())}
+
+
+HELLO_HUB: Final = {"type": "message", "role": "assistant", "content": "Hello."}
+SIGNATURE: Final = "U0lHTkVE"
+SEALED: Final = seal("acme", {"a": "b"})
+THOUGHT: Final[dict[Dialect, Json]] = {
+    "chat": {
+        "messages": [
+            HI_CHAT,
+            {"role": "assistant", "content": "Hello.", "reasoning_details": [{"type": "reasoning.encrypted", "data": SEALED}]},
+            HI_CHAT,
+        ]
+    },
+    "responses": {"input": [HI_HUB, {"type": "reasoning", "summary": [], "encrypted_content": SEALED}, HELLO_HUB, HI_HUB]},
+    "messages": {
+        "messages": [
+            HI_CHAT,
+            {"role": "assistant", "content": [{"type": "redacted_thinking", "data": SEALED}, {"type": "text", "text": "Hello."}]},
+            HI_CHAT,
+        ]
+    },
+    "gemini": {
+        "contents": [
+            HI_GEMINI,
+            {"role": "model", "parts": [{"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}]},
+            HI_GEMINI,
+        ]
+    },
+}
+ENVELOPES: Final[dict[Dialect, Json]] = {
+    "chat": {"reasoning_details": [{"type": "reasoning.encrypted", "data": SIGNATURE}]},
+    "responses": {"encrypted_content": SIGNATURE},
+    "messages": {"thinking": "Hm.", "signature": SIGNATURE},
+    "gemini": {"signature": SIGNATURE, "on": "text"},
+}
+
+
+REQUESTS: Final[dict[str, list[Feature]]] = {
+    "Instructions": [
+        Feature(
+            "instructions",
+            {
+                "chat": {"messages": [{"role": "system", "content": "Be brief."}, HI_CHAT]},
+                "responses": {"instructions": "Be brief."},
+                "messages": {"system": "Be brief."},
+                "gemini": {"systemInstruction": {"parts": [{"text": "Be brief."}]}},
+            },
+        ),
+        Feature(
+            "system text in mid-conversation",
+            {
+                "chat": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
+                "responses": {"input": [HI_HUB, {"type": "message", "role": "system", "content": WORDS}]},
+                "messages": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
+            },
+            mark=WORDS,
+            how="a marked text of the user's",
+        ),
+        Feature(
+            "the role `developer`",
+            {
+                "chat": {"messages": [{"role": "developer", "content": WORDS}, HI_CHAT]},
+                "responses": {"input": [{"type": "message", "role": "developer", "content": WORDS}, HI_HUB]},
+            },
+            mark=WORDS,
+            how="system text",
+        ),
+    ],
+    "Images, files, sound": [
+        Feature(
+            "image by its address",
+            _user(
+                {"type": "image_url", "image_url": {"url": CAT}},
+                {"type": "input_image", "image_url": CAT},
+                {"type": "image", "source": {"type": "url", "url": CAT}},
+                {"fileData": {"fileUri": CAT, "mimeType": "image/png"}},
+            ),
+            mark=CAT,
+        ),
+        Feature(
+            "image as data",
+            _user(
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+                {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+                {"inlineData": {"mimeType": "image/png", "data": PIXEL}},
+            ),
+            mark=PIXEL,
+        ),
+        Feature(
+            "`detail` of an image",
+            _user(
+                {"type": "image_url", "image_url": {"url": CAT, "detail": "high"}},
+                {"type": "input_image", "image_url": CAT, "detail": "high"},
+            ),
+            mark='"high"',
+        ),
+        Feature(
+            "image in a tool result",
+            _result(
+                [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
+                [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}],
+                [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}],
+                {"parts": [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]},
+            ),
+            mark=PIXEL,
+            how="after the whole block of results",
+        ),
+        Feature(
+            "PDF as data",
+            _user(
+                {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PAPER}"}},
+                {"type": "input_file", "file_data": f"data:application/pdf;base64,{PAPER}"},
+                {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PAPER}},
+                {"inlineData": {"mimeType": "application/pdf", "data": PAPER}},
+            ),
+            mark=PAPER,
+        ),
+        Feature(
+            "PDF by its address",
+            _user(
+                None,
+                {"type": "input_file", "file_url": "https://pics.example/a.pdf"},
+                {"type": "document", "source": {"type": "url", "url": "https://pics.example/a.pdf"}},
+                {"fileData": {"fileUri": "https://pics.example/a.pdf", "mimeType": "application/pdf"}},
+            ),
+            mark="https://pics.example/a.pdf",
+        ),
+        Feature(
+            "audio",
+            _user(
+                {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav"}},
+                {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav"}},
+                None,
+                {"inlineData": {"mimeType": "audio/wav", "data": PIXEL}},
+            ),
+            mark=PIXEL,
+        ),
+        Feature(
+            "video",
+            _user(
+                None,
+                {"type": "input_video", "video_url": "https://pics.example/a.mp4"},
+                None,
+                {"fileData": {"fileUri": "https://pics.example/a.mp4", "mimeType": "video/mp4"}},
+            ),
+            mark="https://pics.example/a.mp4",
+        ),
+        Feature(
+            "video in a tool result",
+            _result(
+                None,
+                [{"type": "input_video", "video_url": f"data:video/mp4;base64,{PIXEL}"}],
+                None,
+                {"parts": [{"inlineData": {"mimeType": "video/mp4", "data": PIXEL}}]},
+            ),
+            mark=PIXEL,
+            how="after the whole block of results",
+        ),
+    ],
+    "Tools": [
+        Feature("functions", FUNCTION),
+        Feature(
+            "`strict` of a function",
+            _tools(
+                {"type": "function", "function": {"name": "look", "parameters": SCHEMA, "strict": True}},
+                {"type": "function", "name": "look", "parameters": SCHEMA, "strict": True},
+                {"name": "look", "input_schema": SCHEMA, "strict": True},
+                None,
+            ),
+        ),
+        Feature(
+            "parallel calls and their results",
+            {
+                "chat": {
+                    "messages": [
+                        HI_CHAT,
+                        {
+                            "role": "assistant",
+                            "tool_calls": [
+                                {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": ARGUMENTS}}
+                                for name in ("one", "two")
+                            ],
+                        },
+                        {"role": "tool", "tool_call_id": "call_one", "content": "1"},
+                        {"role": "tool", "tool_call_id": "call_two", "content": "2"},
+                    ]
+                },
+                "responses": {
+                    "input": [
+                        HI_HUB,
+                        {"type": "function_call", "call_id": "call_one", "name": "one", "arguments": ARGUMENTS},
+                        {"type": "function_call", "call_id": "call_two", "name": "two", "arguments": ARGUMENTS},
+                        {"type": "function_call_output", "call_id": "call_one", "output": "1"},
+                        {"type": "function_call_output", "call_id": "call_two", "output": "2"},
+                    ]
+                },
+                "messages": {
+                    "messages": [
+                        HI_CHAT,
+                        {
+                            "role": "assistant",
+                            "content": [
+                                {"type": "tool_use", "id": f"call_{name}", "name": name, "input": {"city": "Bonn"}}
+                                for name in ("one", "two")
+                            ],
+                        },
+                        {
+                            "role": "user",
+                            "content": [
+                                {"type": "tool_result", "tool_use_id": "call_one", "content": "1"},
+                                {"type": "tool_result", "tool_use_id": "call_two", "content": "2"},
+                            ],
+                        },
+                    ]
+                },
+                "gemini": {
+                    "contents": [
+                        HI_GEMINI,
+                        {
+                            "role": "model",
+                            "parts": [{"functionCall": {"name": name, "args": {"city": "Bonn"}}} for name in ("one", "two")],
+                        },
+                        {
+                            "role": "user",
+                            "parts": [
+                                {"functionResponse": {"name": "one", "response": {"output": "1"}}},
+                                {"functionResponse": {"name": "two", "response": {"output": "2"}}},
+                            ],
+                        },
+                    ]
+                },
+            },
+            mark="Bonn",
+            how="calls are given ids, the same every time",
+        ),
+        Feature(
+            "`custom` tools with a grammar",
+            _tools(
+                {
+                    "type": "custom",
+                    "custom": {
+                        "name": "patch",
+                        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a/"}},
+                    },
+                },
+                {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}},
+                None,
+                None,
+            ),
+            mark='"patch"',
+            how="a function of one string, and back",
+        ),
+        Feature(
+            "`namespace`",
+            _tools(None, {"type": "namespace", "name": "files", "tools": [{"type": "function", "name": "read"}]}, None, None),
+            mark="read",
+            how="functions named `files__read`, and back",
+        ),
+        Feature(
+            "`additional_tools`",
+            {"responses": {"input": [{"type": "additional_tools", "tools": [{"type": "function", "name": "read"}]}, HI_HUB]}},
+            mark="read",
+            how="among the other tools",
+        ),
+        Feature("`tool_search`", _tools(None, {"type": "tool_search", "execution": "client"}, None, None), mark="tool_search"),
+        Feature("hosted tools: web search of Responses", _tools(None, {"type": "web_search"}, None, None), mark="search"),
+        Feature(
+            "hosted tools: web search of Messages",
+            {"messages": {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}},
+            mark="web_search_20250305",
+        ),
+        Feature("hosted tools: search of Gemini", {"gemini": {"tools": [{"googleSearch": {}}]}}, mark='"googleSearch"'),
+        Feature("`tool_choice`: none", _choice("none", "none", {"type": "none"}, {"mode": "NONE"})),
+        Feature("`tool_choice`: required", _choice("required", "required", {"type": "any"}, {"mode": "ANY"})),
+        Feature(
+            "`tool_choice`: one function",
+            _choice(
+                {"type": "function", "function": {"name": "look"}},
+                {"type": "function", "name": "look"},
+                {"type": "tool", "name": "look"},
+                {"mode": "ANY", "allowedFunctionNames": ["look"]},
+            ),
+        ),
+        Feature(
+            "`tool_choice`: allowed tools",
+            _choice(
+                {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "look"}}]},
+                },
+                {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]},
+                None,
+                {"mode": "ANY", "allowedFunctionNames": ["look"]},
+            ),
+            mark="look",
+            how="the others are not offered",
+        ),
+        Feature(
+            "`parallel_tool_calls: false`",
+            {
+                "chat": {**FUNCTION["chat"], "parallel_tool_calls": False},
+                "responses": {**FUNCTION["responses"], "parallel_tool_calls": False},
+                "messages": {**FUNCTION["messages"], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            },
+        ),
+    ],
+    "The form of the answer": [
+        Feature(
+            "JSON by a schema",
+            {
+                "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "response", "schema": SCHEMA}}},
+                "responses": {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+                "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+                "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+            },
+            mark="city",
+            how="told in the system text",
+        ),
+        Feature(
+            "any JSON object",
+            {
+                "chat": {"response_format": {"type": "json_object"}},
+                "responses": {"text": {"format": {"type": "json_object"}}},
+                "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
+            },
+            mark="JSON",
+            how="told in the system text",
+        ),
+        Feature("`verbosity`", _settings({"verbosity": "low"}, {"text": {"verbosity": "low"}}, None, None), mark='"low"'),
+        Feature(
+            "most tokens", _settings({"max_tokens": 77}, {"max_output_tokens": 77}, {"max_tokens": 77}, {"maxOutputTokens": 77})
+        ),
+        Feature(
+            "stop sequences",
+            _settings({"stop": ["END"]}, None, {"stop_sequences": ["END"]}, {"stopSequences": ["END"]}),
+            mark="END",
+        ),
+        Feature("several answers (`n`)", _settings({"n": 2}, None, None, {"candidateCount": 2}), mark="2"),
+        Feature(
+            "logprobs",
+            _settings(
+                {"logprobs": True, "top_logprobs": 3},
+                {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
+                None,
+                {"responseLogprobs": True, "logprobs": 3},
+            ),
+        ),
+    ],
+    "Sampling": [
+        Feature("`temperature`", _settings(*[{"temperature": 0.25}] * 4)),
+        Feature("`top_p`", _settings({"top_p": 0.75}, {"top_p": 0.75}, {"top_p": 0.75}, {"topP": 0.75})),
+        Feature("`top_k`", _settings({"top_k": 77}, None, {"top_k": 77}, {"topK": 77}), mark="77"),
+        Feature("`seed`", _settings({"seed": 777}, None, None, {"seed": 777}), mark="777"),
+        Feature(
+            "penalties",
+            _settings(
+                {"presence_penalty": 0.5, "frequency_penalty": 0.25},
+                {"presence_penalty": 0.5, "frequency_penalty": 0.25},
+                None,
+                {"presencePenalty": 0.5, "frequencyPenalty": 0.25},
+            ),
+        ),
+    ],
+    "Reasoning": [
+        Feature(
+            "effort, in a word",
+            {
+                "chat": {"reasoning_effort": "high"},
+                "responses": {"reasoning": {"effort": "high"}},
+                "messages": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+                "gemini": {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}},
+            },
+            mark="udget",
+            how="a budget of tokens",
+        ),
+        Feature(
+            "effort, as a budget of tokens",
+            {
+                "messages": {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+                "gemini": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2000}}},
+            },
+            mark="2000",
+            other_marks=("effort", "udget", "thinkingLevel"),
+            how="the nearest word for it, or the budget that stands for that word",
+        ),
+        Feature(
+            "a summary of it",
+            {
+                "responses": {"reasoning": {"summary": "auto"}},
+                "messages": {"thinking": {"type": "adaptive", "display": "summarized"}},
+                "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+            },
+            mark="summarized",
+            how="in its own words, which only servers of its dialect are told",
+            sent={"responses": {"reasoning": {"effort": "high", "summary": "auto"}}},
+        ),
+    ],
+    "Reasoning in the history": [
+        Feature("sealed, made by the same server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES),
+        Feature("sealed, made by another", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES, is_own=False),
+        Feature(
+            "open",
+            {
+                "chat": {
+                    "messages": [HI_CHAT, {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."}, HI_CHAT],
+                },
+                "responses": {
+                    "input": [
+                        HI_HUB,
+                        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                        HELLO_HUB,
+                        HI_HUB,
+                    ]
+                },
+            },
+            mark="Hm.",
+        ),
+    ],
+    "Other": [
+        Feature("`metadata`", _settings({"metadata": {"a": "b"}}, {"metadata": {"a": "b"}}, None, None)),
+        Feature("`user`", _settings({"user": "u-1"}, {"user": "u-1"}, {"metadata": {"user_id": "u-1"}}, None)),
+        Feature(
+            "`safety_identifier`",
+            _settings({"safety_identifier": "u-1"}, {"safety_identifier": "u-1"}, None, None),
+            mark="u-1",
+            how="`metadata.user_id`",
+        ),
+        Feature(
+            "`service_tier`",
+            _settings({"service_tier": "default"}, {"service_tier": "default"}, {"service_tier": "standard_only"}, None),
+        ),
+        Feature(
+            "`prompt_cache_key`",
+            _settings({"prompt_cache_key": "k-1"}, {"prompt_cache_key": "k-1"}, None, None),
+            mark="ephemeral",
+            how="the prompt is cached, under no key",
+        ),
+        Feature(
+            "`cache_control` of a block",
+            {
+                "messages": {
+                    "messages": [
+                        {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}
+                    ]
+                }
+            },
+            mark="ephemeral",
+        ),
+        Feature("safety settings", {"gemini": {"safetySettings": [{"category": "C", "threshold": "T"}]}}, mark='"threshold"'),
+    ],
+}
