@@ -72,6 +72,8 @@ START = _block("Start", "sh")
 ASK, CURL_WHOLE, CURL_STREAM = (_block("Ask", "sh", at) for at in range(3))
 SDK = _block("Ask", "python")
 GO_ON = _block("Go on", "python")
+OTHER_SDKS = _block("Ask in another API", "python")
+OTHER_PROGRAMS = _block("Ask in another API", "sh")
 OLLAMA, OPENAI, CHAT = (_block("Put a server behind it", "toml", at) for at in range(3))
 CODEX = _block("Codex CLI on such a server", "toml")
 LOSSES, SERVE, TRACE = (_block("See what happened", "sh", at) for at in range(3))
@@ -344,6 +346,31 @@ def test_the_openai_sdk_goes_on_with_a_response(gateway: Gateway) -> None:
     first, second, *deleted = gateway.log[before:]
     assert second["input_tokens"] > first["input_tokens"] + first["output_tokens"]
     assert [(line["method"], line["status"]) for line in deleted] == [("DELETE", 200)] * 2
+
+
+def test_api_6_the_sdks_of_other_apis_are_answered_by_the_same_model(gateway: Gateway) -> None:
+    """API-6: each in its own form."""
+    before = len(gateway.log)
+    assert _run([sys.executable, "-W", "error"], OTHER_SDKS.replace(ADDRESS, gateway.address), gateway.folder).strip()
+    until(lambda: len(gateway.log) >= before + 3)
+    asked = [(line["path"].rpartition("/")[2], line["status"]) for line in gateway.log[before:]]
+    assert asked == [("completions", 200), ("messages", 200), ("local:generateContent", 200)]
+
+
+LISTING = """
+python - <<END
+from anthropic import Anthropic
+from google import genai
+print(*(model.id for model in Anthropic().models.list()))
+with genai.Client() as client:
+    print(*(model.name for model in client.models.list()))
+END
+"""
+
+
+def test_the_variables_of_other_programs_lead_to_the_gateway(gateway: Gateway) -> None:
+    """Both SDKs read them, without an argument."""
+    assert _sh(OTHER_PROGRAMS + LISTING, gateway).split() == ["local", "models/local"]
 
 
 # Servers behind it

@@ -178,6 +178,15 @@ def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> N
         assert asker.error_of(frames[-1], frames[-1]["error"].get("code"))["code"] == "upstream_disconnected"
 
 
+@each
+def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Asker) -> None:
+    """ERR-2: one of them has a status that HTTP does not know."""
+    with ChatServer(lambda _: fakes.error(503, "Busy.")) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for answer in (asker.ask(gateway), gateway.post(asker.streamed, asker.stream_path)):
+            assert answer.status_code == {"messages": 529}.get(asker.dialect, 503)
+            assert asker.error_in(answer)["code"] == "overloaded"
+
+
 def test_clients_of_messages_find_the_id_where_they_look_for_it() -> None:
     """HTTP-8."""
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:

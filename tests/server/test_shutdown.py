@@ -290,7 +290,7 @@ def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_the
                 elif over == "websocket":
                     client = clients.enter_context(open_websocket(gateway.port))
                     client.send(CREATE)
-                    reader.submit(events_until, client, "response.failed")
+                    reader.submit(lambda: (events_until(client, "response.failed"), client.end()))
                 if over != "nothing":
                     gate.wait_reached()
             gate.open()

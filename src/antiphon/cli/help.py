@@ -9,9 +9,15 @@ from typing import Any, Final
 class Help(argparse.HelpFormatter):
     """Wraps what is one paragraph, and leaves alone what has lines of its own."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        # argparse measures commands without their indentation: the longest would stand on a line of its own.
+        self._action_max_length = LONGEST_COMMAND
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
+LONGEST_COMMAND: Final = len("    translate")
 # For every parser. Options are not abbreviated: a script that does it would break when another option comes.
 FORMAT: Final[dict[str, Any]] = {"formatter_class": Help, "allow_abbrev": False}

@@ -49,7 +49,7 @@ class Translated(NamedTuple):
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "translate",
-        help="translate a request, an answer or a recorded stream between dialects",
+        help="say a body or a recorded stream in another dialect",
         description="Translates without a gateway and without a network. Standard output gets the translation, standard error what "
         "it could not carry: where that stood, what it was, and why.",
         epilog=EPILOG,
@@ -268,7 +268,7 @@ ABOUT_KINDS: Final[dict[Kind, str]] = {
 }
 EPILOG: Final = """examples:
   antiphon translate --from messages --to chat request.json
-  antiphon translate --from responses --to gemini --profile google --model gemini-3-pro --strict request.json
+  antiphon translate --from responses --to gemini --profile lab.toml --model mock-1 --strict request.json
   curl -N … | antiphon translate --from chat --to responses --stream
 
 exit codes:

@@ -257,6 +257,19 @@ def test_encrypted_reasoning_never_goes_out() -> None:
     assert losses == ["input[1].y", "input[1]"]
 
 
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_call_whose_reasoning_is_not_to_be_had_gets_a_blank_where_the_server_insists_on_some_RSN3(field: Any) -> None:
+    """Calls that another model made, or whose reasoning the client dropped."""
+    foreign = ReasoningParam(summary=[], encrypted_content="x")
+    items: list[ItemParam] = [USER, foreign, call("a"), output(call_id="a"), SAID, USER, THOUGHT, call("b"), output(call_id="b")]
+    wire = ChatWire(reasoning_field=field, reasoning_history="all", missing_reasoning="blank")
+    messages, losses = sent(items, wire)
+    assert [m.get(field) for m in messages if m["role"] == "assistant"] == [" ", None, "long"]
+    assert losses == ["input[1]", "input[6].summary"]
+    in_loop = ChatWire(reasoning_field=field, missing_reasoning="blank")
+    assert [m.get(field) for m in sent(items, in_loop)[0] if m["role"] == "assistant"] == [None, None, "long"]
+
+
 def test_reasoning_cannot_stand_alone() -> None:
     messages, losses = sent([USER, THOUGHT], ChatWire(reasoning_field="reasoning"))
     assert messages == [{"role": "user", "content": "hi"}]

@@ -111,6 +111,8 @@ class _Messages:
         reasoning, details = self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
         if silent:
             return  # servers refuse a turn with nothing in it
+        if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
+            reasoning = " "
         self._done.append(
             MessageOut(
                 role="assistant",

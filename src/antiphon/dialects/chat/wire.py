@@ -60,6 +60,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: Where a server wants its own reasoning back, and when; "none" reports it as lost.
     reasoning_field: Literal["reasoning_content", "reasoning", "none"] = "none"
     reasoning_history: Literal["tool_loop", "all"] = "tool_loop"
+    #: Where a call has no reasoning that could go back: nothing, or a blank, which servers take that refuse a call without any.
+    missing_reasoning: Literal["absent", "blank"] = "absent"
     #: The words for `reasoning_effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
     efforts: tuple[ReasoningEffort, ...] = ()
     #: Reasoning inside the text: at its beginning, anywhere, begun before the first byte, or not looked for.

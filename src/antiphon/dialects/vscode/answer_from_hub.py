@@ -1,0 +1,203 @@
+"""Hub events → an editor's response parts (A-8, C-4): text and thinking piece by piece, calls whole, their arguments assembled.
+
+Images and files that stand in an answer are data parts. A call that was cut is not delivered: the editor would run it. What the
+editor has no place for is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.vscode.lines import DataPart, Done, Part, TextPart, ThinkingPart, ToolCallPart, UsageOut
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Content,
+    InputFile,
+    InputImage,
+    InputText,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+)
+from antiphon.protocol.events import (
+    ContentPartAdded,
+    ContentPartDone,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+
+
+class AnswerFromHub:
+    """Tells one editor of one answer."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._last_thought: tuple[str, Hashable] = ("", None)  # whose it was, and which part of it
+
+    def feed(self, event: StreamEvent) -> list[Part]:
+        """The parts that an event brings."""
+        match event:
+            case OutputTextDelta():
+                if event.logprobs:
+                    self._no_place(f"output[{event.output_index}].logprobs", "log probabilities")
+                return _text(event.delta)
+            case RefusalDelta():
+                return _text(event.delta)
+            case ReasoningDelta():
+                return self._thought(event.delta, event.item_id, TEXT)
+            case SummaryTextDelta():
+                return self._thought(event.delta, event.item_id, event.summary_index)
+            case ContentPartAdded() | SummaryPartAdded():
+                self._told.add(event.output_index)
+            case ContentPartDone():
+                self._lose_annotations(event.part, event.output_index)
+            case ItemDone() if event.item is not None:
+                return self._end(event.output_index, event.item)
+            case UnknownEvent():
+                self._no_place("events", f"an event of type {event.kind!r}")
+        return []
+
+    def done(self, response: Response) -> Done:
+        """REQ-3: how it ended."""
+        lose_unknown_fields(response, "response", self._losses)
+        details = response.incomplete_details
+        return Done(
+            response_id=response.id,
+            model=response.model,
+            status=response.status,
+            reason=details.reason if details else UNSET,
+            usage=_usage(response.usage) if response.usage else UNSET,
+        )
+
+    # Items
+
+    def _end(self, at: int, item: Item) -> list[Part]:
+        """An item is done. One that was not told piece by piece is told now."""
+        if isinstance(item, Shape):
+            lose_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall():
+                return self._call(at, item)
+            case Message():
+                if item.phase:
+                    self._no_place(f"output[{at}].phase", "the phase of a message")
+                return [] if at in self._told else [part for content in item.content for part in self._whole_part(at, content)]
+            case Reasoning():
+                return [*([] if at in self._told else self._whole_reasoning(at, item)), *_seal(item)]
+            case ImageGenerationCall(result=str() as image):
+                return [DataPart(mime_type="image/png", data=image)]
+            case _:
+                self._no_place(f"output[{at}]", f"an item of type {type_of(item)!r}")
+                return []
+
+    def _call(self, at: int, call: FunctionCall) -> list[Part]:
+        was_cut = call.status == ItemStatus.INCOMPLETE
+        arguments = call.arguments.strip() or ("" if was_cut else "{}")
+        try:
+            msgspec.json.decode(arguments, type=dict[str, Raw])
+        except (ValueError, RecursionError):
+            if was_cut:
+                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it was cut")
+                return []
+            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they were put into one")
+            arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
+        return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
+
+    def _whole_part(self, at: int, part: Content) -> list[Part]:
+        if isinstance(part, Shape):
+            lose_unknown_fields(part, f"output[{at}].content", self._losses)
+        self._lose_annotations(part, at)
+        match part:
+            case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
+                return _text(text)
+            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(url):
+                return [DataPart(mime_type=data[1], data=data[2])]
+            case _:
+                self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+                return []
+
+    def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
+        parts: list[Part] = []
+        for number, part in enumerate([*item.summary, *(item.content or ())]):
+            match part:
+                case SummaryText(text=text):
+                    parts += self._thought(text, item.id, number)
+                case ReasoningText(text=text):
+                    parts += self._thought(text, item.id, TEXT)
+                case _:
+                    self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+        return parts
+
+    def _thought(self, text: str, id: str, part: Hashable) -> list[Part]:
+        """Each part of a summary is a paragraph of its own."""
+        if not text:
+            return []
+        last, self._last_thought = self._last_thought, (id, part)
+        gap = "\n\n" if last[0] == id and last[1] != part else ""
+        return [ThinkingPart(value=gap + text, id=id)]
+
+    # Losses
+
+    def _lose_annotations(self, part: Content, at: int) -> None:
+        if isinstance(part, OutputText) and part.annotations:
+            self._no_place(f"output[{at}].annotations", "what a text rests on")
+
+    def _no_place(self, path: str, what: str) -> None:
+        self._losses.add(path, what, "an editor's response has no place for it")
+
+
+def joined(parts: list[Part]) -> list[Part]:
+    """The parts of a whole answer: pieces of one text, and of one thought, are one part (STR-14)."""
+    whole: list[Part] = []
+    for part in parts:
+        last: Any = whole[-1] if whole else None
+        if isinstance(part, TextPart) and isinstance(last, TextPart):
+            whole[-1] = TextPart(value=last.value + part.value)
+        elif isinstance(part, ThinkingPart) and isinstance(last, ThinkingPart) and last.id == part.id:
+            whole[-1] = ThinkingPart(value=last.value + part.value, id=part.id, metadata=part.metadata)
+        else:
+            whole.append(part)
+    return whole
+
+
+def _text(text: str) -> list[Part]:
+    return [TextPart(value=text)] if text else []
+
+
+def _seal(item: Reasoning) -> list[Part]:
+    sealed = item.encrypted_content
+    return [ThinkingPart(value="", id=item.id, metadata={"signature": sealed})] if sealed else []
+
+
+def _usage(usage: Usage) -> UsageOut:
+    return UsageOut(
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.input_tokens_details.cached_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.output_tokens_details.reasoning_tokens,
+        total_tokens=usage.total_tokens,
+    )
+
+
+TEXT: Final = "text"  # a thought that is no part of a summary
+DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)

@@ -1,0 +1,77 @@
+"""Hub events → an editor's stream: a line of JSON for each response part, and a last one that says how it ended (C-4).
+
+A failure is an error line, and so is a stream that ends without a terminal event: what was cut never looks whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from antiphon.dialects.common.failed import error_of_event, error_of_response
+from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub
+from antiphon.dialects.vscode.errors_from_hub import error_out
+from antiphon.dialects.vscode.lines import ErrorLine, TextPart, line_of, one_line
+from antiphon.errors import ApiError
+from antiphon.protocol.errors import Error
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TextRun,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream."""
+
+    def __init__(self, request: Request) -> None:
+        del request  # the editor knows its tools by the names it gave them
+        self.losses = Losses()
+        self._answer = AnswerFromHub(self.losses)
+        self._is_told = False  # whether the end was told
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The lines that an event makes."""
+        if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
+            return _text(event.delta)
+        match event:
+            case ResponseCompleted() | ResponseIncomplete():
+                self._is_told = True
+                return line_of(self._answer.done(event.response))
+            case ErrorEvent():
+                return self._error(error_of_event(event.error))
+            case ResponseFailed():
+                return b"" if self._is_told else self._error(error_of_response(event.response.error))
+            case _:
+                return b"".join(map(line_of, self._answer.feed(event)))
+
+    def text_run(self, run: TextRun) -> bytes:
+        """The bytes of a run of deltas: those of its events, one after the other."""
+        return b"".join(map(_text, run.deltas))
+
+    def finish(self) -> bytes:
+        """What a stream that was cut ends with; one that came to its end has no more to say."""
+        return b"" if self._is_told else self._error(error_of_response(CUT))
+
+    def _error(self, error: ApiError) -> bytes:
+        self._is_told = True
+        return line_of(ErrorLine(error=error_out(error)))
+
+
+def _text(text: str) -> bytes:
+    if not text:
+        return b""
+    return b"%b%b%b" % (HEAD, _encode(text) if text.isascii() else one_line(_encode(text)), TAIL)
+
+
+HEAD, _, TAIL = line_of(TextPart(value="")).partition(b'""')
+CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

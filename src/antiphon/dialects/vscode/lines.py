@@ -1,0 +1,95 @@
+"""The lines of an answer to an editor: its response parts by their own names, and the two lines that end a stream.
+
+One line is one JSON object, whatever its texts hold.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class TextPart(Struct, frozen=True, kw_only=True, tag="text"):
+    value: str
+
+
+class ThinkingPart(Struct, frozen=True, kw_only=True, tag="thinking"):
+    """A piece of a thought; with its last one comes the seal, which has to come back with it (RSN-2)."""
+
+    value: str
+    id: str
+    metadata: dict[str, str] | UnsetType = UNSET
+
+
+class ToolCallPart(Struct, frozen=True, kw_only=True, tag="tool_call", rename="camel"):
+    call_id: str
+    name: str
+    input: Raw
+
+
+class DataPart(Struct, frozen=True, kw_only=True, tag="data", rename="camel"):
+    mime_type: str
+    data: str  # base64
+
+
+Part = TextPart | ThinkingPart | ToolCallPart | DataPart
+
+
+class UsageOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+
+class Done(Struct, frozen=True, kw_only=True, tag="done", rename="camel"):
+    """The end of an answer: whether it is whole, if not why, and what it cost."""
+
+    response_id: str
+    model: str
+    status: str
+    reason: str | UnsetType = UNSET
+    usage: UsageOut | UnsetType = UNSET
+
+
+class ErrorOut(Struct, frozen=True, kw_only=True):
+    """`name` is what the editor calls errors of this kind, if it has a word for them."""
+
+    name: str | UnsetType = UNSET
+    type: str
+    code: str
+    message: str
+    param: str | UnsetType = UNSET
+
+
+class ErrorLine(Struct, frozen=True, kw_only=True, tag="error"):
+    """The end of a stream that failed."""
+
+    error: ErrorOut
+
+
+def line_of(line: Part | Done | ErrorLine) -> bytes:
+    return one_line(_encode(line)) + b"\n"
+
+
+def one_line(data: bytes) -> bytes:
+    """JSON without anything that a reader of lines may take for a line's end. As bytes of one character the last three stand only
+    in strings, where an escape says the same; real line ends only between tokens, where a space does as well."""
+    for end, escape in LINE_ENDS.items():
+        if end in data:
+            data = data.replace(end, escape)
+    return data
+
+
+LINE_ENDS: Final = {
+    b"\n": b" ",
+    b"\r": b" ",
+    "\x85".encode(): b"\\u0085",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}

@@ -1,0 +1,90 @@
+"""The shapes of an editor's request: its messages, parts, tools and options, under the editor's own names.
+
+The editor's parts are objects of classes, which JSON does not keep: a part is known by its members, or by a `type` where a client
+writes one. Marks that the editor's own serialisation leaves (`$mid`, `audience`) have a place here and no meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import Number, Text10M
+from antiphon.protocol.request import ReasoningConfigParam, TextParam
+from antiphon.protocol.tools import JsonSchema
+
+PartKind = Literal["text", "thinking", "tool_call", "tool_result", "data"]
+
+
+class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """One of text, thinking, a call, a result, data."""
+
+    type: str | UnsetType = UNSET
+    value: Any = UNSET
+    id: str | None | UnsetType = UNSET
+    metadata: dict[str, Any] | None | UnsetType = UNSET
+    call_id: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    input: dict[str, Any] | None | UnsetType = UNSET
+    content: list[Any] | UnsetType = UNSET
+    is_error: bool | None | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    data: Any = UNSET
+    marshalled: Any = field(default=UNSET, name="$mid")
+    audience: Any = UNSET
+
+
+class MessageIn(Shape, frozen=True, kw_only=True):
+    role: Any
+    content: Text10M | list[Text10M | PartIn]
+    name: str | None | UnsetType = UNSET
+
+
+class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: Annotated[str, Meta(min_length=1)]
+    description: str | None | UnsetType = UNSET
+    input_schema: JsonSchema | None | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET  # by which the editor's user finds it
+
+
+class ModelOptionsIn(Shape, frozen=True, kw_only=True):
+    """The editor leaves these to the model: they have the names that the hub has, and one that everybody else has."""
+
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    presence_penalty: Number | None | UnsetType = UNSET
+    frequency_penalty: Number | None | UnsetType = UNSET
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
+    parallel_tool_calls: bool | None | UnsetType = UNSET
+    reasoning: ReasoningConfigParam | None | UnsetType = UNSET
+    text: TextParam | None | UnsetType = UNSET
+
+
+class OptionsIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    model_options: ModelOptionsIn | None | UnsetType = UNSET
+    tools: list[ToolIn] | None | UnsetType = UNSET
+    tool_mode: int | None | UnsetType = UNSET
+    # Who asks and why is between the editor and its user.
+    justification: str | None | UnsetType = UNSET
+    request_initiator: Any = UNSET
+
+
+class ChoicesIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """How to read what can be read in two ways."""
+
+    json: Literal["text", "file"] = "text"
+    leading_assistant: Literal["auto", "system", "turn"] = "auto"
+    images_in_results: Literal["keep", "note"] = "keep"
+
+
+class RequestIn(Shape, frozen=True, kw_only=True):
+    """The body of `POST /v1/vscode/chat`, and of `/v1/vscode/count_tokens` for a whole conversation."""
+
+    messages: Annotated[list[MessageIn], Meta(min_length=1)]
+    model: str | None | UnsetType = UNSET
+    options: OptionsIn | None | UnsetType = UNSET
+    choices: ChoicesIn = ChoicesIn()
+    stream: bool = True

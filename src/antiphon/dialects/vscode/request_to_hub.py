@@ -1,0 +1,88 @@
+"""An editor's request as a hub request: the settings and the tools; the conversation is read in modules of its own.
+
+Options that the hub has no name for go on under their own (REQ-7), so that `chat:stop`, say, reaches servers of chat.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.vscode.messages_to_hub import messages_to_hub
+from antiphon.dialects.vscode.request_in import ModelOptionsIn, OptionsIn, RequestIn, ToolIn
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import FunctionToolParam, ToolChoiceValue, ToolParam
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """A client's body as a hub request, and what the hub has no place for."""
+    asked: RequestIn = codec.decode_as(body, RequestIn)
+    losses = Losses()
+    lose_unknown_fields(asked, "body", losses)
+    lose_unknown_fields(asked.choices, "choices", losses)
+    conversation = messages_to_hub(asked.messages, asked.choices, losses)
+    options = asked.options or OptionsIn()
+    lose_unknown_fields(options, "options", losses)
+    told = options.model_options or ModelOptionsIn()
+    request = Request(
+        model=asked.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=_tools(options.tools, losses) if options.tools else UNSET,
+        tool_choice=_tool_choice(options, losses),
+        parallel_tool_calls=told.parallel_tool_calls,
+        text=told.text,
+        max_output_tokens=told.max_output_tokens or told.max_tokens or UNSET,
+        temperature=told.temperature,
+        top_p=told.top_p,
+        presence_penalty=told.presence_penalty,
+        frequency_penalty=told.frequency_penalty,
+        # RSN-2: the editor keeps what is sealed with the thinking that it shows.
+        include=["reasoning.encrypted_content"],
+        reasoning=told.reasoning,
+        stream=asked.stream,
+        store=False,
+        extra=_others(told, losses),
+    )
+    return request, losses
+
+
+def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
+    """A-7: flat functions."""
+    return [_tool(tool, f"options.tools[{at}]", losses) for at, tool in enumerate(tools)]
+
+
+def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
+    lose_unknown_fields(tool, path, losses)
+    return FunctionToolParam(
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.input_schema,
+        strict=False,  # the editor's schemas were not written for it
+    )
+
+
+def _tool_choice(options: OptionsIn, losses: Losses) -> ToolChoiceValue | UnsetType:
+    """A-7. The editor always names a mode; without tools it has nothing to say."""
+    mode = options.tool_mode
+    if not options.tools or mode is UNSET or mode is None:
+        return UNSET
+    if mode not in TOOL_MODES:
+        losses.add("options.toolMode", f"the tool mode {mode}", "nobody knows it: it is told as 'auto'")
+    return TOOL_MODES.get(mode, "auto")
+
+
+def _others(told: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
+    """What the hub has no name for. What it has a name for but no option here would be another way around the rest of the body."""
+    others = told.extra or {}
+    for name in others.keys() & BESIDE_OPTIONS:
+        losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it is no option of the model's")
+    return {name: raw for name, raw in others.items() if name not in BESIDE_OPTIONS} or UNSET
+
+
+TOOL_MODES: Final[dict[int, ToolChoiceValue]] = {1: "auto", 2: "required"}
+BESIDE_OPTIONS: Final = frozenset(Request.__struct_fields__)

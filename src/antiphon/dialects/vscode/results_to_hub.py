@@ -1,0 +1,95 @@
+"""What a tool gave, as the output of its call (A-5): texts joined by line breaks, images among them where they are wanted.
+
+A tool may give anything. What is no part of the editor's is told as its JSON, what is binary by a note. Values of prompt-tsx are
+trees; the editor itself shows them as the text of their leaves, and so does this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Raw
+
+from antiphon.dialects.vscode.parts_to_hub import binary_note, bytes_in, form_of, text_in, url_of, wanted
+from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn
+from antiphon.protocol import codec
+from antiphon.protocol.content import InputImageParam, InputText, ToolOutputContentParam
+from antiphon.protocol.items import FunctionCallOutputParam
+from antiphon.protocol.losses import Losses
+
+
+def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> FunctionCallOutputParam:
+    """A result as an item of its own."""
+    call_id = wanted(part.call_id, f"{path}.callId")
+    content = wanted(part.content, f"{path}.content")
+    given = [_given(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
+    extra = {"extra": {"is_error": Raw(b"true")}} if part.is_error else {}
+    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), **extra)
+
+
+def flattened(value: Any) -> str:
+    """A value of prompt-tsx as text. What is no tree of its kind is told as JSON."""
+    match value:
+        case str():
+            return value
+        case {"node": dict() as root}:
+            return "".join(_leaves(root))
+        case _:
+            return codec.encode(value).decode()
+
+
+def _given(member: Any, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
+    match member:
+        case str():
+            return member
+        case {"value": value} if member.keys() <= OF_VALUES:
+            return flattened(value)
+        case {"mimeType": str() as mime_type, "data": data} if member.keys() <= OF_DATA:
+            return _data(mime_type, bytes_in(data, f"{path}.data"), path, choices, losses)
+        case _:
+            return codec.encode(member).decode()
+
+
+def _data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
+    form = form_of(mime_type)
+    if form in ("text", "json"):
+        return text_in(data, f"{path}.data", losses)
+    if form == "image" and choices.images_in_results == "keep":
+        return InputImageParam(image_url=url_of(mime_type, data))
+    losses.add(path, f"data of the type {mime_type!r}", "a result has no place for it: a note stands there")
+    return binary_note(mime_type)
+
+
+def _joined(given: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
+    texts = [member for member in given if isinstance(member, str)]
+    if len(texts) == len(given):
+        return "\n".join(texts)
+    parts: list[ToolOutputContentParam] = []
+    for member in given:
+        if not isinstance(member, str):
+            parts.append(member)
+        elif parts and isinstance(parts[-1], InputText):
+            parts[-1] = InputText(text=f"{parts[-1].text}\n{member}")
+        else:
+            parts.append(InputText(text=member))
+    return parts
+
+
+def _leaves(root: dict[str, Any]) -> list[str]:
+    """The texts of a tree in their order, without recursion: trees may be as deep as JSON can be."""
+    texts: list[str] = []
+    left: list[Any] = [root]
+    while left:
+        match left.pop():
+            case {"type": 2, "text": str() as text, **rest}:
+                texts.append(f"\n{text}" if rest.get("lineBreakBefore") else text)
+            case {"type": 1, "ctor": 3}:
+                texts.append(IMAGE_NOTE)
+            case {"type": 1, "children": list() as children}:
+                left += reversed(children)
+    return texts
+
+
+OF_VALUES: Final = frozenset({"type", "value", "$mid", "audience"})
+OF_DATA: Final = frozenset({"type", "mimeType", "data", "$mid", "audience"})
+IMAGE_NOTE: Final = binary_note("image")

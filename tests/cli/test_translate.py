@@ -1,0 +1,330 @@
+"""`antiphon translate`: requests, answers and recorded streams, from every dialect to every other, with what was lost."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.cli.network import Terminal
+
+from antiphon import sse
+from antiphon.cli import translate
+from antiphon.cli.entry import main, parser
+from antiphon.cli.exits import FAILED, LOSSY, OK, UNUSABLE, Unusable
+from antiphon.cli.translate import DIALECTS, kind_of
+from antiphon.errors import ApiError, ClientFault
+from antiphon.protocol.codec import decode_event, decode_response
+from antiphon.protocol.fold import fold
+from antiphon.protocol.grammar import judge
+from antiphon.protocol.items import FunctionCall
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+# The same small request, as each dialect's client says it.
+REQUESTS: dict[str, dict[str, Any]] = {
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "responses": {"model": "m", "input": "Hi"},
+    "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
+# One answer that calls a tool in each dialect; the streams are beside the plain ones.
+ANSWERS = {
+    "chat": "call_with_finish_reason_in_one_chunk",
+    "responses": "good_parallel_calls_interleaved_plain",
+    "messages": "text_and_a_call",
+    "gemini": "text_and_call_in_one_chunk",
+}
+every_pair = pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
+
+
+class Piped(io.BytesIO):
+    """Standard input that somebody types at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(data: bytes | Path, source: str, target: str, *argv: str, err: io.StringIO | None = None) -> tuple[int, str, str]:
+    file = [str(data)] if isinstance(data, Path) else []
+    args = parser().parse_args(["translate", "--from", source, "--to", target, *argv, *file])
+    out, err = io.StringIO(), err or io.StringIO()
+    stdin = io.BytesIO(data if isinstance(data, bytes) else b"")
+    code = translate.run(args, out, err, stdin=stdin, environ={"TERM": "xterm"}, now=lambda: 1_700_000_000.5)
+    return code, out.getvalue(), err.getvalue()
+
+
+def body(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def frames(stream: str) -> list[sse.Frame]:
+    decoder = sse.Decoder()
+    return decoder.feed(stream.encode()) + decoder.finish()
+
+
+def answer(dialect: str, *, streams: bool = False) -> Path:
+    stem = ANSWERS[dialect]
+    return RECORDINGS / dialect / (f"{stem.replace('_plain', '_stream')}.sse" if streams else f"{stem}.json")
+
+
+def call_of(response: bytes) -> tuple[str, Any]:
+    [call] = [item for item in decode_response(response).output if isinstance(item, FunctionCall)][:1]
+    return call.name, msgspec.json.decode(call.arguments)
+
+
+# Each kind, from each dialect to each
+
+
+@every_pair
+def test_a_small_request_loses_nothing_on_its_way_to_any_dialect(source: str, target: str) -> None:
+    """F-4."""
+    code, out, err = run(body(REQUESTS[source]), source, target, "--model", "m", "--strict")
+    assert (code, err) == (OK, "to: POST /models/m:generateContent\n" if target == "gemini" else "")
+    again, back, _ = run(out.encode(), target, "chat", "--model", "m")
+    made = msgspec.json.decode(back)
+    assert (again, made["model"], made["messages"]) == (OK, "m", [{"role": "user", "content": "Hi"}])
+
+
+@every_pair
+def test_an_answer_keeps_its_call_in_any_dialect(source: str, target: str) -> None:
+    code, out, _ = run(answer(source), source, target)
+    assert code == OK
+    assert call_of(run(out.encode(), target, "responses")[1].encode()) == call_of(
+        run(answer(source), source, "responses")[1].encode()
+    )
+
+
+@every_pair
+def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target: str) -> None:
+    """STR-14: read back, it gives the call that the plain answer gives."""
+    code, out, _ = run(answer(source, streams=True), source, target)
+    assert code == OK
+    events = [decode_event(frame.data) for frame in frames(run(out.encode(), target, "responses")[1]) if frame.data != sse.DONE]
+    assert judge(events) == []
+    [call] = [item for item in fold(events).output if isinstance(item, FunctionCall)][:1]
+    assert (call.name, msgspec.json.decode(call.arguments)) == call_of(run(answer(source), source, "responses")[1].encode())
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_comes_in_is_known_by_its_looks(dialect: Any) -> None:
+    assert kind_of(body(REQUESTS[dialect]), dialect) == "request"
+    for recording in sorted((RECORDINGS / dialect).glob("*.json")):
+        assert kind_of(recording.read_bytes(), dialect) == "response", recording.name
+    for recording in sorted((RECORDINGS / dialect).glob("*.sse")):
+        assert kind_of(recording.read_bytes(), dialect) == "stream", recording.name
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_stream_may_come_as_an_object_a_line(dialect: str) -> None:
+    recorded = answer(dialect, streams=True).read_bytes()
+    lines = [frame.data for frame in frames(recorded.decode()) if frame.data != sse.DONE]
+    # A line alone may be an answer in one piece as well.
+    as_lines = run(b"\n".join(lines) + b"\n", dialect, "responses", *(["--stream"] if len(lines) == 1 else []))
+    assert as_lines == run(recorded, dialect, "responses")
+
+
+def test_a_single_event_is_a_stream_too() -> None:
+    assert kind_of(b'{"type":"response.created","sequence_number":0,"response":{}}', "responses") == "stream"
+    assert kind_of(b'{"type":"content_block_stop","index":0}\n', "messages") == "stream"
+
+
+def test_a_stream_may_come_as_an_array() -> None:
+    recorded = answer("gemini", streams=True).read_bytes()
+    array = b"[" + b",\n".join(frame.data for frame in frames(recorded.decode())) + b"]"
+    assert run(array, "gemini", "chat") == run(recorded, "gemini", "chat")
+
+
+def test_what_it_is_can_be_said() -> None:
+    """A chat answer with no choices looks like a request."""
+    code, out, _ = run(b'{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}', "chat", "messages", "--response")
+    assert (code, msgspec.json.decode(out)["content"]) == (OK, [{"type": "text", "text": "Hi."}])
+    with pytest.raises(ClientFault, match="messages"):
+        run(b'{"choices":[]}', "chat", "messages", "--request")
+
+
+def test_standard_input_is_read_where_no_file_is_named_and_for_a_dash() -> None:
+    wanted = run(answer("chat"), "chat", "messages")
+    assert run(answer("chat").read_bytes(), "chat", "messages") == wanted
+    assert run(answer("chat").read_bytes(), "chat", "messages", "-") == wanted
+
+
+def test_a_byte_order_mark_is_no_part_of_the_input() -> None:
+    assert run(sse.BOM + answer("chat").read_bytes(), "chat", "gemini") == run(answer("chat"), "chat", "gemini")
+
+
+# Losses
+
+
+TOP_K = body({**REQUESTS["messages"], "top_k": 5})
+
+
+def test_losses_are_told_with_their_place_and_their_reason() -> None:
+    """F-4."""
+    code, out, err = run(TOP_K, "messages", "responses")
+    assert (code, err) == (OK, "lost: top_k: the field 'top_k' (this API has no place for it)\n")
+    assert "top_k" not in out
+
+
+def test_strict_ends_with_3_and_still_says_what_it_made() -> None:
+    relaxed = run(TOP_K, "messages", "responses")
+    assert run(TOP_K, "messages", "responses", "--strict") == (LOSSY, *relaxed[1:])
+    assert run(TOP_K, "messages", "gemini", "--strict", "--model", "m")[0] == OK
+
+
+def test_losses_are_told_to_programs() -> None:
+    _, _, err = run(TOP_K, "messages", "responses", "--json")
+    assert msgspec.json.decode(err) == {
+        "kind": "request",
+        "path": None,
+        "losses": [{"path": "top_k", "what": "the field 'top_k'", "why": "this API has no place for it"}],
+    }
+    _, _, err = run(body(REQUESTS["chat"]), "chat", "gemini", "--json")
+    assert msgspec.json.decode(err) == {"kind": "request", "path": "/models/m:generateContent", "losses": []}
+
+
+def test_losses_of_an_answer_are_told_from_both_halves() -> None:
+    recording = RECORDINGS / "responses" / "contradicting_final_text.sse"
+    assert "lost: output[0].content[0]: 8 characters" in run(recording, "responses", "chat")[2]
+    searched = RECORDINGS / "messages" / "web_search_with_citations.json"
+    assert run(searched, "messages", "chat", "--strict")[0] == LOSSY
+
+
+def test_what_a_gateway_would_have_remembered_is_lost_without_one() -> None:
+    """PREV-1: no earlier turn is looked up here."""
+    asked = body({**REQUESTS["responses"], "previous_response_id": "resp_1", "store": True, "truncation": "disabled"})
+    _, _, err = run(asked, "responses", "chat")
+    assert [line.split(":")[1].strip() for line in err.splitlines()] == ["previous_response_id", "store"]
+    code, out, err = run(asked, "responses", "responses", "--profile", "openai", "--strict")
+    assert (code, err, msgspec.json.decode(out)["previous_response_id"]) == (OK, "", "resp_1")
+
+
+def test_on_a_terminal_losses_stand_out() -> None:
+    _, _, err = run(TOP_K, "messages", "responses", err=Terminal())
+    assert err.startswith("\x1b[33mlost:\x1b[0m top_k")
+
+
+# Profiles and models
+
+
+def test_a_profile_says_what_the_server_of_a_request_takes() -> None:
+    asked = body({**REQUESTS["chat"], "reasoning_effort": "high"})
+    assert msgspec.json.decode(run(asked, "chat", "messages")[1])["thinking"]["type"] == "enabled"
+    assert msgspec.json.decode(run(asked, "chat", "messages", "--profile", "anthropic")[1])["thinking"]["type"] == "adaptive"
+
+
+def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
+    """RSN-1: the envelope has the maker's name on it, so that it goes back to no other."""
+    thought = RECORDINGS / "messages" / "thinking_then_text.json"
+    plain, named = (run(thought, "messages", "responses", *argv)[1] for argv in ([], ["--profile", "anthropic"]))
+    back = {"model": "m", "input": msgspec.json.decode(named)["output"] + [{"role": "user", "content": "Go on."}]}
+    assert plain != named
+    assert "it was made by anthropic" in run(body(back), "responses", "messages")[2]
+    assert '"signature"' in run(body(back), "responses", "messages", "--profile", "anthropic")[1]
+
+
+def test_a_profile_of_another_dialect_is_refused() -> None:
+    with pytest.raises(Unusable, match=r"'anthropic' is for servers of dialect 'messages'; the server here speaks 'chat'"):
+        run(body(REQUESTS["messages"]), "messages", "chat", "--profile", "anthropic")
+    assert run(answer("messages"), "messages", "chat", "--profile", "anthropic")[0] == OK
+
+
+def test_the_model_is_the_one_that_is_named_else_the_one_that_the_input_names() -> None:
+    assert msgspec.json.decode(run(body(REQUESTS["chat"]), "chat", "messages", "--model", "other")[1])["model"] == "other"
+    assert "model" not in msgspec.json.decode(run(body(REQUESTS["gemini"]), "gemini", "chat")[1])
+    assert msgspec.json.decode(run(answer("gemini"), "gemini", "chat", "--model", "other")[1])["model"] == "other"
+    for source in DIALECTS:
+        said = msgspec.json.decode(run(answer(source), source, "chat")[1])["model"]
+        told = {
+            msgspec.json.decode(frame.data)["model"] for frame in frames(run(answer(source, streams=True), source, "chat")[1])[:-1]
+        }
+        assert (told, said != translate.NO_MODEL) == ({said}, True), source
+
+
+def test_a_request_that_names_no_model_has_no_address() -> None:
+    assert run(body(REQUESTS["gemini"]), "gemini", "gemini")[2] == ""
+
+
+def test_an_answer_that_names_no_model_is_given_a_name() -> None:
+    assert msgspec.json.decode(run(b'{"candidates":[]}', "gemini", "chat", "--stream")[1].split("\n")[0][6:])["model"] == "unknown"
+
+
+def test_the_same_input_gives_the_same_output() -> None:
+    assert run(answer("chat"), "chat", "responses") == run(answer("chat"), "chat", "responses")
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_an_answer_is_shown_with_all_that_a_request_could_have_asked_for(target: str) -> None:
+    """RSN-1, REQ-4: its thoughts, and what it cost."""
+    for recording in ("thinking_then_text.json", "thinking_then_text.sse"):
+        _, out, _ = run(RECORDINGS / "messages" / recording, "messages", target)
+        again = run(out.encode(), target, "messages")[1]
+        assert '"thinking"' in again
+        assert '"output_tokens":0' not in again.rpartition("message_delta")[2]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_an_error_is_an_answer_too(target: str) -> None:
+    code, out, _ = run(b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}', "messages", target)
+    assert (code, msgspec.json.decode(out)["error"]["message"]) == (OK, "Slow down.")
+
+
+def test_an_error_in_a_stream_is_told_in_the_other() -> None:
+    code, out, _ = run(RECORDINGS / "messages" / "error_event.sse", "messages", "chat")
+    assert code == OK
+    assert "error" in msgspec.json.decode(frames(out)[-2].data)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "the input is empty"),
+        (b" \n", "the input is empty"),
+        (b"Hello", "neither a JSON object nor a stream"),
+        (b'{\n"model": "m",\n}', "neither a JSON object nor a stream"),
+        (b"[1,", "begins like an array of JSON, and is none"),
+    ],
+)
+def test_what_is_nothing_of_the_kind_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(Unusable, match=words):
+        run(data, "gemini", "chat")
+
+
+def test_an_answer_that_is_none_is_refused() -> None:
+    with pytest.raises(ApiError, match="no response object"):
+        run(b'{"id":"x"}', "responses", "chat", "--response")
+
+
+def test_nobody_waits_for_input_at_a_terminal() -> None:
+    args = parser().parse_args(["translate", "--from", "chat", "--to", "chat"])
+    with pytest.raises(Unusable, match="name a file, or pipe something in"):
+        translate.run(args, io.StringIO(), io.StringIO(), stdin=Piped())
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match=r"there\.json cannot be read: No such file"):
+        run(tmp_path / "there.json", "chat", "messages")
+
+
+def test_the_command_ends_as_the_others_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "request.json"
+    file.write_bytes(TOP_K)
+    begin = ["translate", "--from", "messages", "--to"]
+    assert main([*begin, "responses", "--strict", str(file)]) == LOSSY
+    assert main([*begin, "cobol", str(file)]) == UNUSABLE
+    assert main([*begin, "chat", "--request", "--stream", str(file)]) == UNUSABLE
+    assert main([*begin, "chat", "--profile", "nobody", str(file)]) == UNUSABLE
+    file.write_bytes(b'{"messages":[]}')
+    assert main([*begin, "chat", str(file)]) == FAILED
+    assert "antiphon: " in capsys.readouterr().err
+
+
+def test_nothing_that_steers_a_terminal_is_written() -> None:
+    """What a model says may hold DEL and the C1 controls; JSON says the same with escapes."""
+    asked = body({"model": "m", "input": "a\x9b31mb\x7f"})
+    code, out, _ = run(asked, "responses", "chat")
+    assert (code, "\x9b" in out, msgspec.json.decode(out)["messages"][0]["content"]) == (OK, False, "a\x9b31mb\x7f")

@@ -1,0 +1,103 @@
+"""The matrix: every client dialect to every server dialect, in every scenario, plain and streaming, with the official SDKs.
+
+In every cell the client has the same in the end, the server was told the same before, and what was lost is what is expected.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from tests.matrix.expected import DIALECTS, Cell, expected_losses
+from tests.matrix.neutral import Failed, Text, Weather
+from tests.matrix.rig import Rig, rig
+from tests.matrix.scenarios import SCENARIOS, Scenario
+
+from antiphon import fakes
+
+WORKING = [scenario for scenario in SCENARIOS if not scenario.breaks]
+[BREAKING] = [scenario for scenario in SCENARIOS if scenario.breaks]
+[REASONING] = [scenario for scenario in SCENARIOS if scenario.asked.thinks]
+
+streaming = pytest.mark.parametrize("streams", [False, True], ids=["plain", "stream"])
+every_server = pytest.mark.parametrize("server", DIALECTS)
+every_client = pytest.mark.parametrize("client", DIALECTS)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("matrix")) as made:
+        yield made
+
+
+def nothing() -> None:
+    """What is done when a piece of text comes, mostly."""
+
+
+@streaming
+@pytest.mark.parametrize("scenario", WORKING, ids=lambda scenario: scenario.name.replace(" ", "_"))
+@every_server
+@every_client
+def test_the_client_has_the_same_in_the_end(shared: Rig, client: str, server: str, scenario: Scenario, streams: bool) -> None:
+    """F-1, F-4: texts, thoughts, calls with their ids and arguments, the reason to stop, and usage by each API's own arithmetic
+    (REQ-4). RSN-1, RSN-2: thoughts are shown, and come back to their maker as only it can have made them."""
+    asking, serving = shared.clients[client], shared.servers[server]
+    serving.begin([fakes.turn(*turn.script()) for turn in scenario.turns])
+    asking.begin(serving.kind.model, scenario.asked)
+    for number, turn in enumerate(scenario.turns):
+        answer = asking.ask(streams=streams, on_text=nothing)
+        body = serving.body(number)
+        assert answer == turn.answer(scenario.parsed)
+        assert serving.kind.told(body) == scenario.told_before(number, serving.kind.lifted)
+        if scenario.asked.thinks:
+            assert serving.kind.thoughts(body) == [serving.kind.own] * number
+        if scenario.asked.structured:
+            assert serving.kind.schema(body)["properties"].keys() == Weather.model_fields.keys()
+        losses = shared.losses(streams=streams)
+        assert sorted(loss.path.rpartition(":")[2] for loss in losses) == expected_losses(Cell(client, server, scenario), number)
+        asking.give(turn.results)
+    assert serving.fake.refusals == []
+    assert len(serving.fake.received) == len(scenario.turns)
+
+
+@streaming
+@every_server
+@every_client
+def test_the_client_hears_of_an_error_in_the_middle(shared: Rig, client: str, server: str, streams: bool) -> None:
+    """STR-8, ERR-4: its SDK raises, and gives out before that what it had of the text."""
+    asking, serving = shared.clients[client], shared.servers[server]
+    gate = fakes.Gate()
+    [turn] = BREAKING.turns
+    serving.begin([serving.broken(turn.script(), gate)])
+    asking.begin(serving.kind.model, BREAKING.asked)
+    if not streams:
+        gate.open()
+    with pytest.raises(Failed) as failed:
+        asking.ask(streams=streams, on_text=gate.open)
+    [text] = turn.said
+    assert isinstance(text, Text)
+    assert failed.value.text == (text.text if streams else "")
+    assert ("overloaded" if streams else "closed the connection") in str(failed.value).lower()
+    assert shared.losses(streams=streams) == []
+
+
+@pytest.mark.parametrize(("maker", "other"), list(itertools.permutations(DIALECTS, 2)), ids="-".join)
+@every_client
+def test_thoughts_never_go_to_another_than_their_maker(shared: Rig, client: str, maker: str, other: str) -> None:
+    """RSN-3: a client that changes the model between a call and its result is told what was lost; the conversation goes on."""
+    asking, first, second = shared.clients[client], shared.servers[maker], shared.servers[other]
+    calling, answering = REASONING.turns
+    first.begin([fakes.turn(*calling.script())])
+    second.begin([fakes.turn(*answering.script())])
+    asking.begin(first.kind.model, REASONING.asked)
+    asking.ask(streams=False, on_text=nothing)
+    asking.move(second.kind.model)
+    asking.give(calling.results)
+    assert asking.ask(streams=False, on_text=nothing) == answering.answer()
+    body = second.body(0)
+    assert second.kind.told(body) == REASONING.told_before(1)
+    assert second.kind.thoughts(body) == []
+    assert second.fake.refusals == []
+    lost = [loss.path for loss in shared.losses(streams=False) if loss.what == "earlier reasoning"]
+    assert lost[0] == "input[1]"
