@@ -90,12 +90,6 @@ RULES: Final = [
         since=1,
     ),
     Rule(
-        name="thinking",
-        about="only Messages has the form of the setting: its effort is carried, `thinking` itself is lost.",
-        when=lambda cell: cell.client == "messages" and cell.server != "messages" and cell.scenario.asked.thinks,
-        loss="thinking",
-    ),
-    Rule(
         name="summary",
         about="Chat cannot be asked to show its thoughts, though many servers do: `reasoning.summary` is lost.",
         when=lambda cell: cell.client == "gemini" and cell.server == "chat" and cell.scenario.asked.thinks,

@@ -106,7 +106,6 @@ async def begin(
     )
     turn.asks_again = not strict
     turn.on_asking_again = partial(_log_refused_reasoning, services, upstream.name, turn.opening.id)
-    turn.asks_again = not strict
     if services.telemetry is not None:
         turn.headers = services.telemetry.begin(line)
     line.response_id = turn.opening.id

@@ -42,3 +42,6 @@ def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
     assert not is_answered_here("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'))
     assert not is_answered_here("chat:stream_options", Raw(b"1"))
     assert not is_answered_here("chat:seed", Raw(b"7"))
+    assert is_answered_here("messages:thinking", Raw(b'{"type":"adaptive"}'))  # its effort is the hub's own
+    assert is_answered_here("messages:thinking", Raw(b"null"))
+    assert not is_answered_here("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'))

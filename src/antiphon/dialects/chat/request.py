@@ -27,7 +27,7 @@ from antiphon.dialects.chat.wire import (
 )
 from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.names import ToolNames, has_additional_tools
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
@@ -276,7 +276,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     for name, raw in (request.extra or {}).items():
         same = SAME_AS.get(name, "")
         own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
-        if name == STREAM_OPTIONS:
+        if name == STREAM_OPTIONS or is_answered_here(name, raw):
             continue
         if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
             losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")

@@ -1,6 +1,7 @@
 """Fields that nobody knows, where they cannot be carried: each is named as a loss (F-4), and nothing else is done to them.
 
-Some speak of the client's own stream alone, which no server makes: nothing of them is lost.
+Some speak of the client's own stream alone, which no server makes, and some were said in the hub's own words as well: nothing of
+them is lost.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
 
 
 def is_answered_here(name: str, raw: Raw) -> bool:
-    """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server."""
-    if name != "chat:stream_options":
+    """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server, or says
+    again what the hub's effort says."""
+    known = ANSWERED.get(name)
+    if known is None:
         return False
-    options = msgspec.json.decode(raw)
-    return isinstance(options, dict) and options.keys() <= {"include_usage"}
+    said = msgspec.json.decode(raw)
+    return said is None or (isinstance(said, dict) and said.keys() <= known)
 
 
 HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
 #: What an item says in another form as well: the object that a tool gave, whose text is its output.
 SAID_TWICE: Final = frozenset({"gemini:response"})
+#: Fields that only one dialect knows, and all that they may hold without being missed elsewhere.
+ANSWERED: Final = {"chat:stream_options": {"include_usage"}, "messages:thinking": {"type", "budget_tokens"}}
 WHY: Final = {"cache_control": "caching is the server's own matter there"}  # E-4

@@ -1,4 +1,4 @@
-"""An editor's messages as hub items, in their order: what was said stays together, calls, results and thoughts are items (A-1 … A-5).
+"""An editor's messages as hub items, in their order: what was said together, and calls, results and thoughts apart (A-1 … A-5).
 
 Content types follow from the role (C-2). What the hub has no place for, and what nobody knows, is reported.
 """
@@ -118,7 +118,7 @@ class _Message:
         if mark is None:
             self._losses.add(path, f"the mark {part.mime_type!r}", "it is the editor's own")
             return
-        marked = self._parts or self._items
+        marked: list[Any] = self._parts or self._items
         if not marked or isinstance(marked[-1], ReasoningParam):
             self._losses.add(path, "where the prompt may be cached", "nothing stands before the mark")
             return
@@ -174,9 +174,8 @@ def _lose_marks(message: MessageIn, path: str, losses: Losses) -> None:
         return
     for at, part in enumerate(message.content):
         if isinstance(part, PartIn) and kind_of(part) == "data":
-            losses.add(
-                f"{path}.content[{at}]", f"the mark {part.mime_type!r}", WHY.get(str(part.mime_type), "it is the editor's own")
-            )
+            why = WHY.get(str(part.mime_type), "it is the editor's own")
+            losses.add(f"{path}.content[{at}]", f"the mark {part.mime_type!r}", why)
 
 
 ROLES: Final[dict[int, MessageRole]] = {USER: "user", ASSISTANT: "assistant", SYSTEM: "system"}

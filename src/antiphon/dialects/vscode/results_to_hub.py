@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from antiphon.dialects.vscode.parts_to_hub import binary_note, bytes_in, form_of, text_in, url_of, wanted
 from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn
@@ -23,8 +23,9 @@ def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -
     call_id = wanted(part.call_id, f"{path}.callId")
     content = wanted(part.content, f"{path}.content")
     given = [_given(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
-    extra = {"extra": {"is_error": Raw(b"true")}} if part.is_error else {}
-    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), **extra)
+    return FunctionCallOutputParam(
+        call_id=call_id, output=_joined(given), extra={"is_error": Raw(b"true")} if part.is_error else UNSET
+    )
 
 
 def flattened(value: Any) -> str:

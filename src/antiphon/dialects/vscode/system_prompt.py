@@ -1,8 +1,8 @@
 """Which messages at the beginning are the system prompt (A-6, C-1).
 
-Editors of today send it under a role of its own. Older ones sent it as the first message of the assistant, which is where a real turn
-may stand as well. So such a message is taken for the prompt only if nothing speaks against it: no message has the system's role, it
-is text alone, the user's turn follows, and it speaks to a model as prompts do. In doubt it is a turn. A client that knows better says
+Editors of today send it under a role of its own. Older ones sent it as the first message of the assistant, where a real turn may
+stand as well. So such a message is taken for the prompt only if nothing speaks against it: no message has the system's role, it is
+text alone, the user's turn follows, and it speaks to a model as prompts do. In doubt it is a turn. A client that knows better says
 so in `choices.leadingAssistant`.
 """
 
