@@ -295,6 +295,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"metadata": {str(at): "" for at in range(16)}},
     ),
     "metadata that is none": ({"metadata": []}, "metadata", {"metadata": {}}),
+    "a user with a long name": ({"user": "u" * 65}, "user", {"user": "u" * 64}),
     "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", {"metadata": {"a": "1"}}),
     "metadata that is long": ({"metadata": {"a": "v" * 513}}, "metadata.a", {"metadata": {"a": "v" * 512}}),
     "metadata with long keys": ({"metadata": {"k" * 65: ""}}, "metadata." + "k" * 65, {"metadata": {"k" * 64: ""}}),

@@ -172,6 +172,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "too few tokens": ({"max_output_tokens": 15}, "max_output_tokens", {"max_output_tokens": 16}),
     "too hot": ({"temperature": 2.5}, "temperature", {"temperature": 0.5}),
     "a truncation nobody knows": ({"truncation": "some"}, "truncation", {"truncation": "auto"}),
+    "a user with a long name": ({"user": "u" * 65}, "user", {"user": "u" * 64}),
     "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", {"metadata": {"a": "1"}}),
 }
 
@@ -216,6 +217,13 @@ def test_errors_have_the_status_and_code_that_clients_look_for(
 ) -> None:
     refused = told(ResponsesManners(limits).refusal_of(received(full(change))))
     assert (refused["status"], refused["code"]) == (status, code)
+
+
+def test_a_server_takes_the_tools_that_are_its_own() -> None:
+    own = ResponsesManners(Limits(own_tools=("web_search", "namespace")))
+    tools = [{"type": "web_search"}, {"type": "namespace", "name": "files", "tools": []}]
+    assert own.refusal_of(received(full({"tools": tools}))) is None
+    assert told(own.refusal_of(received(full({"tools": [{"type": "computer"}]}))))["param"] == "tools[0].type"
 
 
 def test_what_the_specification_has_no_room_for_is_refused_even_by_a_lenient_server() -> None:

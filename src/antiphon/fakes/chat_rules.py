@@ -23,6 +23,7 @@ from antiphon.fakes.rules import (
     check_says_json,
     check_settings,
     check_strict,
+    check_user,
     json_object,
     parsed,
     texts_in,
@@ -39,6 +40,7 @@ def check(received: Received, limits: Limits) -> dict[str, Any]:
     if limits.strict:
         check_settings(body, SETTINGS)
         _check_combinations(body)
+        check_user(body)
         check_metadata(body)
         _check_messages(body)
         if limits.wants_reasoning:

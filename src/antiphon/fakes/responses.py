@@ -58,11 +58,19 @@ class ResponsesServer(FakeServer):
         max_chars: int | None = None,
         strict: bool = True,
         strict_fields: bool = False,
+        own_tools: Sequence[str] = (),
         maker: str = "fake",
         port: int = 0,
     ) -> None:
-        served = None if models is None else tuple(models)
-        limits = Limits(key=key, models=served, max_chars=max_chars, strict=strict, strict_fields=strict_fields, maker=maker)
+        limits = Limits(
+            key=key,
+            models=None if models is None else tuple(models),
+            max_chars=max_chars,
+            strict=strict,
+            strict_fields=strict_fields,
+            own_tools=tuple(own_tools),
+            maker=maker,
+        )
         super().__init__(ResponsesManners(limits), script, port=port)
 
 

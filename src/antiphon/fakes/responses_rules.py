@@ -23,6 +23,7 @@ from antiphon.fakes.rules import (
     check_says_json,
     check_settings,
     check_strict,
+    check_user,
     json_object,
     texts_in,
 )
@@ -45,9 +46,10 @@ def check(received: Received, limits: Limits) -> dict[str, Any]:
         check_settings(body, SETTINGS)
         _check_nothing_stored(body)
         _check_combinations(body)
+        check_user(body)
         check_metadata(body)
         _check_input(body, limits)
-        names = _check_tools(body)
+        names = _check_tools(body, limits)
         _check_choice(body, names)
         _check_format(body)
     check_length(prompt_chars(body), limits, "input")
@@ -244,20 +246,20 @@ def _opened(content: Any) -> str:
 # Tools and formats.
 
 
-def _check_tools(body: dict[str, Any]) -> list[str]:
+def _check_tools(body: dict[str, Any], limits: Limits) -> list[str]:
     tools = body.get("tools")
     if tools is None:
         return []
     if not isinstance(tools, list) or len(tools) > 128:
         raise Refused("tools is a list of at most 128 tools", param="tools", code="invalid_type")
-    names = [_check_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+    names = [_check_tool(tool, f"tools[{at}]", limits) for at, tool in enumerate(tools)]
     # Tool names must be unique.
     if len(set(names)) != len(names):
         raise Refused("two tools have one name", param="tools", code="invalid_value")
     return names
 
 
-def _check_tool(tool: Any, path: str) -> str:
+def _check_tool(tool: Any, path: str, limits: Limits) -> str:
     match tool:
         case {"type": "function", "name": name}:
             check_parameters(tool.get("parameters"), f"{path}.parameters", strict=tool.get("strict"))
@@ -267,8 +269,10 @@ def _check_tool(tool: Any, path: str) -> str:
         case {"type": "function" | "custom"}:
             # "Missing required parameter: tools[0].name": the nested form of chat is not known here.
             raise Refused("a tool has its name beside its type", param=f"{path}.name", code="missing_required_parameter")
+        case {"type": str(kind)} if kind in limits.own_tools:
+            return str(tool.get("name", kind))
         case _:
-            # Hosted tools are each provider's own; this server has none.
+            # Hosted tools are each provider's own; this server has none but those.
             raise Refused("only function and custom tools are known here", param=f"{path}.type", code="invalid_value")
 
 

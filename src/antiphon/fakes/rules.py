@@ -33,6 +33,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     strict_fields: bool = False
     #: Whether a tool loop must bring the server's own thoughts back.
     wants_reasoning: bool = False
+    #: Types of tools of the server's own, which it takes besides functions and custom tools.
+    own_tools: tuple[str, ...] = ()
     #: Who seals the server's reasoning: it takes back no other's.
     maker: str = "fake"
 
@@ -117,6 +119,12 @@ def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | t
                 raise Refused(f"{name} is {value!r}, not one of {', '.join(wanted)}", param=name, code="invalid_value")
         elif not isinstance(value, wanted):
             raise Refused(f"{name} is {value!r}, not of type {wanted.__name__}", param=name, code="invalid_type")
+
+
+def check_user(body: dict[str, Any]) -> None:
+    # "Invalid 'user': string too long. Expected a string with maximum length 64".
+    if len(body.get("user") or "") > 64:
+        raise Refused("the user's name is longer than 64 characters", param="user", code="string_above_max_length")
 
 
 def check_metadata(body: dict[str, Any]) -> None:

@@ -5,9 +5,16 @@ import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 import { models } from "./models.mjs";
 
+// It warns of models that it has not heard of, in the middle of the output.
+globalThis.AI_SDK_LOG_WARNINGS = false;
 const [provider, how] = process.argv.slice(2);
+let explain;
+const explained = new Promise((resolve) => {
+  explain = resolve;
+});
 const asked = {
   model: models[provider],
+  providerOptions: { openai: provider === "openai-chat" ? { store: true } : {} },
   prompt: "Make the greeting in greeting.txt friendlier.",
   stopWhen: stepCountIs(5),
   maxRetries: 0,
@@ -20,8 +27,11 @@ const asked = {
     put: tool({
       description: "Writes a file",
       inputSchema: z.object({ path: z.string(), text: z.string() }),
+      // Of two at once the first ends last, so that results come in another order than calls.
       execute: async ({ path, text }) => {
+        if (path !== "why.txt") await explained;
         await writeFile(path, text);
+        if (path === "why.txt") explain();
         return { written: path };
       },
     }),

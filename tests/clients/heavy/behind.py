@@ -1,4 +1,4 @@
-"""The servers behind the gateway while a real client works: strict ones, each with a profile of a provider that wants its thoughts back.
+"""The servers behind the gateway while a real client works: strict ones, each under the profile of a well-known provider.
 
 The model follows a plan by how many results it has been given, so a client may ask for a title or a summary in between. What a
 server was sent is read into one form, whatever its dialect.
@@ -16,6 +16,7 @@ from tests.running import Running, running
 from antiphon import config, fakes
 from antiphon.fakes import ChatServer, MessagesServer, Received, Reply, ResponsesServer, turn
 from antiphon.fakes.harness import FakeServer
+from antiphon.profiles.profile import Dialect
 
 ASIDE = "A friendlier greeting"
 
@@ -38,7 +39,7 @@ class Conversation(NamedTuple):
 class Behind(NamedTuple):
     """One kind of server, and how to read what it was sent."""
 
-    dialect: config.Dialect
+    dialect: Dialect
     profile: str
     serve: Callable[[Callable[[Received], Reply]], FakeServer]
     read: Callable[[dict[str, Any]], Conversation]
@@ -78,7 +79,7 @@ def _read_chat(body: dict[str, Any]) -> Conversation:
         tools=[tool["function"]["name"] for tool in body.get("tools") or ()],
         calls=[Call(call["id"], call["function"]["name"], _object(call["function"]["arguments"])) for call in called],
         results=[(message["tool_call_id"], _text(message["content"])) for message in messages if message["role"] == "tool"],
-        thoughts=sum("reasoning_content" in message for message in messages),
+        thoughts=sum(message.get("reasoning_content", " ") != " " for message in messages),
     )
 
 

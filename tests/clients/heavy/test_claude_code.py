@@ -1,6 +1,6 @@
-"""Claude Code does a task through the gateway, over a server of each dialect: it runs a command, then reads and writes at once, then
-says its last word. What it sends besides a conversation (its betas, adaptive thinking, system messages in the middle, marks for the
-cache) is carried or left out, and no strict server minds."""
+"""Claude Code does a task through the gateway, over a server of each dialect: it runs a command, then reads and writes at once, and
+says its last word. What it sends besides (betas, adaptive thinking, system messages in the middle, marks for the cache) is carried
+or left out, and no strict server minds."""
 
 from __future__ import annotations
 
@@ -11,41 +11,27 @@ from typing import Any
 import msgspec
 import pytest
 from tests.clients.blocks import block
-from tests.clients.heavy.behind import PLAIN_MESSAGES, SERVERS, Behind, call
+from tests.clients.heavy.behind import CHAT, MESSAGES, PLAIN_MESSAGES, RESPONSES, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
 
 from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon.fakes import Reply, turn
 
 pytestmark = pytest.mark.heavy
 
 LAST_WORDS = "The greeting is friendlier now."
+WORDS = '"friendlier" \\o/ 👋\n'
 
 
 @pytest.mark.parametrize("behind", [*SERVERS, PLAIN_MESSAGES], ids=lambda behind: behind.profile)
 def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -> None:
     """RSN-2, API-6: three calls, two of them at once; results in their order, thoughts back at their maker."""
-    workplace = tmp_path / "workplace"
-    workplace.mkdir()
-    (workplace / "greeting.txt").write_text("hello\n")
-    plan = {
-        0: turn(
-            fakes.reasoning("I look ", "first."),
-            fakes.text("Let me ", "look."),
-            call("call_1", "Bash", command="cat greeting.txt && echo looked > looked.txt", description="Looks"),
-        ),
-        1: turn(
-            fakes.reasoning("Now I know."),
-            call("call_2", "Read", file_path=str(workplace / "greeting.txt")),
-            call("call_3", "Write", file_path=str(workplace / "why.txt"), content='"friendlier" \\o/ 👋\n'),
-        ),
-        3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
-    }
-    with behind.gateway(plan) as (gateway, upstream):
+    workplace = place(tmp_path)
+    with behind.gateway(plan(workplace)) as (gateway, upstream):
         events = run_claude(gateway.url, workplace, tmp_path)
         turns = behind.turns(upstream)
     assert (workplace / "looked.txt").read_text() == "looked\n"
-    assert (workplace / "why.txt").read_text() == '"friendlier" \\o/ 👋\n'
+    assert (workplace / "why.txt").read_text() == WORDS
     assert (events[-1]["subtype"], events[-1]["is_error"], events[-1]["result"]) == ("success", False, LAST_WORDS)
     assert [len(told.results) for told in turns] == [0, 1, 3]
     last = turns[-1]
@@ -55,13 +41,86 @@ def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -
     assert last.thoughts == 2
 
 
-def run_claude(gateway: str, workplace: Path, home: Path, *options: str) -> list[dict[str, Any]]:
+def test_what_claude_code_says_besides_arrives_at_a_server_of_its_own_api(tmp_path: Path) -> None:
+    """REQ-7, F-4: betas, thinking as the model sees fit, system messages in the middle, marks for the cache; nothing is lost."""
+    workplace = place(tmp_path)
+    with MESSAGES.gateway(plan(workplace)) as (gateway, upstream):
+        run_claude(gateway.url, workplace, tmp_path)
+        assert {line["losses"] for line in gateway.requests(3)} == {0}
+    last = upstream.received[-1]
+    assert "context-management-" in last.headers["anthropic-beta"]
+    assert last.json["context_management"]["edits"]
+    assert last.json["thinking"] == {"type": "adaptive"}
+    assert last.json["output_config"]["effort"]
+    assert [message["role"] for message in last.json["messages"]] == ["user", "system", *["assistant", "user"] * 2]
+    marked = [block for block in last.json["messages"][-1]["content"] if "cache_control" in block]
+    assert [block["tool_use_id"] for block in marked] == ["call_3"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(MESSAGES, RESPONSES), (RESPONSES, CHAT), (CHAT, MESSAGES)], ids=lambda behind: behind.profile
+)
+def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, tmp_path: Path) -> None:
+    """RSN-3: the thoughts of the first never reach the second, which takes the rest of the history."""
+    workplace = place(tmp_path)
+    with first.gateway(plan(workplace)) as (gateway, _):
+        run_claude(gateway.url, workplace, tmp_path)
+    more = {
+        3: turn(fakes.reasoning("Again."), call("call_4", "Bash", command="cat why.txt", description="Looks")),
+        4: turn(fakes.text("Done.")),
+    }
+    with second.gateway(more) as (gateway, upstream):
+        events = run_claude(gateway.url, workplace, tmp_path, "--continue")
+        last = second.turns(upstream)[-1]
+    assert events[-1]["result"] == "Done."
+    assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3", "call_4"]
+    assert WORDS.strip() in last.results[-1][1]
+    assert last.thoughts == 1
+
+
+@pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
+def test_claude_code_asks_for_a_title_besides(behind: Behind, tmp_path: Path) -> None:
+    """REQ-1: as JSON by a schema, without tools; what it would send elsewhere is switched off one by one."""
+    elsewhere = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}
+    with behind.gateway({0: turn(fakes.text("Hello."))}) as (gateway, upstream):
+        events = run_claude(gateway.url, place(tmp_path), tmp_path, **elsewhere)
+        gateway.requests(2)
+    assert events[-1]["result"] == "Hello."
+    assert sorted(bool(behind.read(received.json).tools) for received in upstream.received) == [False, True]
+
+
+def place(folder: Path) -> Path:
+    workplace = folder / "workplace"
+    workplace.mkdir()
+    (workplace / "greeting.txt").write_text("hello\n")
+    return workplace
+
+
+def plan(workplace: Path) -> dict[int, Reply]:
+    """Looks; reads and writes at once; says that it is done."""
+    look = "cat greeting.txt && echo looked > looked.txt"
+    return {
+        0: turn(
+            fakes.reasoning("I look ", "first."),
+            fakes.text("Let me ", "look."),
+            call("call_1", "Bash", command=look, description="Looks"),
+        ),
+        1: turn(
+            fakes.reasoning("Now I know."),
+            call("call_2", "Read", file_path=str(workplace / "greeting.txt")),
+            call("call_3", "Write", file_path=str(workplace / "why.txt"), content=WORDS),
+        ),
+        3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
+    }
+
+
+def run_claude(gateway: str, workplace: Path, home: Path, *options: str, **changes: str) -> list[dict[str, Any]]:
     """What `claude -p` tells, line by line."""
     *exports, asked = block("ANTHROPIC_BASE_URL").replace("http://127.0.0.1:8080", gateway).splitlines()
     environ = dict(line.removeprefix("export ").split("=", 1) for line in exports)
     _, *documented = shlex.split(asked)
     command = [str(installed("claude")), *documented, *OPTIONS, *options]
-    told = run(command, workplace, home, {**environ, "IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1"})
+    told = run(command, workplace, home, {**environ, "IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1", **changes})
     return [msgspec.json.decode(line) for line in told.splitlines()]
 
 

@@ -2,35 +2,31 @@
 goes on with a second one.
 
 `make test-clients` installs it into `.clients` and runs this; `make test` does not. The upstream is strict: what real servers
-refuse fails the test. Codex runs in a process group of its own, which is ended whatever happens.
+refuse fails the test.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from tests.clients.blocks import block
+from tests.clients.heavy.behind import CHAT, MESSAGES, RESPONSES
+from tests.clients.heavy.npm_programs import installed, run
 from tests.running import running
 
 from antiphon import config, fakes
-from antiphon.fakes import ChatServer, Reply, ResponsesServer, turn
+from antiphon.fakes import ChatServer, MessagesServer, Reply, ResponsesServer, turn
 from antiphon.store.opening import open_store
 from antiphon.trace.reading import list_traces, read_trace
 
 pytestmark = pytest.mark.heavy
 
-CODEX = Path(__file__).parents[3] / ".clients" / "node_modules" / ".bin" / "codex"
-SECONDS = 120
 PATCH = """\
 *** Begin Patch
 *** Update File: greeting.txt
@@ -85,6 +81,43 @@ def test_codex_completes_a_turn_over_a_responses_server_that_knows_only_function
     check_turn(said, tmp_path)
     assert {tool["type"] for received in upstream.received for tool in received.json["tools"]} == {"function"}
     assert upstream.received[2].json["input"][-1]["call_id"] == "call_2"
+
+
+def test_codex_gives_a_chat_server_its_thoughts_back(tmp_path: Path) -> None:
+    """RSN-2: one that refuses a call without them."""
+    with ChatServer(script(FREEFORM), strict_fields=True, wants_reasoning=True) as upstream:
+        said = turn_of_codex(FREEFORM, upstream, tmp_path, {"profile": "deepseek"})
+        assert upstream.refusals == []
+    check_turn(said, tmp_path)
+    assert CHAT.read(upstream.received[2].json).thoughts == 2
+
+
+@WAYS
+def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path) -> None:
+    """RSN-2: with its signed thoughts, which Codex keeps sealed."""
+    with MessagesServer(script(way), system_messages=True) as upstream:
+        said = turn_of_codex(way, upstream, tmp_path, {"dialect": "messages", "profile": "anthropic"})
+        assert upstream.refusals == []
+    check_turn(said, tmp_path)
+    last = MESSAGES.read(upstream.received[2].json)
+    assert [(made.id, made.name) for made in last.calls] == [("call_1", way.look[0]), ("call_2", way.patch[0])]
+    assert [id for id, _ in last.results] == ["call_1", "call_2"]
+    assert "hello" in last.results[0][1]
+    assert last.thoughts == 2
+
+
+def test_codex_completes_a_turn_over_a_responses_server_that_knows_its_tools(tmp_path: Path) -> None:
+    """RSN-2: tools, and what is sealed, go through as they are."""
+    said = script(FREEFORM)
+    said[1] = turn(fakes.reasoning("Now I know."), fakes.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:]))
+    with ResponsesServer(said, own_tools=["web_search", "namespace", "tool_search"]) as upstream:
+        told = turn_of_codex(FREEFORM, upstream, tmp_path, {"dialect": "responses", "profile": "openai"})
+        assert upstream.refusals == []
+    check_turn(told, tmp_path)
+    last = RESPONSES.read(upstream.received[2].json)
+    assert [made.arguments for made in last.calls] == [{"cmd": LOOK}, {"input": PATCH}]
+    assert [id for id, _ in last.results] == ["call_1", "call_2"]
+    assert last.thoughts == 2
 
 
 WEBSOCKET = "supports_websockets = true"
@@ -194,28 +227,11 @@ def places(folder: Path, gateway: str, *settings: str) -> tuple[Path, Path]:
 
 
 def exec_codex(way: Way, home: Path, workplace: Path, command: Sequence[str] = ()) -> list[dict[str, Any]]:
-    if not CODEX.exists():
-        pytest.fail("Codex is not installed; run `make test-clients`")
     # No sandbox: it needs rights that a container rarely has, and what is run is written above.
     settings = ["--model", way.model, "--dangerously-bypass-approvals-and-sandbox", "-c", "analytics.enabled=false"]
     _, *documented = shlex.split(block("codex exec").splitlines()[-1])
-    asked = [str(CODEX), *(command or documented), "--json", *settings]
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home), "ANTIPHON_API_KEY": "any"}
-    with subprocess.Popen(
-        asked,
-        cwd=workplace,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            told, complaints = process.communicate(timeout=SECONDS)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, (told + complaints).decode()
+    asked = [str(installed("codex")), *(command or documented), "--json", *settings]
+    told = run(asked, workplace, home, {"CODEX_HOME": str(home), "ANTIPHON_API_KEY": "any"})
     return [msgspec.json.decode(line) for line in told.splitlines()]
 
 

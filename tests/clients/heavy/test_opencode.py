@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.clients.blocks import block
-from tests.clients.heavy.behind import SERVERS, Behind, call
+from tests.clients.heavy.behind import CHAT, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
 
 from antiphon import fakes
@@ -52,7 +52,8 @@ def test_opencode_completes_a_loop_of_tools(behind: Behind, provider: str, tmp_p
     assert [(made.id, made.name) for made in last.calls] == [("call_1", "bash"), ("call_2", "read"), ("call_3", "write")]
     assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3"]
     assert all("hello" in text for _, text in last.results[:2])
-    assert last.thoughts == 2
+    # A client of chat has no place for what is sealed: its maker alone can be given back what it said openly.
+    assert last.thoughts == (0 if provider == "chat" and behind is not CHAT else 2)
 
 
 def run_opencode(provider: str, gateway: str, workplace: Path, home: Path) -> list[dict[str, Any]]:

@@ -224,6 +224,7 @@ def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None
         (base64.urlsafe_b64encode("ä?>".encode()).decode().rstrip("="), "ä?>"),
         ("/w==", "/w=="),
         ("no base64!", "no base64!"),
+        ("keins: ä", "keins: ä"),
         ("abcde", "abcde"),
     ],
 )

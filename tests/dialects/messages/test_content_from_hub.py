@@ -91,6 +91,7 @@ def test_a_documents_name_is_its_title_and_what_is_said_besides_goes_with_it() -
         InputImageParam(),
         InputFileParam(file_data="data:application/zip;base64,UEsDBA=="),
         InputFileParam(file_data="data:text/plain;base64,###"),
+        InputFileParam(file_data="data:text/plain;base64,ä"),
         InputFileParam(file_data="data:text/plain;base64,"),
         InputFileParam(file_data="data:text/plain;base64,/w=="),
         InputFileParam(file_url="http://f/1.pdf"),

@@ -117,19 +117,6 @@ class ContentFromHub:
             lose_unknown_fields(part, path, self._losses)
 
 
-def plain_text(content: str | Sequence[ContentParam]) -> str | None:
-    """What most content is, by a short cut: one text with nothing to report. None if it has to be looked at."""
-    if isinstance(content, str):
-        return content
-    if len(content) == 1:
-        part = content[0]
-        if type(part) is InputText and not part.extra:
-            return part.text
-        if type(part) is OutputTextParam and not (part.annotations or part.logprobs or part.extra):
-            return part.text
-    return None
-
-
 def joined(parts: list[PartOut]) -> str | list[PartOut]:
     """Text alone is one string."""
     texts = [part.text for part in parts if part.text is not UNSET]

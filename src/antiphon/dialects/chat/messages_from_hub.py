@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined, plain_text
+from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined
 from antiphon.dialects.chat.plain_history import Said, plain_messages
 from antiphon.dialects.chat.reasoning import own_envelope
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
@@ -19,6 +19,7 @@ from antiphon.dialects.common import one_string
 from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Output, Placed, Turn, history_of
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.plain_history import plain_text
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam

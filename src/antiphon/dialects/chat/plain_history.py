@@ -10,9 +10,9 @@ from typing import cast
 
 from msgspec import Struct
 
-from antiphon.dialects.chat.content_from_hub import plain_text
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, MessageOut, ToolCallOut
 from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.plain_history import plain_text
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
 
 

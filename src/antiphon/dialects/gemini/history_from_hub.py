@@ -20,6 +20,7 @@ from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.content_from_hub import ContentFromHub, Part
 from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.plain_history import arguments_of, plain_contents
 from antiphon.dialects.gemini.wire import PREFIX, RESPONSE, CallOut, ContentOut, GeminiWire, MediaOut, PartOut, ResultOut
 from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
 from antiphon.protocol.items import (
@@ -42,8 +43,17 @@ class Conversation(NamedTuple):
 
 def conversation_from_hub(request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses) -> Conversation:
     """The whole conversation, and the system's words at its beginning."""
+    stand_in = _stand_in(request, wire)
+    plain = plain_contents(input_items(request), names, wire) if not stand_in else None
+    return Conversation([], plain) if plain else conversation_of_turns(request, names, wire, losses, stand_in)
+
+
+def conversation_of_turns(
+    request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
+) -> Conversation:
+    """The same of any conversation: its items are put in order first."""
     history = history_of([_in_its_turn(item) for item in input_items(request)], losses, wire.orphan_outputs)
-    contents = _Contents(request, names, wire, losses)
+    contents = _Contents(names, wire, losses, stand_in)
     of_user = [at for at, turn in enumerate(history.turns) if type(turn) is Placed and _asks(turn.item)]
     for at, turn in enumerate(history.turns):
         contents.add(turn, is_current=not of_user or at > of_user[-1])
@@ -53,6 +63,12 @@ def conversation_from_hub(request: Request, names: GeminiNames, wire: GeminiWire
         else:
             losses.add(other.path, f"an item of type {type_of(other.item)}", "this API has no place for it")
     return contents.whole()
+
+
+def _stand_in(request: Request, wire: GeminiWire) -> str:
+    """What is sent in place of a signature that is missing; nothing to a model that does not miss it."""
+    model = (request.model or "").rpartition("/")[2]
+    return wire.missing_signature if model.startswith(wire.signed_models) else ""
 
 
 def _asks(message: MessageParam) -> bool:
@@ -88,13 +104,12 @@ class _Signatures:
 class _Contents:
     """Writes contents, turn by turn."""
 
-    def __init__(self, request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses) -> None:
+    def __init__(self, names: GeminiNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
-        model = (request.model or "").rpartition("/")[2]
-        self._stand_in = wire.missing_signature if model.startswith(wire.signed_models) else ""
+        self._stand_in = stand_in
         self._system: list[str] = []
         self._done: list[ContentOut] = []
         self._phase_reported = False
@@ -207,14 +222,11 @@ class _Contents:
     def _arguments(self, call: Call, path: str) -> Raw:
         if isinstance(call, CustomToolCallParam):
             return Raw(one_string.wrap(call.input).encode())
-        # Models that call a function without parameters may write nothing at all; the API wants an object.
-        arguments = call.arguments.strip() or "{}"
-        try:
-            msgspec.json.decode(arguments, type=dict[str, Raw])
-        except (ValueError, RecursionError):
+        own = arguments_of(call.arguments)
+        if own is None:
             self._losses.add(f"{path}.arguments", "the form of the arguments", "they are no JSON object, and were put into one")
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
-        return Raw(arguments.encode())
+        return own
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[Part] = []

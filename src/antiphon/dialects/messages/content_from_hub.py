@@ -7,7 +7,6 @@ nothing but white space are left out: servers refuse them.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -213,7 +212,7 @@ def _data_of(url: str) -> tuple[str, str]:
 def _plain_text(data: str) -> str | None:
     try:
         text = base64.b64decode(data, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no text in it, or a letter that base64 does not have
         return None
     return text if text.strip() else None
 

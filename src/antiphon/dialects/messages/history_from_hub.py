@@ -11,7 +11,6 @@ import hashlib
 import re
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common import one_string
@@ -22,6 +21,7 @@ from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.answers import block_of_item
 from antiphon.dialects.messages.content_from_hub import ContentFromHub, encoded, members_of, text_of, with_text
+from antiphon.dialects.messages.plain_history import LEGAL_ID, arguments_of, plain_messages
 from antiphon.dialects.messages.wire import (
     Block,
     MessageOut,
@@ -59,7 +59,18 @@ class Conversation(NamedTuple):
 
 def history_from_hub(request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]) -> Conversation:
     """The conversation; `told_first` are the texts that the system begins with."""
-    history = history_of([_as_said(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    items = input_items(request)
+    plain = plain_messages(items, names)
+    if plain is not None:
+        return Conversation([TextBlock(text=text) for text in told_first if text.strip()], plain)
+    return history_of_turns(items, names, wire, losses, told_first)
+
+
+def history_of_turns(
+    items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]
+) -> Conversation:
+    """The same of any conversation: its items are put in order first."""
+    history = history_of([_as_said(item) for item in items], losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, told_first)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
@@ -224,14 +235,10 @@ class _Messages:
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 
     def _arguments(self, arguments: str, path: str) -> Raw:
-        """Arguments are an object here; a text that is none is put into one."""
-        if not arguments.strip():
-            return Raw(b"{}")
-        try:
-            if isinstance(msgspec.json.decode(arguments), dict):
-                return Raw(arguments.encode())
-        except (ValueError, RecursionError):
-            pass
+        """A text that is no object is put into one."""
+        own = arguments_of(arguments)
+        if own is not None:
+            return own
         self._losses.add(f"{path}.arguments", "arguments that are no JSON object", "they were put into one, as a text")
         return encoded({"arguments": arguments})
 
@@ -295,6 +302,5 @@ RESULT_FIELDS: Final = frozenset({"cache_control", "is_error", "toolset_name"})
 BEGIN: Final = "[The conversation goes on from here.]"
 MARKED: Final = "<system>\n{}\n</system>"
 MAX_ID: Final = 64
-LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 PLACE: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")

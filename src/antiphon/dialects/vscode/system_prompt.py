@@ -58,8 +58,11 @@ def _is_followed_by_the_user(messages: list[MessageIn]) -> bool:
     return len(messages) > 1 and messages[1].role == USER
 
 
-# How prompts begin, perhaps behind a heading or the tag that they stand in. "You are right" is how an answer begins.
+# How prompts begin, perhaps behind a heading or the tag that they stand in: they say to a model what it is. "You are right" and
+# "You are a genius" are answers. No two ways lead through this, so that no text makes it slow.
 SPEAKS_TO_A_MODEL: Final = re.compile(
-    r"\s*(?:#+[^\n]*\n\s*|<[A-Za-z][\w.:-]*>\s*)*"
-    r"(?:You are (?:an? |the |now |[A-Z])|You're an? |Your (?:role|task|job|name) is |Act as |Follow the user's )"
+    r"\s*(?:#[^\n]*\n\s*|<[A-Za-z][\w.:-]*>\s*)*"
+    r"(?:You(?: are|'re) (?:now )?(?:[A-Z][\w. -]{0,60}, )?(?:an?|the) (?:[\w'-]+,? ){0,6}?"
+    r"(?:AI|LLM|assistant|agent|model|bot|chatbot|programmer|programming|coding|coder|expert|engineer|developer|tutor|specialist)\b"
+    r"|Your (?:role|task|job|name) is |Act as |Follow the user's )"
 )

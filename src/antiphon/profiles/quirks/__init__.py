@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from antiphon.profiles.quirks.assistant import assistant_as_string
+from antiphon.profiles.quirks.content import StringsAsParts, parts_as_strings, strings_as_parts
 from antiphon.profiles.quirks.items import OnlyItems, drop_item_ids, only_items, strip_cache_control
-from antiphon.profiles.quirks.media import images_as_notes, media_as_notes
+from antiphon.profiles.quirks.media import files_as_notes, images_as_notes, media_as_notes
 from antiphon.profiles.quirks.reasoning import ReasoningAsText, drop_reasoning, open_reasoning, reasoning_as_text
 from antiphon.profiles.quirks.rewriting import NoOptions
 from antiphon.profiles.quirks.roles import (
@@ -23,6 +24,7 @@ from antiphon.profiles.quirks.roles import (
     system_as_developer,
     system_to_instructions,
 )
+from antiphon.profiles.quirks.settings import ShortenUser, shorten_user
 from antiphon.profiles.quirks.tool_history import tool_history_as_text, tool_results_in_user_messages
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -50,12 +52,16 @@ QUIRKS: Final[dict[str, KnownQuirk]] = {
     "developer_as_system": KnownQuirk(developer_as_system),
     "drop_item_ids": KnownQuirk(drop_item_ids),
     "drop_reasoning": KnownQuirk(drop_reasoning),
+    "files_as_notes": KnownQuirk(files_as_notes),
     "images_as_notes": KnownQuirk(images_as_notes),
     "instructions_to_system": KnownQuirk(instructions_to_system, InstructionsToSystem),
     "media_as_notes": KnownQuirk(media_as_notes),
     "only_items": KnownQuirk(only_items, OnlyItems),
     "open_reasoning": KnownQuirk(open_reasoning),
+    "parts_as_strings": KnownQuirk(parts_as_strings),
     "reasoning_as_text": KnownQuirk(reasoning_as_text, ReasoningAsText),
+    "shorten_user": KnownQuirk(shorten_user, ShortenUser),
+    "strings_as_parts": KnownQuirk(strings_as_parts, StringsAsParts),
     "strip_cache_control": KnownQuirk(strip_cache_control),
     "system_as_developer": KnownQuirk(system_as_developer),
     "system_to_instructions": KnownQuirk(system_to_instructions, SystemToInstructions),

@@ -19,6 +19,11 @@ def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Re
     return _with_notes(request, losses, {InputImageParam: KINDS[InputImageParam]})
 
 
+def files_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that see, and take no other files."""
+    return _with_notes(request, losses, {InputFileParam: KINDS[InputFileParam]})
+
+
 def media_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """For servers that take text alone: images, files, audio and video."""
     return _with_notes(request, losses, KINDS)

@@ -1,0 +1,53 @@
+"""The common conversation, spelled without a second look. `history_from_hub` would write the same contents: a law holds the two
+equal."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.history import NO_RESULT
+from antiphon.dialects.common.plain_history import Called, plain_history
+from antiphon.dialects.gemini.content_from_hub import Part
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.wire import CallOut, ContentOut, GeminiWire, PartOut, ResultOut
+from antiphon.protocol.items import ItemParam
+
+
+def plain_contents(items: list[ItemParam], names: GeminiNames, wire: GeminiWire) -> list[ContentOut] | None:
+    """The contents of a plain conversation; None if it is not plain, or something in it cannot be sent as it is."""
+    turns = plain_history(items)
+    if turns is None:
+        return None
+    done: list[ContentOut] = []
+    for turn in turns:
+        if type(turn) is Called:
+            said: list[Part] = [PartOut(text=turn.text)] if turn.text else []
+            results: list[Part] = []
+            for call, output in zip(turn.calls, turn.outputs, strict=True):
+                arguments = arguments_of(call.arguments)
+                if arguments is None:
+                    return None
+                name, id = names.sent(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
+                said.append(PartOut(function_call=CallOut(name=name, args=arguments, id=id)))
+                response = {"error" if output == NO_RESULT else "output": output}
+                results.append(PartOut(function_response=ResultOut(name=name, response=response, id=id)))
+            done.append(ContentOut(role="model", parts=said))
+            done.append(ContentOut(role="user", parts=results))
+        elif not turn.is_users:
+            done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
+        elif done and done[-1].role == "user":  # results, which what the user says goes on with
+            done[-1].parts.append(PartOut(text=turn.text))
+        else:
+            done.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
+    return done
+
+
+def arguments_of(arguments: str) -> Raw | None:
+    """Arguments are an object here; None if these are none. Models that call a function without parameters may write nothing."""
+    arguments = arguments.strip() or "{}"
+    try:
+        msgspec.json.decode(arguments, type=dict[str, Raw])
+    except (ValueError, RecursionError):
+        return None
+    return Raw(arguments.encode())

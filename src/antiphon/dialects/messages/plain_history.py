@@ -1,0 +1,55 @@
+"""The common conversation, spelled without a second look. `history_from_hub` would write the same messages: a law holds the two
+equal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.plain_history import Called, plain_history
+from antiphon.dialects.messages.wire import Block, MessageOut, TextBlock, ToolResultBlock, ToolUseBlock
+from antiphon.protocol.items import ItemParam
+
+
+def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
+    """The messages of a plain conversation; None if it is not plain, or something in it cannot be sent as it is."""
+    turns = plain_history(items)
+    if turns is None:
+        return None
+    done: list[MessageOut] = []
+    for turn in turns:
+        if type(turn) is Called:
+            said: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+            results: list[Block] = []
+            for call, output in zip(turn.calls, turn.outputs, strict=True):
+                arguments = arguments_of(call.arguments)
+                if arguments is None or LEGAL_ID.fullmatch(call.call_id) is None:
+                    return None
+                said.append(ToolUseBlock(id=call.call_id, name=names.sent(("function", call.name, None)), input=arguments))
+                results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
+            done.append(MessageOut(role="assistant", content=said))
+            done.append(MessageOut(role="user", content=results))
+        elif not turn.is_users:
+            done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
+        elif done and done[-1].role == "user":  # results, which what the user says goes on with
+            done[-1].content.append(TextBlock(text=turn.text))
+        else:
+            done.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
+    return done
+
+
+def arguments_of(arguments: str) -> Raw | None:
+    """Arguments are an object here; None if these are none."""
+    if not arguments.strip():
+        return Raw(b"{}")
+    try:
+        return Raw(arguments.encode()) if isinstance(msgspec.json.decode(arguments), dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

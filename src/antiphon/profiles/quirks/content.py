@@ -1,0 +1,41 @@
+"""Quirks about the two forms of a message's content: a string, or parts."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, text_of, with_content
+from antiphon.protocol.content import InputText, OutputTextParam
+from antiphon.protocol.items import MessageParam, MessageRole
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+class StringsAsParts(Struct, frozen=True, forbid_unknown_fields=True):
+    #: Whose messages: a server may want the assistant's as strings all the same.
+    roles: tuple[MessageRole, ...] = ("user", "system", "developer", "assistant")
+
+
+def strings_as_parts(request: Request, _losses: Losses, options: StringsAsParts) -> Request:
+    """For servers that take content as parts alone; an input that is a string becomes the user's message that it means."""
+    if isinstance(request.input, str):
+        request = replace(request, input=input_items(request))
+    return change_messages(request, _in_parts, *options.roles)
+
+
+def parts_as_strings(request: Request, losses: Losses, _options: NoOptions) -> Request:
+    """For servers that take text as strings alone; a message that holds more than text stays as it is."""
+
+    def change(path: str, message: MessageParam) -> MessageParam:
+        texts = all(isinstance(part, InputText | OutputTextParam) for part in message.content)
+        return with_content(message, text_of(message.content, f"{path}.content", losses, joint="\n")) if texts else message
+
+    return change_messages(request, change, "user", "system", "developer", "assistant")
+
+
+def _in_parts(_: str, message: MessageParam) -> MessageParam:
+    if not isinstance(message.content, str):
+        return message
+    part = OutputTextParam(text=message.content) if message.role == "assistant" else InputText(text=message.content)
+    return with_content(message, [part])

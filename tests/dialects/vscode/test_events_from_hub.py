@@ -1,0 +1,311 @@
+"""Hub events → an editor's lines: laws over generated lives of a response, then each kind of event by itself."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec import Raw
+from tests.dialects.vscode.reading import ASSISTANT, USER, lines_in, message, read
+from tests.generate.events import counting_stamps, lives, responses
+
+from antiphon.dialects import vscode
+from antiphon.dialects.vscode import EventsFromHub, response_from_hub
+from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.protocol.content import (
+    InputFile,
+    InputImage,
+    InputText,
+    LogProb,
+    OutputText,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownContent,
+    UrlCitation,
+)
+from antiphon.protocol.emitters import Collector
+from antiphon.protocol.errors import ErrorPayload
+from antiphon.protocol.events import (
+    ErrorEvent,
+    ItemDone,
+    OutputTextDelta,
+    ResponseFailed,
+    StreamEvent,
+    TextRun,
+    UnknownEvent,
+)
+from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning, ReasoningParam, WebSearchCall
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.response import IncompleteDetails, InputTokensDetails, OutputTokensDetails, Response, Usage, opening
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.writer import ResponseWriter
+
+REQUEST = Request(model="m")
+USAGE = Usage(
+    input_tokens=30,
+    output_tokens=12,
+    total_tokens=42,
+    input_tokens_details=InputTokensDetails(cached_tokens=8),
+    output_tokens_details=OutputTokensDetails(reasoning_tokens=5),
+)
+
+
+def told(events: list[StreamEvent]) -> tuple[list[dict[str, Any]], list[str]]:
+    from_hub = EventsFromHub(REQUEST)
+    out = b"".join(map(from_hub.feed, events)) + from_hub.finish()
+    return lines_in(out), [loss.path for loss in from_hub.losses]
+
+
+def told_of(*items: Item) -> tuple[list[dict[str, Any]], list[str]]:
+    """What an editor is told of whole items, without the end."""
+    events = [ItemDone(sequence_number=at, output_index=at, item=item) for at, item in enumerate(items)]
+    lines, lost = told(list(events))
+    return lines[:-1], lost
+
+
+def whole(response: Response) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(response_from_hub(response, REQUEST)[0])
+    return body
+
+
+def response_with(*items: Item, **members: Any) -> Response:
+    begun = opening(REQUEST, id="resp_1", created_at=1)
+    return Response(**{name: getattr(begun, name) for name in begun.__struct_fields__} | {"output": list(items), **members})
+
+
+def reasoning(**members: Any) -> Reasoning:
+    return Reasoning(**{"id": "rs_1", "summary": [], **members})
+
+
+def call(arguments: str, status: ItemStatus = ItemStatus.COMPLETED) -> FunctionCall:
+    return FunctionCall(id="fc_1", call_id="call_1", name="look", arguments=arguments, status=status)
+
+
+def said(*content: Any) -> Message:
+    return Message(id="msg_1", role="assistant", status=ItemStatus.COMPLETED, content=list(content))
+
+
+# Laws
+
+
+@settings(max_examples=50)
+@given(lives())
+def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]) -> None:
+    """C-4, STR-7: what was cut never looks whole."""
+    lines, _ = told(events)
+    ends = [line["type"] for line in lines if line["type"] in ("done", "error")]
+    assert ends == [lines[-1]["type"]]
+    assert (ends == ["done"]) == (type(events[-1]).__name__ in ("ResponseCompleted", "ResponseIncomplete"))
+
+
+@settings(max_examples=50)
+@given(responses(("complete", "incomplete")))
+def test_a_stream_says_what_the_whole_answer_says(response: Response) -> None:
+    """A-8, STR-14."""
+    lines, _ = told(replay(response))
+    answer = whole(response)
+    assert answer["end"] == lines[-1]
+    for kind in ("text", "thinking"):
+        assert _text_of(answer["parts"], kind) == _text_of(lines, kind)
+    calls = [part for part in answer["parts"] if part["type"] == "tool_call"]
+    assert calls == [line for line in lines if line["type"] == "tool_call"]
+    kinds = [(part["type"], part.get("id")) for part in answer["parts"]]
+    assert not any(here == there for here, there in pairwise(kinds) if here[0] in ("text", "thinking"))
+
+
+def _text_of(parts: list[dict[str, Any]], kind: str) -> str:
+    return "".join(part["value"] for part in parts if part["type"] == kind)
+
+
+@pytest.mark.parametrize("text", ["plain", "zwei\nZeilen", "\u2028 \u2029 \x85", ""])
+def test_a_run_of_deltas_is_written_as_its_events_are(text: str) -> None:
+    """C-4: and a line is one line, whatever it says."""
+    run = TextRun(3, "msg_1", 0, 0, [text, "b"])
+    out = EventsFromHub(REQUEST).text_run(run)
+    assert out == b"".join(map(EventsFromHub(REQUEST).feed, run.events()))
+    assert lines_in(out) == [{"type": "text", "value": value} for value in (text, "b") if value]
+
+
+# Parts
+
+
+def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assembled() -> None:
+    """A-8, A-4, C-4."""
+    collector = Collector()
+    writer = ResponseWriter(opening(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
+    writer.start()
+    writer.text("t", "Hel")
+    writer.text("t", "lo")
+    writer.call("c", call_id="call_1", name="look")
+    writer.arguments("c", '{"path":\n')
+    writer.arguments("c", ' "a.py"}')
+    writer.complete(usage=USAGE)
+    lines, lost = told(collector.events)
+    assert lost == []
+    assert lines == [
+        {"type": "text", "value": "Hel"},
+        {"type": "text", "value": "lo"},
+        {"type": "tool_call", "callId": "call_1", "name": "look", "input": {"path": "a.py"}},
+        {
+            "type": "done",
+            "responseId": "resp_1",
+            "model": "m",
+            "status": "completed",
+            "usage": {"inputTokens": 30, "cachedTokens": 8, "outputTokens": 12, "reasoningTokens": 5, "totalTokens": 42},
+        },
+    ]
+
+
+def test_thinking_comes_with_its_id_and_its_seal_and_goes_back_as_it_came() -> None:
+    """A-8, RSN-2."""
+    item = reasoning(
+        summary=[SummaryText(text="One."), SummaryText(text="Two.")],
+        content=[ReasoningText(text="Hm."), ReasoningText(text="So.")],
+        encrypted_content="sealed",
+    )
+    lines, lost = told_of(item)
+    assert lost == []
+    assert [line["value"] for line in lines] == ["One.", "\n\nTwo.", "\n\nHm.", "So.", ""]
+    assert {line["id"] for line in lines} == {"rs_1"}
+    assert lines[-1]["metadata"] == {"signature": "sealed"}
+    request, lost = read(message(USER, "x"), message(ASSISTANT, *lines))
+    back = input_items(request)[1]
+    assert isinstance(back, ReasoningParam)
+    assert (back.encrypted_content, lost) == ("sealed", [])
+    assert back.content == [ReasoningText(text="One.\n\nTwo.\n\nHm.So.")]
+
+
+def test_thinking_in_a_stream_is_not_told_twice() -> None:
+    """RSN-2, STR-14."""
+    item = reasoning(summary=[SummaryText(text="One.")], content=[ReasoningText(text="Hm.")], encrypted_content="s")
+    response = response_with(item, status="completed")
+    [part] = whole(response)["parts"]
+    assert part == {"type": "thinking", "id": "rs_1", "value": part["value"], "metadata": {"signature": "s"}}
+    assert sorted(part["value"].split("\n\n")) == ["Hm.", "One."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "input"), [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})]
+)
+def test_a_calls_input_is_always_an_object(arguments: str, input: Any) -> None:
+    """A-4."""
+    [line], lost = told_of(call(arguments))
+    assert line["input"] == input
+    assert lost == (["output[0].arguments"] if "arguments" in input else [])
+
+
+@pytest.mark.parametrize("arguments", ["", '{"a":'])
+def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
+    """C-4: the editor would run it."""
+    assert told_of(call(arguments, ItemStatus.INCOMPLETE)) == ([], ["output[0]"])
+
+
+def test_images_and_files_in_an_answer_are_data() -> None:
+    """A-8."""
+    lines, lost = told_of(
+        ImageGenerationCall(id="ig_1", result="aGk="),
+        said(
+            InputImage(image_url="data:image/gif;base64,aGk=", detail="auto"),
+            InputFile(file_data="data:application/pdf;base64,aGk="),
+            InputImage(image_url="https://example.com/a.png", detail="auto"),
+        ),
+        ImageGenerationCall(id="ig_2"),
+    )
+    assert lines == [{"type": "data", "mimeType": mime, "data": "aGk="} for mime in ("image/png", "image/gif", "application/pdf")]
+    assert lost == ["output[1].content", "output[2]"]
+
+
+def test_words_of_every_kind_are_text() -> None:
+    """A-8."""
+    parts = [OutputText(text="a", annotations=[]), Text(text="b"), InputText(text="c"), Refusal(refusal="d")]
+    lines, lost = told_of(said(*parts))
+    assert ([line["value"] for line in lines], lost) == (["a", "b", "c", "d"], [])
+
+
+def test_what_an_editor_has_no_place_for_is_reported() -> None:
+    """F-4."""
+    cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
+    odd = UnknownContent(kind="hologram", raw=Raw(b'{"type":"hologram"}'))
+    phased = Message(id="m", role="assistant", status=ItemStatus.COMPLETED, content=[cited, odd], phase="commentary")
+    thought = reasoning(summary=[odd], extra={"mood": Raw(b"1")})
+    lines, lost = told_of(phased, thought, WebSearchCall(id="ws_1"))
+    assert [line["value"] for line in lines] == ["a"]
+    assert lost == [
+        *("output[0].phase", "output[0].annotations", "output[0].content"),
+        *("output[1].mood", "output[1].content", "output[2]"),
+    ]
+
+
+def test_log_probabilities_and_events_that_nobody_knows_are_reported() -> None:
+    """F-4."""
+    logprob = LogProb(token="a", logprob=0, bytes=[97], top_logprobs=[])
+    delta = OutputTextDelta(sequence_number=1, item_id="m", output_index=0, content_index=0, delta="a", logprobs=[logprob])
+    unknown = UnknownEvent(kind="acme:x", raw=Raw(b"{}"), sequence_number=2)
+    lines, lost = told([delta, unknown, ItemDone(sequence_number=3, output_index=0, item=None)])
+    assert lines[0] == {"type": "text", "value": "a"}
+    assert lost == ["output[0].logprobs", "events"]
+
+
+def test_citations_in_a_stream_are_reported() -> None:
+    cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
+    _, lost = told(replay(response_with(said(cited), status="completed")))
+    assert lost == ["output[0].annotations"]
+
+
+def test_an_answer_that_is_not_whole_says_why() -> None:
+    """REQ-3."""
+    response = response_with(status="incomplete", incomplete_details=IncompleteDetails(reason="max_output_tokens"))
+    end = whole(response)["end"]
+    assert (end["status"], end["reason"]) == ("incomplete", "max_output_tokens")
+    assert "usage" not in end
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name"),
+    [
+        (ClientFault("no such model", type="not_found", code="model_not_found"), 404, "NotFound"),
+        (ClientFault("no key", code="invalid_api_key", status=401), 401, "NoPermissions"),
+        (ApiError("too many", type="too_many_requests", code="rate_limit_exceeded"), 429, "Blocked"),
+        (ClientFault("wrong", param="messages"), 400, None),
+        (UpstreamFault("down"), 502, None),
+    ],
+)
+def test_errors_have_the_editors_own_name_where_it_has_one(error: ApiError, status: int, name: str | None) -> None:
+    """ERR-1, ERR-2."""
+    told_status, body = vscode.error_from_hub(error)
+    told_error = json.loads(body)["error"]
+    assert (told_status, told_error.get("name")) == (status, name)
+    assert (told_error["code"], told_error["message"], told_error.get("param")) == (error.code, error.message, error.param)
+
+
+def test_a_failure_in_a_stream_is_told_once() -> None:
+    """STR-8."""
+    payload = ErrorPayload(type="too_many_requests", code="rate_limit_exceeded", message="slow down", param=None)
+    failed = response_with(status="failed")
+    lines, _ = told([ErrorEvent(sequence_number=1, error=payload), ResponseFailed(sequence_number=2, response=failed)])
+    error = {"name": "Blocked", "type": "too_many_requests", "code": "rate_limit_exceeded", "message": "slow down"}
+    assert lines == [{"type": "error", "error": error}]
+
+
+def test_a_response_that_failed_is_told_as_an_error_also_where_no_event_told_it() -> None:
+    """STR-8."""
+    [line], _ = told([ResponseFailed(sequence_number=2, response=response_with(status="failed"))])
+    assert line["error"]["message"] == "the response is failed, and does not say why"
+    with pytest.raises(ApiError):
+        response_from_hub(response_with(status="failed"), REQUEST)
+
+
+def test_a_stream_that_was_cut_says_so() -> None:
+    """STR-7."""
+    [line], _ = told([])
+    assert line["error"]["code"] == "upstream_disconnected"
+    assert fold(replay(response_with(status="completed"))).status == "completed"

@@ -1,0 +1,93 @@
+"""An editor's options and tools as the settings of a hub request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from tests.dialects.vscode.reading import USER, message, read
+
+from antiphon.dialects.vscode import request_to_hub
+from antiphon.errors import ApiError, ClientFault
+from antiphon.protocol.request import ReasoningConfigParam
+from antiphon.protocol.tools import FunctionToolParam
+
+TURN = message(USER, "hi")
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = [{"name": "look", "description": "Looks.", "inputSchema": SCHEMA, "tags": ["x"]}, {"name": "bare"}]
+
+
+def test_a_request_is_a_stream_that_nobody_keeps_and_whose_seals_come_along() -> None:
+    """RSN-2."""
+    request, lost = read(TURN)
+    assert (request.model, request.stream, request.store, request.include, lost) == (
+        "m",
+        True,
+        False,
+        ["reasoning.encrypted_content"],
+        [],
+    )
+    assert read(TURN, stream=False)[0].stream is False
+    assert (request.tools, request.tool_choice, request.instructions) == (UNSET, UNSET, UNSET)
+
+
+@pytest.mark.parametrize(("mode", "choice"), [(1, "auto"), (2, "required"), (None, UNSET)])
+def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any) -> None:
+    """A-7."""
+    request, lost = read(TURN, options={"tools": TOOLS, "toolMode": mode, "justification": "why", "requestInitiator": "who"})
+    assert lost == []
+    assert request.tools == [
+        FunctionToolParam(name="look", description="Looks.", parameters=SCHEMA, strict=False),
+        FunctionToolParam(name="bare", strict=False),
+    ]
+    assert request.tool_choice == choice
+
+
+def test_a_mode_without_tools_says_nothing_and_an_unknown_one_is_auto() -> None:
+    """A-7: the editor always sends one."""
+    assert read(TURN, options={"toolMode": 1})[0].tool_choice is UNSET
+    request, lost = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
+    assert (request.tool_choice, sorted(lost)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
+
+
+def test_the_models_options_have_the_hubs_names() -> None:
+    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 99, "reasoning": {"effort": "low"}, "parallel_tool_calls": False}
+    request, lost = read(TURN, options={"modelOptions": options})
+    assert (request.temperature, request.top_p, request.max_output_tokens, lost) == (0.5, 0.9, 99, [])
+    assert (request.reasoning, request.parallel_tool_calls) == (ReasoningConfigParam(effort="low"), False)
+
+
+def test_options_that_nobody_knows_go_on_and_those_that_are_none_do_not() -> None:
+    """REQ-7: nothing gets around the rest of the body by being called an option."""
+    options = {"chat:stop": ["x"], "seed": 1, "previous_response_id": "resp_1", "store": True}
+    request, lost = read(TURN, options={"modelOptions": options})
+    assert {name: bytes(raw) for name, raw in (request.extra or {}).items()} == {"chat:stop": b'["x"]', "seed": b"1"}
+    assert sorted(lost) == ["options.modelOptions.previous_response_id", "options.modelOptions.store"]
+    assert request.store is False
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": 1, "content": 5}]}, "messages[0].content"),
+        ({"messages": [TURN], "options": {"modelOptions": {"temperature": "hot"}}}, "options.modelOptions.temperature"),
+        ({"messages": [TURN], "options": {"tools": [{}]}}, "options.tools[0].name"),
+        ({"messages": [TURN], "choices": {"json": "xml"}}, "choices.json"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_path(body: Any, param: str) -> None:
+    """ERR-3."""
+    with pytest.raises(ClientFault) as caught:
+        request_to_hub(json.dumps(body).encode())
+    assert caught.value.param == param
+
+
+def test_what_is_no_json_is_told_so() -> None:
+    with pytest.raises(ApiError) as caught:
+        request_to_hub(b"{")
+    assert caught.value.code == "invalid_json"
