@@ -166,7 +166,7 @@ def test_thinking_comes_with_its_id_and_its_seal_and_goes_back_as_it_came() -> N
     """A-8, RSN-2."""
     item = reasoning(
         summary=[SummaryText(text="One."), SummaryText(text="Two.")],
-        content=[ReasoningText(text="Hm."), ReasoningText(text="So.")],
+        content=[ReasoningText(text="Hm."), ReasoningText(text=""), ReasoningText(text="So.")],
         encrypted_content="sealed",
     )
     lines, lost = told_of(item)
@@ -284,7 +284,7 @@ def test_errors_have_the_editors_own_name_where_it_has_one(error: ApiError, stat
     told_status, body = vscode.error_from_hub(error)
     told_error = json.loads(body)["error"]
     assert (told_status, told_error.get("name")) == (status, name)
-    assert (told_error["code"], told_error["message"], told_error.get("param")) == (error.code, error.message, error.param)
+    assert (told_error["code"], told_error["message"], told_error["param"]) == (error.code, error.message, error.param)
 
 
 def test_a_failure_in_a_stream_is_told_once() -> None:
@@ -292,7 +292,7 @@ def test_a_failure_in_a_stream_is_told_once() -> None:
     payload = ErrorPayload(type="too_many_requests", code="rate_limit_exceeded", message="slow down", param=None)
     failed = response_with(status="failed")
     lines, _ = told([ErrorEvent(sequence_number=1, error=payload), ResponseFailed(sequence_number=2, response=failed)])
-    error = {"name": "Blocked", "type": "too_many_requests", "code": "rate_limit_exceeded", "message": "slow down"}
+    error = {"name": "Blocked", "type": "too_many_requests", "code": "rate_limit_exceeded", "message": "slow down", "param": None}
     assert lines == [{"type": "error", "error": error}]
 
 

@@ -405,7 +405,7 @@ def test_everything_that_was_said_is_there_in_its_order(conversation: list[tuple
             case FunctionCallOutputParam():
                 told.append("result")
             case ReasoningParam():
-                told += ["t"] * len(getattr((item.content or [None])[0], "text", ""))
+                told += [letter for part in item.content or () for letter in getattr(part, "text", "")]
     assert told == [_name(part) for _, parts in conversation for part in parts]
 
 

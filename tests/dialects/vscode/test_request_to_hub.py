@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import UNSET
 from tests.dialects.vscode.reading import USER, message, read
 
@@ -16,7 +19,7 @@ from antiphon.protocol.tools import FunctionToolParam
 
 TURN = message(USER, "hi")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
-TOOLS = [{"name": "look", "description": "Looks.", "inputSchema": SCHEMA, "tags": ["x"]}, {"name": "bare"}]
+TOOLS: list[dict[str, Any]] = [{"name": "look", "description": "Looks.", "inputSchema": SCHEMA, "tags": ["x"]}, {"name": "bare"}]
 
 
 def test_a_request_is_a_stream_that_nobody_keeps_and_whose_seals_come_along() -> None:
@@ -91,3 +94,36 @@ def test_what_is_no_json_is_told_so() -> None:
     with pytest.raises(ApiError) as caught:
         request_to_hub(b"{")
     assert caught.value.code == "invalid_json"
+
+
+NAMES = [
+    "type",
+    "value",
+    "id",
+    "metadata",
+    "signature",
+    "callId",
+    "name",
+    "input",
+    "content",
+    "mimeType",
+    "data",
+    "node",
+    "$mid",
+    "children",
+]
+LEAVES = st.sampled_from(
+    [None, True, 1, 2, 3, 2.5, "", "text", "thinking", "tool_call", "tool_result", "data", "aGk=", "image/png", "cache_control"]
+)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4), max_leaves=12
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.fixed_dictionaries({"role": LEAVES, "content": st.lists(VALUES, max_size=4)}), max_size=3), VALUES)
+def test_whatever_comes_is_read_or_refused_and_nothing_else(messages: list[Any], options: Any) -> None:
+    """ERR-1: no body is an accident."""
+    body = json.dumps({"messages": messages, "options": options}).encode()
+    with suppress(ClientFault):
+        request_to_hub(body)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.thoughts import TEXT, thoughts_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.vscode.lines import DataPart, Done, Part, TextPart, ThinkingPart, ToolCallPart, UsageOut
 from antiphon.protocol.base import Shape
@@ -23,9 +24,7 @@ from antiphon.protocol.content import (
     InputImage,
     InputText,
     OutputText,
-    ReasoningText,
     Refusal,
-    SummaryText,
     Text,
 )
 from antiphon.protocol.events import (
@@ -133,20 +132,12 @@ class AnswerFromHub:
             case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(url):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
-                self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+                self._no_place_for(at, part)
                 return []
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
-        parts: list[Part] = []
-        for number, part in enumerate([*item.summary, *(item.content or ())]):
-            match part:
-                case SummaryText(text=text):
-                    parts += self._thought(text, item.id, number)
-                case ReasoningText(text=text):
-                    parts += self._thought(text, item.id, TEXT)
-                case _:
-                    self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
-        return parts
+        thoughts = thoughts_of(at, item, self._no_place_for)
+        return [told for text, part in thoughts for told in self._thought(text, item.id, part)]
 
     def _thought(self, text: str, id: str, part: Hashable) -> list[Part]:
         """Each part of a summary is a paragraph of its own."""
@@ -161,6 +152,9 @@ class AnswerFromHub:
     def _lose_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
             self._no_place(f"output[{at}].annotations", "what a text rests on")
+
+    def _no_place_for(self, at: int, part: Content) -> None:
+        self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
 
     def _no_place(self, path: str, what: str) -> None:
         self._losses.add(path, what, "an editor's response has no place for it")
@@ -199,5 +193,4 @@ def _usage(usage: Usage) -> UsageOut:
     )
 
 
-TEXT: Final = "text"  # a thought that is no part of a summary
 DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)

@@ -23,7 +23,7 @@ def error_out(error: ApiError) -> ErrorOut:
         type=error.type,
         code=error.code,
         message=error.message,
-        param=error.param or UNSET,
+        param=error.param,
     )
 
 

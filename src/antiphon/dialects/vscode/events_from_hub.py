@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from antiphon.dialects.common.failed import error_of_event, error_of_response
+from antiphon.dialects.common.failed import CUT, error_of_event, error_of_response
+from antiphon.dialects.common.json_lines import one_line
 from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub
 from antiphon.dialects.vscode.errors_from_hub import error_out
-from antiphon.dialects.vscode.lines import ErrorLine, TextPart, line_of, one_line
+from antiphon.dialects.vscode.lines import ErrorLine, TextPart, line_of
 from antiphon.errors import ApiError
-from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ErrorEvent,
     OutputTextDelta,
@@ -74,4 +74,3 @@ def _text(text: str) -> bytes:
 
 
 HEAD, _, TAIL = line_of(TextPart(value="")).partition(b'""')
-CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from antiphon.dialects.common.json_lines import one_line
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -64,7 +66,7 @@ class ErrorOut(Struct, frozen=True, kw_only=True):
     type: str
     code: str
     message: str
-    param: str | UnsetType = UNSET
+    param: str | None
 
 
 class ErrorLine(Struct, frozen=True, kw_only=True, tag="error"):
@@ -75,21 +77,3 @@ class ErrorLine(Struct, frozen=True, kw_only=True, tag="error"):
 
 def line_of(line: Part | Done | ErrorLine) -> bytes:
     return one_line(_encode(line)) + b"\n"
-
-
-def one_line(data: bytes) -> bytes:
-    """JSON without anything that a reader of lines may take for a line's end. As bytes of one character the last three stand only
-    in strings, where an escape says the same; real line ends only between tokens, where a space does as well."""
-    for end, escape in LINE_ENDS.items():
-        if end in data:
-            data = data.replace(end, escape)
-    return data
-
-
-LINE_ENDS: Final = {
-    b"\n": b" ",
-    b"\r": b" ",
-    "\x85".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}

@@ -5,7 +5,7 @@ Content types follow from the role (C-2). What the hub has no place for, and wha
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -91,6 +91,8 @@ class _Message:
                 self._add(self._call(part, path))
             case "tool_result":
                 self._add(result_to_hub(part, path, self._choices, self._losses))
+            case _ as never:
+                assert_never(never)
 
     def _text_of(self, part: PartIn, path: str) -> str:
         """The text of a part; one that calls itself text and holds something else is told as JSON."""

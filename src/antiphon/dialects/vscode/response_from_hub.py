@@ -5,19 +5,16 @@ An error in place of an answer is raised: the endpoint then answers with `error_
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 from msgspec import Struct
 
-from antiphon.dialects.common.failed import error_of_response
+from antiphon.dialects.common.failed import raise_unless_ended
 from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub, joined
 from antiphon.dialects.vscode.lines import Done, Part
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
-from antiphon.protocol.status import ResponseStatus
 
 
 class AnswerOut(Struct, frozen=True, kw_only=True):
@@ -28,12 +25,8 @@ class AnswerOut(Struct, frozen=True, kw_only=True):
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """A response as parts. Raises the error of one that failed, or that did not come to its end."""
     del request  # the editor knows its tools by the names it gave them
-    if response.status not in ENDED:
-        raise error_of_response(response.error, response.status)
+    raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(losses)
     parts = [part for event in replay(response) for part in answer.feed(event)]
     return msgspec.json.encode(AnswerOut(parts=joined(parts), end=answer.done(response))), losses
-
-
-ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)
