@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-clients test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 install: .venv/installed .venv/installed-model
 
@@ -40,6 +40,14 @@ test-clients: install .clients/installed
 
 CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 ai@6.0.326 @ai-sdk/openai@3.0.139 \
 	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 zod@4.6.7
+
+# The extension for VS Code: built, its types checked, and run in a stand-in for the editor before a gateway. Needs npm.
+test-vscode: install integrations/vscode/node_modules/installed
+	$(BIN)/python -m pytest -m heavy tests/integrations
+
+integrations/vscode/node_modules/installed: integrations/vscode/package.json
+	npm install --prefix integrations/vscode --no-package-lock --no-audit --no-fund --loglevel=error
+	touch $@
 
 check: install
 	$(BIN)/ruff check .
@@ -139,4 +147,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 clean:
-	rm -rf .venv .clients .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .clients integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

@@ -45,7 +45,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     title: str  # of its section in the results
     targets: list[Target]
     workloads: list[str]
-    goal: float | None = None  # of every ratio, in place of the workloads' own
+    goal: float | None = None  # of the ratios of all streams, in place of the workloads' own
     note: str = ""
 
 
@@ -151,7 +151,7 @@ def _ratios(targets: list[Target], asked: list[Workload], visits: Visits, goal: 
     for workload in asked:
         row = [f"{workload.name}: {workload.what}"]
         row += [_ratio(visits[name, workload.name], visits[floor, workload.name]) for name in names]
-        wanted = goal or workload.goal
+        wanted = workload.goal if goal is None else goal if workload.stream else None
         row.append(f"≤ {wanted:g}" if wanted else "")
         if cheaper:
             row.append(_times(visits[USUAL, workload.name], visits[OURS, workload.name]))

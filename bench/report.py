@@ -15,8 +15,8 @@ from bench.targets import Target
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 HEAD = """# Results
 
-Written by `make bench`, `make bench-peers`, `make bench-dialects`, `make bench-streams`, `make bench-store` and `make bench-client`;
-`docs/performance.md` says how to read it.
+Written by `make bench`, `make bench-peers`, `make bench-dialects`, `make bench-streams`, `make bench-store` and
+`make bench-client`; `docs/performance.md` says how to read it.
 Absolute figures belong to one machine and one hour; only figures of one section may be compared.
 """
 

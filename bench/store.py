@@ -1,6 +1,6 @@
-"""What memory costs: responses kept in SQLite and in PostgreSQL, long chains, and WebSockets that only wait.
+"""What memory costs: responses kept in SQLite and in PostgreSQL, long chains, work in the background, WebSockets that only wait.
 
-    python bench/store.py [--parts cost,chain,sockets] [--stores sqlite,postgres] [--rounds 7] [--share 0.1] [--write]
+    python bench/store.py [--parts cost,chain,background,sockets] [--stores sqlite,postgres] [--rounds 7] [--share 0.1] [--write]
 
 Every round visits every store with every workload, with `store: false` and with `store: true` beside each other and the other way
 round every other time. What counts is the ratio within a round, and of those the median. A database's own CPU is told apart.
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bench import chains, report, workloads
+from bench import background, chains, report, workloads
 from bench.processes import cpu_us, rss_kib, tree
 from bench.servers import Cores, Server, pinned, running
 from bench.targets import Target, antiphon
@@ -29,9 +29,10 @@ from bench.workloads import Workload
 from msgspec import Struct
 from msgspec.structs import replace
 
-PARTS = ("cost", "chain", "sockets")
+PARTS = ("cost", "chain", "background", "sockets")
 STORES = ("sqlite", "postgres", "sqlite-2", "postgres-2")
 SOCKETS = 10_000
+WORK = 800  # responses in the background, at once: fewer than may wait
 HOLD = 45.0  # seconds: long enough for every client to be asked for a sign of life
 PATIENCE = 300.0
 
@@ -54,6 +55,17 @@ ABOUT_CHAIN = """\
 CPU of the gateway for turn 10 and turn 1,000 of one chain, each a short question and a short answer, four at a time. “Continued” is
 a turn with `previous_response_id` that is kept; “sent” is the same conversation sent whole by the client and not kept. What the
 longer context itself costs is the difference between the two that are sent. Goal: turn 1,000 without it costs at most 3 × turn 10.
+
+"""
+ABOUT_BACKGROUND = """\
+{count} responses that are asked for with `background: true` by {clients} clients, as fast as they are taken; made 16 at a time in
+each process, with all their events kept; until the last has ended, and each was looked at. The median of {rounds} rounds, and
+their range.
+
+"""
+ABOUT_COMMITS = """
+What others must hear of bounds all gateways of one database together: PostgreSQL lets those who `NOTIFY` commit one after the
+other. Rows of 1 KB a second from connections that do nothing else, while one listens, 3 s each, on the core of the load:
 
 """
 ABOUT_SOCKETS = """\
@@ -100,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "chain" in parts:
             alone = [site for site in sites if site.server.target.workers == 1]
             found["The thousandth turn of a chain"] = _chain_text(alone, args.rounds, args.share)
+        if "background" in parts:
+            found["Work in the background"] = _background_text(sites, args.rounds, args.share)
         if "sockets" in parts:
             found["WebSockets that only wait"] = _sockets_text(args.hold)
         circumstances = report.circumstances([site.server.target for site in sites], load_before)
@@ -280,6 +294,41 @@ def _chain_text(sites: list[Site], rounds: int, share: float) -> str:
         *("1,000: continued : sent", "1,000 without the context : 10", "errors"),
     ]
     return ABOUT_CHAIN + report.table(head, rows)
+
+
+# Work in the background
+
+
+def _background_text(sites: list[Site], rounds: int, share: float) -> str:
+    count = max(background.CLIENTS, round(WORK * share))
+    made: dict[tuple[str, str], list[background.Made]] = defaultdict(list)
+    for number in range(rounds + 1):  # the first is not counted
+        for site in sites[:: -1 if number % 2 else 1]:
+            for name in background.MODELS:
+                one = background.make(site.server, site.database, name, count)
+                if number:
+                    made[site.name, name].append(one)
+    rows = [
+        [
+            f"{site.name}, {name}",
+            _with_range([one.rate for one in made[site.name, name]], ",.0f"),
+            f"{statistics.median(one.cpu_us for one in made[site.name, name]):,.0f}",
+            f"{statistics.median(one.database_us for one in made[site.name, name]):,.0f}" if site.database else "",
+            str(sum(one.failed for one in made[site.name, name])),
+        ]
+        for site in sites
+        for name in background.MODELS
+    ]
+    head = ["store, workload", "made/s", "CPU µs", "database's CPU µs", "failed"]
+    text = ABOUT_BACKGROUND.format(count=count, clients=background.CLIENTS, rounds=rounds) + report.table(head, rows)
+    return text + _commits_text() if any(site.database for site in sites) else text
+
+
+def _commits_text() -> str:
+    found = background.commits(_fresh_url())
+    rows = [[str(one.connections), f"{one.silent:,.0f}", f"{one.told:,.0f}", f"{one.told_together:,.0f}"] for one in found]
+    head = ["connections", "told nobody", "told, one a commit", f"told, {background.TOGETHER} a commit"]
+    return ABOUT_COMMITS + report.table(head, rows)
 
 
 # WebSockets that only wait

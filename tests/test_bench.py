@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from bench.gateway import OF_DIALECTS
 from bench.payloads import plain_body, responses_body
 from bench.report import table, write_section
 from bench.targets import TARGETS, antiphon
@@ -52,3 +53,12 @@ def test_the_whole_path_of_the_gateway_is_measured() -> None:
     settings = TARGETS["antiphon"].files["antiphon.toml"]
     assert "[[keys]]" in settings
     assert "[trace]" not in settings
+
+
+def test_a_gateway_is_measured_before_servers_of_several_dialects() -> None:
+    settings = {target.name: target.files["antiphon.toml"] for target in OF_DIALECTS.targets}
+    assert list(settings) == ["antiphon", "antiphon-messages", "antiphon-gemini"]
+    assert 'dialect = "chat"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon"]
+    assert 'dialect = "messages"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon-messages"]
+    assert 'dialect = "gemini"\nbase_url = "http://127.0.0.1:{upstream}/v1beta"' in settings["antiphon-gemini"]
+    assert set(OF_DIALECTS.workloads) <= set(WORKLOADS)

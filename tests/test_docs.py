@@ -49,7 +49,7 @@ def test_every_file_of_the_hub_is_in_the_plan() -> None:
     assert _told(table) == _modules("protocol")
 
 
-@pytest.mark.parametrize("package", ["chat", "responses", "messages", "gemini", "common"])
+@pytest.mark.parametrize("package", ["chat", "responses", "messages", "gemini", "vscode", "common"])
 def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
     dialects = PLAN.partition("## The dialects, file by file")[2].partition("## ")[0]
     assert _told(_table(dialects, package)) == _modules(f"dialects/{package}")

@@ -140,6 +140,29 @@ def test_frames_whose_lines_end_in_crlf_are_read_as_any_other(read: bytes, wante
     assert decoder.finish() == []
 
 
+@pytest.mark.parametrize(
+    ("read", "wanted"),
+    [
+        (b"event: m\ndata: a\n\n", ["m:a"]),
+        (b"event: m\ndata: a\n\nevent: n\ndata: b\n\nevent: n\ndata: c\n\n", ["m:a", "n:b", "n:c"]),
+        (b"event: m\ndata: a\ndata: b\n\nevent: n\n\n", ["m:a\nb"]),
+        (b"event: m\ndata: a\n\ndata: b\n\n", ["m:a", ":b"]),
+        (b"event: m\nid: 7\n\nevent: n\ndata: b\n\n", ["n:b"]),
+        (b"event: \xff\ndata: a\n\nevent: \ndata: \n\n", ["\ufffd:a", ":"]),
+        (b"event: m\ndata: a\r\n\r\n", ["m:a"]),
+    ],
+)
+def test_frames_that_have_names_are_read_as_any_other(read: bytes, wanted: list[str]) -> None:
+    """The short way for servers that name their events, from the first byte on and between frames."""
+    decoder = Decoder()
+    for _ in range(2):
+        assert [f"{frame.event}:{frame.data.decode()}" for frame in decoder.feed(read)] == wanted
+    assert [frame.data for at in range(len(read)) for frame in decoder.feed(read[at : at + 1])] == [
+        line.partition(":")[2].encode() for line in wanted
+    ]
+    assert decoder.finish() == []
+
+
 def test_one_frame_a_read_is_read_as_any_other() -> None:
     """The short way through `feed`, which is taken only between frames, for exactly one frame of one data line."""
     decoder = Decoder()

@@ -157,6 +157,7 @@ max_days = 7.0
 url = "sqlite:///antiphon.db"                  # or postgresql://user@host/database, or off
 retention_days = 30.0
 max_responses = 100000
+conversation_days = 365.0                      # unchanged; without it conversations stay
 
 [background]                                   # requests with background: true
 running = 16                                   # at once, in each process

@@ -39,7 +39,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes."""
-        if not self._begun and data[:6] == b"data: " and not self._line:
+        if not self._begun and data[:6] in FIRST and not self._line:
             self._begun = self._between = True  # no BOM, as nearly always
         # The common case on a paced stream: exactly one frame, of one data line.
         end = len(data) - 2
@@ -48,7 +48,7 @@ class Decoder:
             return [Frame("", data[6:end])]
         # And of a fast one: several whole frames at once.
         if self._between and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
-            frames = _plain_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
+            frames = _plain_frames(data) or _named_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
             if frames is not None:
                 return frames
         # The same of a server that ends its lines in CRLF.
@@ -130,10 +130,31 @@ class Decoder:
 
 def _plain_frames(data: bytes) -> list[Frame] | None:
     """Frames of one data line each and nothing else; None if there is anything else among them."""
+    if data[:6] != b"data: ":
+        return None
     parts = data[6:-2].split(b"\n\ndata: ")
-    if data[:6] != b"data: " or data.count(b"\n") != 2 * len(parts):
+    if data.count(b"\n") != 2 * len(parts):
         return None
     return [Frame("", part) for part in parts]
+
+
+def _named_frames(data: bytes) -> list[Frame] | None:
+    """The same where each has a name: most often that of the one before, which need not be read again."""
+    if data[:7] != b"event: ":
+        return None
+    parts = data[7:-2].split(b"\n\nevent: ")
+    if data.count(b"\n") != 3 * len(parts):
+        return None
+    frames: list[Frame] = []
+    event, known = "", b""
+    for part in parts:
+        name, found, line = part.partition(b"\ndata: ")
+        if not found:
+            return None
+        if name != known:
+            event, known = name.decode("utf-8", "replace"), name
+        frames.append(Frame(event, line))
+    return frames
 
 
 def _crlf_frames(data: bytes) -> list[Frame] | None:
@@ -189,6 +210,7 @@ def _is_whole(data: bytes) -> bool:
 
 
 BOM: Final = b"\xef\xbb\xbf"
+FIRST: Final = frozenset({b"data: ", b"event:"})  # what nearly every stream begins with
 LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 CR: Final = 13
 LF: Final = 10

@@ -114,6 +114,19 @@ def test_paths_are_meant_from_the_files_own_folder(tmp_path: Path) -> None:
     assert elsewhere.trace.dir == "/var/traces"
 
 
+def test_a_profile_beside_the_configuration_is_meant_by_its_name(tmp_path: Path) -> None:
+    """D-1: before the shipped one of that name, which it may extend; what stands in the file is checked with its line."""
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\n', encoding="utf-8")
+    config = parse(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
+    assert config.upstreams[0].profile == str(folder / "chat.toml")
+    assert parse(LAB + 'profile = "groq"\n', tmp_path / "antiphon.toml", {}).upstreams[0].profile == "groq"
+    (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\nquirks = ["drop_reasonin"]\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"profiles/chat\.toml, line 3: quirks: 'drop_reasonin' is no known quirk; did you mean"):
+        parse(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
+
+
 @pytest.mark.parametrize("url", ["sqlite:////var/a.db", "sqlite:///", "postgresql://anna:sesame@db/antiphon", "off"])
 def test_the_place_of_the_store_is_kept_as_it_is_written(url: str, tmp_path: Path) -> None:
     assert parse(f'[store]\nurl = "{url}"\n', tmp_path / "antiphon.toml", {}).store.url == url
@@ -168,8 +181,16 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         ("server = 3", 1, "server: got 3, wanted a table"),
         ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, wanted an array of tables'),
         (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key is no known setting; did you mean 'api_key_env'?"),
-        (LAB + LAB.replace('dialect = "chat"\n', ""), 5, 'upstreams[1].dialect is missing: wanted one of "chat", "gemini", "messages", "responses"'),
-        (LAB.replace('"chat"', '"chatt"'), 3, 'upstreams[0].dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"; did'),
+        (
+            LAB + LAB.replace('dialect = "chat"\n', ""),
+            5,
+            'upstreams[1].dialect is missing: wanted one of "chat", "gemini", "messages", "responses"',
+        ),
+        (
+            LAB.replace('"chat"', '"chatt"'),
+            3,
+            'upstreams[0].dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"; did',
+        ),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",
             7,

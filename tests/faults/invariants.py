@@ -21,9 +21,11 @@ from tests.server.probing import ALICE, UPSTREAM_KEY, Answer, Watched, head
 
 from antiphon import fakes
 from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash
-from antiphon.fakes import ChatServer, Received, Reply, ResponsesServer, turn
+from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, Reply, ResponsesServer, turn
 from antiphon.fakes.chat import ChatManners
+from antiphon.fakes.gemini import GeminiManners
 from antiphon.fakes.harness import FakeServer
+from antiphon.fakes.messages import MessagesManners
 from antiphon.fakes.responses import ResponsesManners
 from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
@@ -34,6 +36,12 @@ from antiphon.upstream.answer import HttpAnswer
 
 T = TypeVar("T")
 DIALECTS = ("chat", "responses")
+SERVERS: dict[str, tuple[Any, Any]] = {
+    "chat": (ChatServer, ChatManners),
+    "responses": (ResponsesServer, ResponsesManners),
+    "messages": (MessagesServer, MessagesManners),
+    "gemini": (GeminiServer, GeminiManners),
+}
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
 TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
 SETTLING = 5.0  # seconds: two on a machine that has nothing else to do
@@ -146,7 +154,7 @@ class Lab:
     def wire(self, said: Turn, *, stream: bool) -> list[bytes]:
         """A turn as this upstream spells it for the request that it got last: the frames of a stream, or one body."""
         received = self.upstream.received[-1]
-        manners = ChatManners() if self.dialect == "chat" else ResponsesManners()
+        manners = SERVERS[self.dialect][1]()
         if not stream:
             return [manners.whole(said, received)]
         frames = manners.stream(said, received)
@@ -197,7 +205,7 @@ def laboratory(dialect: Any, *others: UpstreamConfig, store: StoreConfig | None 
         said = lab[0].says if lab else HELLO
         return said(received) if callable(said) else said
 
-    kind = ChatServer if dialect == "chat" else ResponsesServer
+    kind, _ = SERVERS[dialect]
     with kind(script, key=UPSTREAM_KEY) as server:
         usual = {"dialect": dialect, "base_url": server.base_url, "api_key_env": "LAB_KEY"}
         upstreams = [

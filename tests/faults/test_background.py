@@ -4,8 +4,10 @@ one end, nobody's is made twice, and what was said is never unsaid (API-2)."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ from antiphon import fakes
 from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.fakes import Gate, Reply, turn
-from antiphon.protocol.events import ResponseFailed
+from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
 from antiphon.server.background import _Job
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
@@ -55,9 +57,9 @@ def spoken(gate: Gate) -> Reply:
 
 
 def has_begun(client: Client, id: str) -> bool:
-    """Whether somebody has seen anything of it: now somebody has."""
+    """Whether somebody has seen more of it than that it waits: now somebody has."""
     with client.reading("GET", f"/v1/responses/{id}?stream=true") as events:
-        return next(events).sequence_number == 0
+        return any(type(event) is ResponseInProgress for event in events)
 
 
 def test_all_of_fifty_reach_an_end_after_kill_9_and_none_is_made_twice(url: str) -> None:
@@ -86,6 +88,30 @@ def test_all_of_fifty_reach_an_end_after_kill_9_and_none_is_made_twice(url: str)
             assert response["output"][0]["content"][0]["text"] == "Hel"
         else:
             assert outcome == ("completed", None, 2 if text.startswith("silent") else 1)
+
+
+def test_all_of_fifty_reach_an_end_when_one_of_two_replicas_dies_and_the_other_loses_nothing(url: str) -> None:
+    """API-2: what the dead one had is taken up or over, what the other has goes on, and what waited is made once."""
+    gate = Gate()
+    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
+    texts = [*says, *(f"waiting {n}" for n in range(34))]
+    with scripted(says) as upstream:
+        config = config_of(url, upstream.base_url, background=BackgroundConfig(running=8))
+        with replicas(config, config) as [first, second]:
+            ids = {text: (first, second)[number % 2].begin(input=text) for number, text in enumerate(texts)}
+            until(lambda: len(upstream.received) == 16)
+            assert all(has_begun(second, id) for text, id in ids.items() if text.startswith("spoken"))
+            first.kill()
+            gate.open()
+            ended = {text: second.wait(id, seconds=SOON) for text, id in ids.items()}
+            assert {text: told_by(second.events(id)) for text, id in ids.items()} == ended
+        asked = Counter(received.json["messages"][-1]["content"] for received in upstream.received)
+    ends = {text: (ended[text]["status"], (ended[text]["error"] or {}).get("code"), asked[text]) for text in texts}
+    cut, again = ("failed", "server_restarted", 1), ("completed", None, 2)
+    of_the_dead = [text for text, end in ends.items() if end in (cut, again)]
+    assert len(of_the_dead) == 8
+    assert all(ends[text] == (cut if text.startswith("spoken") else again) for text in of_the_dead)
+    assert {end for text, end in ends.items() if text not in of_the_dead} == {("completed", None, 1)}
 
 
 def test_a_gateway_that_stops_gives_back_what_said_nothing_and_ends_the_rest(url: str) -> None:
@@ -176,8 +202,9 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
         id = lab.begin(input="slow")
         gates[0].wait_reached()
         assert has_begun(lab, id)
-        reading = reader.submit(read_all, lab, id)
-        until(lambda: lab.gateway.services.under_way == 1)
+        has_read = Event()
+        reading = reader.submit(read_all, lab, id, has_read)
+        assert has_read.wait(20)
         postgres_server.stop()
         gates[0].open()
         gates[1].wait_reached()
@@ -191,9 +218,32 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
         assert lab.asked("slow") == 1
 
 
-def read_all(lab: Lab, id: str) -> list[Any]:
+def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None:
+    """faults.md, "PostgreSQL restarted": what runs and what waits is made, each once."""
+    says: dict[str, Reply] = {}
+    limits = {"background": BackgroundConfig(running=4)}
+    with laboratory(postgres_server.fresh_url(), says=says, config=limits) as lab:
+        gate = lab.gate()
+        says |= {f"running {n}": (silent, spoken)[n % 2](gate) for n in range(4)}
+        ids = {text: lab.begin(input=text) for text in [*says, *(f"waiting {n}" for n in range(16))]}
+        until(lambda: len(lab.upstream.received) == 4)
+        postgres_server.stop()
+        gate.open()
+        postgres_server.start()
+        for text, id in ids.items():
+            response = lab.wait(id, seconds=SOON)
+            assert (response["status"], lab.asked(text)) == ("completed", 1)
+            assert told_by(lab.events(id)) == response
+
+
+def read_all(lab: Lab, id: str, has_read: Event) -> list[Any]:
+    """Its stream to the end; `has_read` is set once there is any of it."""
+    heard = []
     with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
-        return list(events)
+        for event in events:
+            heard.append(event)
+            has_read.set()
+    return heard
 
 
 def away() -> StorageUnavailable:
@@ -210,8 +260,9 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         id = lab.begin(input="slow")
         gate.wait_reached()
         assert has_begun(lab, id)
-        reading = reader.submit(read_all, lab, id)
-        until(lambda: lab.gateway.services.under_way == 1)
+        has_read = Event()
+        reading = reader.submit(read_all, lab, id, has_read)
+        assert has_read.wait(20)
         store.raises["said"] = [away()]
         gate.open()
         check(reading.result())
@@ -278,7 +329,9 @@ def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_pat
 def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, said: Reply) -> None:
     with laboratory(f"sqlite:///{tmp_path}/a.db", says={"odd": said}) as lab:
         response = lab.wait(lab.begin(input="odd"))
-        assert told_by(lab.events(response["id"])) == response
+        events = lab.events(response["id"])
+        assert told_by(events) == response
+        assert type(events[1]) is ResponseQueued
         assert response["status"] == "completed"
 
 

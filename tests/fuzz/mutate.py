@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
@@ -79,13 +80,18 @@ def _place(inside: list[Any], chance: Random) -> tuple[Container, Any]:
         holder, key = below, chance.choice(list(below) if isinstance(below, dict) else range(len(below)))
 
 
+def _value(chance: Random) -> Any:
+    """Something that does not belong there; one of its own, since what is put into it later must not be in others too."""
+    return deepcopy(chance.choice(VALUES))
+
+
 def _drop(holder: Container, key: Any, chance: Random) -> None:
     del chance
     del holder[key]
 
 
 def _retype(holder: Container, key: Any, chance: Random) -> None:
-    holder[key] = chance.choice(VALUES)
+    holder[key] = _value(chance)
 
 
 def _rename(holder: Container, key: Any, chance: Random) -> None:
@@ -98,9 +104,9 @@ def _rename(holder: Container, key: Any, chance: Random) -> None:
 
 def _duplicate(holder: Container, key: Any, chance: Random) -> None:
     if isinstance(holder, list):
-        holder[key:key] = [holder[key]] * chance.choice((1, 1, 2, 200))
+        holder[key:key] = deepcopy([holder[key]]) * chance.choice((1, 1, 2, 200))
     else:
-        holder[TWICE + key] = chance.choice((holder[key], chance.choice(VALUES)))
+        holder[TWICE + key] = chance.choice((holder[key], _value(chance)))
 
 
 def _swap(holder: Container, key: Any, chance: Random) -> None:
@@ -127,11 +133,11 @@ def _twist(holder: Container, key: Any, chance: Random) -> None:
                 (value[:at] + chance.choice(STRINGS) + value[at:], value[:at], value * 2, chance.choice(WORDS))
             )
         case dict() as value:
-            value[chance.choice(NAMES)] = chance.choice(VALUES)
+            value[chance.choice(NAMES)] = _value(chance)
         case list() as value:
-            value.append(chance.choice(VALUES))
+            value.append(_value(chance))
         case _:
-            holder[key] = chance.choice(VALUES)
+            holder[key] = _value(chance)
 
 
 def _spelled(value: Any, chance: Random) -> bytes:

@@ -1,54 +1,78 @@
-"""Damaged bodies of real clients, without sockets: refused with a 4xx, or made into a request that an upstream can read."""
+"""Damaged bodies of real clients of every dialect, without sockets: refused with a 4xx in the form of that dialect, or made into a
+request that an upstream can read."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from tests.fuzz import corpus
+from tests.fuzz import corpus, told
 from tests.fuzz.cases import batches, case
 from tests.fuzz.mutate import damaged_json
 from tests.gateway.scripted import target
 
 from antiphon.dialects import responses
 from antiphon.errors import ApiError
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
 from antiphon.gateway.routes import Target
 from antiphon.gateway.turn import prepare
 from antiphon.protocol import codec
+from antiphon.protocol.request import Request
 
 
-@pytest.mark.parametrize("dialect", ["chat", "responses"])
+@pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @pytest.mark.parametrize("client", corpus.BODIES)
 def test_undamaged_it_is_taken(client: str, dialect: str) -> None:
     request, _ = responses.request_to_hub(corpus.BODIES[client])
     assert prepare(request, target(dialect)).body
 
 
-@batches(20)
+@pytest.mark.parametrize("dialect", corpus.DIALECTS)
+@pytest.mark.parametrize("client", corpus.OTHER_BODIES, ids="-".join)
+def test_undamaged_it_is_taken_from_clients_of_other_dialects(client: tuple[Any, str], dialect: str) -> None:
+    assert prepare(read(client[0], corpus.OTHER_BODIES[client]), target(dialect)).body
+
+
+@batches(10)
 def test_a_damaged_body_is_refused_or_sent_on_whole(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             damaged = damaged_json(chance.choice(list(corpus.BODIES.values())), chance)
-            check_body(damaged, chance.choice(corpus.targets()))
+            check_body("responses", damaged, chance.choice(corpus.targets()))
 
 
-def check_body(damaged: bytes, upstream: Target) -> None:
+@batches(12)
+def test_a_damaged_body_of_another_dialect_is_refused_or_sent_on_whole(batch: range) -> None:
+    for number in batch:
+        with case(number) as chance:
+            (dialect, _), body = chance.choice(list(corpus.OTHER_BODIES.items()))
+            check_body(dialect, damaged_json(body, chance), chance.choice(corpus.targets()))
+
+
+def read(dialect: Any, body: bytes) -> Request:
+    """A body as it is read where its client sends it."""
+    return request_at(corpus.PATHS[dialect][0].partition("?")[0], CLIENT_SPEECHES[dialect], body)[0]
+
+
+def check_body(dialect: Any, damaged: bytes, upstream: Target) -> None:
     try:
-        request, _ = responses.request_to_hub(damaged)
+        request = read(dialect, damaged)
         prepared = prepare(request, upstream)
     except ApiError as error:
-        check_refusal(error)
+        check_refusal(dialect, error)
         return
     # Whoever reads strictly can read it: no NaN, no lone surrogate, nothing deeper than others go.
     json.loads(prepared.body.decode(), parse_constant=_refuse)
-    again, _ = responses.request_to_hub(codec.encode(request))
-    assert again == request
+    if dialect == "responses":  # names of tools that the hub's own clients may not have are mapped on the way
+        again, _ = responses.request_to_hub(codec.encode(request))
+        assert again == request
 
 
-def check_refusal(error: ApiError) -> None:
-    status, body = responses.error_from_hub(error)
-    assert 400 <= status < 500, error
-    assert len(body) < 4000, "an error that long is an echo"
+def check_refusal(dialect: Any, error: ApiError) -> None:
+    status, body = CLIENT_SPEECHES[dialect].error_from_hub(error)
+    assert status < 500, error
+    told.check_error(dialect, status, body)
 
 
 def _refuse(constant: str) -> None:

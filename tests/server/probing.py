@@ -70,6 +70,8 @@ def _told(body: dict[str, Any]) -> dict[str, Any]:
             return {"message": message, "type": type, "code": info["reason"], "param": info.get("metadata", {}).get("param")}
         case {"type": "error", "error": error}:
             return {"param": None, **error}
+        case {"error": {"name": "Blocked" | "NoPermissions" | "NotFound"} as named}:
+            return {name: told for name, told in named.items() if name != "name"}
         case _:
             assert set(body) == {"error"}
             return dict(body["error"])

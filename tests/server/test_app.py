@@ -22,6 +22,7 @@ from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, App, Route, health
 REPO = Path(__file__).resolve().parents[2]
 ERRORS_PAGE = REPO / "docs" / "errors.md"
 PAGE = "https://page.example"
+OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # whose errors have other forms
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,7 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         "/v1/responses": (["POST"], False),
         "/v1/responses/compact": (["POST"], False),
         "/v1/models": (["GET"], False),
+        "/v1/usage": (["GET"], False),
         "/health": (["GET"], True),
         "/openapi.json": (["GET"], True),
         "/metrics": (["GET"], False),
@@ -53,6 +55,9 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         "/v1/chat/completions": (["POST"], False),
         "/v1/messages": (["POST"], False),
         "/v1/messages/count_tokens": (["POST"], False),
+        "/v1/vscode/chat": (["POST"], False),
+        "/v1/vscode/count_tokens": (["POST"], False),
+        "/v1/vscode/models": (["GET"], False),
         "/v1beta/models": (["GET"], False),
         "/": (["GET"], True),
     }
@@ -104,7 +109,7 @@ def test_a_path_that_does_not_exist_is_404_and_says_which_do(place: Probed, path
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"]
 
 
-@pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(("/v1/chat", "/v1/messages", "/v1beta"))])
+@pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(OTHERS)])
 def test_a_method_that_a_path_does_not_know_is_405_and_says_which_it_does(place: Probed, path: str) -> None:
     allowed = sorted(ROUTES[path].methods)
     for method in set(METHODS) - set(allowed):

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.running import until
 from tests.server.in_background import HELLO, TOOLS, Lab, Stall, check, events_in, laboratory, told_by
 from tests.store import postgres_server
@@ -18,14 +19,19 @@ from tests.store import postgres_server
 from antiphon import fakes
 from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.fakes import turn
+from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
     OutputTextDelta,
     ResponseCreated,
     ResponseFailed,
+    ResponseInProgress,
     ResponseQueued,
     TerminalEvent,
 )
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.server.background import Lines
 from antiphon.trace.reading import read_trace
 
 RUNNING = 8
@@ -124,6 +130,17 @@ def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_t
         heard = from_the_first.result()
     assert heard == seen + from_the_second.result() == lab.events(id)
     assert told_by(heard)["status"] == "completed"
+
+
+def test_what_is_told_while_it_waits_is_what_is_written_down_whatever_the_upstream_adds() -> None:
+    """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
+    queued = replace(opening(Request(model="m"), id="resp_1", created_at=1), status="queued")
+    lines = Lines(queued)
+    tiered = replace(queued, service_tier="priority")
+    for event in (ResponseCreated(sequence_number=0, response=tiered), ResponseQueued(sequence_number=1, response=tiered)):
+        assert decode_event(lines.feed(event)) == replace(event, response=queued)
+    begun = ResponseInProgress(sequence_number=2, response=replace(tiered, status="in_progress"))
+    assert decode_event(lines.feed(begun)) == begun
 
 
 def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> None:

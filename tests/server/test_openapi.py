@@ -33,7 +33,7 @@ DOCUMENT: dict[str, Any] = json.loads(openapi.document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {(path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()}
 # Errors of the others have the form of the APIs that they belong to.
-OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1beta")
+OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
 # Codes that the table beside this repository does not have.
 BEYOND = {"lossy_translation", "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls", "malformed_response"}
@@ -112,7 +112,7 @@ def test_every_operation_has_what_openapi_asks_for() -> None:
             assert answer["description"]
             assert {"x-request-id"} <= set(answer["headers"])  # HTTP-8
             for kind in answer["content"]:
-                assert kind in ("application/json", "text/event-stream", "text/plain")
+                assert kind in ("application/json", "application/x-ndjson", "text/event-stream", "text/plain")
 
 
 def test_nothing_of_our_own_house_shows() -> None:
@@ -246,6 +246,7 @@ def test_every_path_tells_every_status_it_can_give() -> None:
         ("/v1/conversations/{id}/items/{item_id}", "get"): {200, 401, 404} | EVERYWHERE,
         ("/v1/conversations/{id}/items/{item_id}", "delete"): {200, 401, 404} | EVERYWHERE,
         ("/v1/models", "get"): {200, 401} | EVERYWHERE,
+        ("/v1/usage", "get"): {200, 401, 404} | EVERYWHERE,
         ("/health", "get"): {200} | EVERYWHERE,
         ("/openapi.json", "get"): {200} | EVERYWHERE,
         ("/metrics", "get"): {200, 401} | EVERYWHERE,
@@ -254,6 +255,9 @@ def test_every_path_tells_every_status_it_can_give() -> None:
         ("/v1/chat/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
         ("/v1/messages", "post"): {200, 401, 404, 413, 415, 429, 502, 504, 529} | EVERYWHERE,
         ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
+        ("/v1/vscode/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
+        ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
+        ("/v1/vscode/models", "get"): {200, 401} | EVERYWHERE,
         ("/v1beta/models", "get"): {200, 401} | EVERYWHERE,
         **{
             (f"/{version}/models/{{model}}{action}", method): {200, 401, 404, *more} | EVERYWHERE

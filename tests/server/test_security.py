@@ -322,6 +322,8 @@ def named(path: str) -> str:
 
 def asked_at(path: str) -> bytes:
     """A turn in the form of whose path it is."""
+    if speech_at(path).dialect == "vscode":
+        return msgspec.json.encode({"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False})
     asker = next((asker for asker in ASKERS if speech_at(path).dialect == asker.dialect), None)
     return msgspec.json.encode(asker.asked if asker else ASKED)
 

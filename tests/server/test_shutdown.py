@@ -342,6 +342,9 @@ class Closable:
     async def prune(self, **_: object) -> int:
         return 0
 
+    async def prune_usage(self, **_: object) -> int:
+        return 0
+
     async def close(self) -> None:
         self.is_closed = True
 

@@ -20,8 +20,10 @@ from antiphon.fakes import ChatServer
 from antiphon.server import sweeping
 from antiphon.server.logs import Logger
 from antiphon.server.sweeping import sweep, sweep_once
+from antiphon.store.conversations import Conversation, Entry
 from antiphon.store.interface import Store
 from antiphon.store.sqlite import SqliteStore
+from antiphon.store.usage import Usage
 
 DAY = 86_400
 NOW = int(time.time())
@@ -53,12 +55,47 @@ def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
             await keep(store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10)))
-            assert await sweep_once(store, StoreConfig(retention_days=30)) == 10
+            assert await sweep_once(store, StoreConfig(retention_days=30)) == (10, 0)
             stats = await store.stats()
             assert (stats.responses, stats.items) == (10, 10)
             assert await left(store, "old_0", "old_9", "new_0", "new_9") == ["new_0", "new_9"]
-            assert await sweep_once(store, StoreConfig(retention_days=30)) == 0
-            assert await sweep_once(store, StoreConfig(retention_days=4.5)) == 5
+            assert await sweep_once(store, StoreConfig(retention_days=30)) == (0, 0)
+            assert await sweep_once(store, StoreConfig(retention_days=4.5)) == (5, 0)
+
+    asyncio.run(go())
+
+
+def test_conversations_that_lay_unchanged_for_too_long_are_removed_if_that_is_wanted(place: Place) -> None:
+    """API-4. What was added to, or has other metadata, is as good as new."""
+
+    async def go() -> None:
+        async with place() as store:
+            for number in range(10):
+                made = Conversation(id=f"conv_{number}", created_at=NOW - (26 + number) * DAY, metadata=b"{}")
+                await store.create_conversation("anna", made, [Entry(id="a", item=b"{}")])
+            assert await store.add_entries("anna", "conv_9", [Entry(id="b", item=b"{}")])
+            assert await store.update_conversation("anna", "conv_8", b'{"a":"b"}')
+            assert await sweep_once(store, StoreConfig(retention_days=1)) == (0, 0)
+            assert await sweep_once(store, StoreConfig(conversation_days=29.5)) == (0, 4)
+            ids = [f"conv_{number}" for number in range(10)]
+            there = [id for id in ids if await store.get_conversation("anna", id) is not None]
+            assert there == ["conv_0", "conv_1", "conv_2", "conv_3", "conv_8", "conv_9"]
+            assert await store.get_entry("anna", "conv_4", "a") is None
+            assert await store.get_entry("anna", "conv_9", "a") is not None
+            assert await store.verify() == []
+
+    asyncio.run(go())
+
+
+def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
+    """C-5."""
+
+    async def go() -> None:
+        async with place() as store:
+            today = int(NOW) // DAY
+            await store.add_usage([Usage(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)])
+            await sweep_once(store, StoreConfig(retention_days=30))
+            assert [row.day for row in await store.usage(since=0, until=today)] == [today - 29, today]
 
     asyncio.run(go())
 
@@ -67,9 +104,9 @@ def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> No
     async def go() -> None:
         async with place() as store:
             await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
-            assert await sweep_once(store, StoreConfig(max_responses=8)) == 12
+            assert await sweep_once(store, StoreConfig(max_responses=8)) == (12, 0)
             assert await left(store, *(f"r{n}" for n in range(20))) == [f"r{n}" for n in range(12, 20)]
-            assert await sweep_once(store, StoreConfig()) == 0
+            assert await sweep_once(store, StoreConfig()) == (0, 0)
 
     asyncio.run(go())
 
@@ -82,12 +119,12 @@ def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: S
         async with place() as store:
             chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
             await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
-            assert await sweep_once(store, config) == 1
+            assert await sweep_once(store, config) == (1, 0)
             assert await store.chain("anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
             assert await left(store, "alone") == []
             assert await store.delete("anna", "last")
             await keep(store, ("other", None, 0.0))
-            assert await sweep_once(store, config) == 10
+            assert await sweep_once(store, config) == (10, 0)
             assert (await store.stats()).responses == 1
 
     asyncio.run(go())
@@ -105,6 +142,9 @@ class Ill:
         if self.asked == 1:
             raise StorageUnavailable("the storage is busy")
         return await self._store.prune(**settings)
+
+    async def prune_usage(self, **settings: Any) -> int:
+        return await self._store.prune_usage(**settings)
 
 
 def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> None:

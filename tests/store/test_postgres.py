@@ -474,6 +474,10 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                     "SELECT seq, id, 1, 'dead', now() - interval '1 hour', 2, '{}' FROM antiphon_responses"
                 )
                 await early.execute("INSERT INTO antiphon_events SELECT seq, 0, 2, '2 3 ', '{}[0]' FROM antiphon_work")
+            if version >= 3:
+                await early.execute(
+                    "INSERT INTO antiphon_conversations (owner, id, created_at, metadata) VALUES ('anna', 'conv_old', 7, '{}')"
+                )
         async with opened(url) as store:
             if version >= 1:
                 found = await store.get("anna", "resp_old")
@@ -485,6 +489,9 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                 [work] = await store.claim("one", 10, 5)
                 assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
                 assert await store.prune(before=None, keep=0) == 0
+            if version >= 3:
+                assert await store.get_conversation("anna", "conv_old")
+                assert await store.prune_conversations(before=2**30) == 0  # it counts as changed just now
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
             assert await store.with_call("anna", "call_new") == [turn("resp_new")]
             await store.enqueue("anna", record("resp_2"), [], b"{}")

@@ -238,7 +238,11 @@ def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and
         assert found.id == "resp_99"
 
         same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
-        asks = [store.enqueue("anna", same, [], b"1"), store.enqueue("bert", same, [], b"2"), store.enqueue("anna", other, [], b"3")]
+        asks = [
+            store.enqueue("anna", same, [], b"1"),
+            store.enqueue("bert", same, [], b"2"),
+            store.enqueue("anna", other, [], b"3"),
+        ]
         kept = await asyncio.gather(*asks, return_exceptions=True)
         assert [isinstance(outcome, StorageUnavailable) for outcome in kept] == [False, True, False]
         assert [work.request for work in await store.claim("one", NEVER, 5)] == [b"1", b"3"]

@@ -154,6 +154,9 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
             assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
         if steps >= 3:
             assert await store.get_entry("anna", "conv_old", "a")
+            assert await store.prune_conversations(before=2**30) == 0  # it counts as changed just now
+        if steps >= 6:
+            assert [row.input_tokens for row in await store.usage(since=0, until=9)] == [10]
         await store.save("anna", record("resp_1"), ["msg_1"], [])
         await store.enqueue("anna", record("resp_2"), [], b"{}")
         await store.create_conversation("anna", Conversation(id="conv", created_at=1, metadata=b"{}"), [Entry(id="a", item=b"{}")])
@@ -186,6 +189,11 @@ KEPT_BY_VERSION = (
     INSERT INTO conversations (owner, id, created_at, metadata)
     SELECT owner, CAST('conv_old' AS BLOB), 7, x'7B7D' FROM responses WHERE seq = 1;
     INSERT INTO entries (seq, id, item) SELECT seq, CAST('a' AS BLOB), x'7B7D' FROM conversations;
+    """,
+    "",
+    "",
+    """
+    INSERT INTO usage VALUES (3, CAST('anna' AS BLOB), CAST('m' AS BLOB), CAST('lab' AS BLOB), 1, 0, 10, 4, 5, 2, 0);
     """,
 )
 

@@ -29,7 +29,7 @@ QUEUED = replace(record("resp_1"), status="queued")
         *(getattr(sqlite_work, name) for name in ("FREE", "CLAIM", "HOLDS", "RENEW", "RELEASE", "HELD", "MOVE", "SET_STATUS")),
         *(getattr(sqlite_work, name) for name in ("OWN", "CANCELLABLE", "SAID", "QUEUE")),
         *(getattr(sqlite_watch, name) for name in ("STATES", "WAITING")),
-        *(getattr(sqlite_conversations, name) for name in ("GET", "UPDATE", "DELETE", "ENTRY", "DELETE_ENTRY")),
+        *(getattr(sqlite_conversations, name) for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")),
         *sqlite_conversations.PAGES.values(),
     ],
 )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TextIO
 
 from antiphon import __version__
-from antiphon.cli import ask, bridge, check, config, models, probe, serve, store, trace, translate
+from antiphon.cli import ask, bridge, check, config, explain, models, probe, serve, store, trace, translate, usage
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, printable
@@ -87,9 +87,11 @@ COMMANDS: Final[dict[str, Command]] = {
     "config": config,
     "trace": trace,
     "store": store,
+    "usage": usage,
     "check": check,
     "probe": probe,
     "translate": translate,
+    "explain": explain,
     "bridge": bridge,
 }
 EPILOG: Final = f"""examples:

@@ -71,7 +71,7 @@ def run(
                 out.writelines(f"{one_line(line)}\n" for line in wrong or ["everything that is kept is sound"])
                 return FAILED if wrong else OK
 
-    return asyncio.run(_with_store(config, environ, do))
+    return asyncio.run(with_store(config, environ, do))
 
 
 def keeping_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str:
@@ -85,7 +85,8 @@ def keeping_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str:
     return f"responses: kept for {config.retention_days:g} {'day' if config.retention_days == 1 else 'days'}{most}, in {place}"
 
 
-async def _with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
+async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
+    """The exit code of what is done with the store."""
     from antiphon.store.opening import open_store
 
     store = await open_store(config, environ)

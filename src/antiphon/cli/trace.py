@@ -54,7 +54,7 @@ def add(subparsers: Any) -> None:
 def run(
     args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
 ) -> int:
-    folder = _folder(args.dir, environ, cwd or Path.cwd())
+    folder = folder_of(args.dir, environ, cwd or Path.cwd())
     try:
         match args.action:
             case "list":
@@ -79,7 +79,8 @@ def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> a
     return action
 
 
-def _folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def folder_of(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where traces are looked for."""
     if given is not None:
         return cwd / given
     file = find_config(None, environ, cwd)

@@ -15,13 +15,14 @@ from antiphon.config.checks import check, problems
 from antiphon.config.models import ModelRule
 from antiphon.config.shapes import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ConfigError
-from antiphon.profiles.loading import is_path
+from antiphon.profiles.loading import SUFFIX, is_path
 from antiphon.profiles.providers import Provider, usual_providers
 from antiphon.profiles.toml_source import TomlSource
 
 FILE = "antiphon.toml"
 VARIABLE = "ANTIPHON_CONFIG"
 SQLITE = "sqlite:///"
+PROFILES = "profiles"
 
 
 def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -69,13 +70,19 @@ def default(environ: Mapping[str, str]) -> Config:
 
 def _settled(upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]) -> UpstreamConfig:
     """The upstream with its profile as seen from here, no slash at the end of its URL, and all timeouts or none."""
-    profile = upstream.profile
-    if profile is not None and is_path(profile):
-        profile = str((folder / profile).absolute())
+    profile = _seen_from(folder, upstream.profile) if upstream.profile else None
     own = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
     return replace(
         upstream, profile=profile, base_url=upstream.base_url.rstrip("/"), timeouts=replace(timeouts, **own) if own else None
     )
+
+
+def _seen_from(folder: Path, profile: str) -> str:
+    """A profile by its file, or by its name: the user's own, in `profiles` beside the configuration, come before the shipped."""
+    if is_path(profile):
+        return str((folder / profile).absolute())
+    own = folder / PROFILES / f"{profile}{SUFFIX}"
+    return str(own.absolute()) if own.is_file() else profile
 
 
 def _store_url(url: str | None, folder: Path) -> str | None:

@@ -201,6 +201,10 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: no limit."),
     ] = None
+    conversation_days: Annotated[
+        Annotated[float, Meta(gt=0, le=36_500)] | None,
+        Meta(description="Conversations that lay unchanged for more than this many days are removed. Absent: none is."),
+    ] = None
 
 
 class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

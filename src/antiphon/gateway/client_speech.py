@@ -6,12 +6,12 @@ Some clients name the model, and whether they want a stream, in the path: `reque
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects import chat, gemini, messages, responses, vscode
 from antiphon.errors import ApiError
 from antiphon.gateway.pipe import EventsFromHub
 from antiphon.profiles import Dialect
@@ -19,11 +19,13 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
+ClientDialect = Dialect | Literal["vscode"]  # which no server speaks
+
 
 class ClientSpeech(Struct, frozen=True, kw_only=True):
     """One dialect as a client speaks it."""
 
-    dialect: Dialect
+    dialect: ClientDialect
     request_to_hub: Callable[[bytes], tuple[Request, Losses]]
     events_from_hub: Callable[..., EventsFromHub]
     response_from_hub: Callable[[Response, Request], tuple[bytes, Losses]]
@@ -59,7 +61,7 @@ def request_at(path: str, speech: ClientSpeech, body: bytes) -> tuple[Request, L
     return request, losses
 
 
-CLIENT_SPEECHES: Final[dict[Dialect, ClientSpeech]] = {
+CLIENT_SPEECHES: Final[dict[ClientDialect, ClientSpeech]] = {
     "chat": ClientSpeech(
         dialect="chat",
         request_to_hub=chat.request_to_hub,
@@ -90,14 +92,22 @@ CLIENT_SPEECHES: Final[dict[Dialect, ClientSpeech]] = {
         error_from_hub=gemini.error_from_hub,
         has_key_in_query=True,
     ),
+    "vscode": ClientSpeech(
+        dialect="vscode",
+        request_to_hub=vscode.request_to_hub,
+        events_from_hub=vscode.EventsFromHub,
+        response_from_hub=vscode.response_from_hub,
+        error_from_hub=vscode.error_from_hub,
+    ),
 }
 HUB: Final = CLIENT_SPEECHES["responses"]
 STREAMING: Final = "streamGenerateContent"
 ACTIONS: Final = frozenset({"generateContent", STREAMING, "countTokens"})
 ASKING: Final = (":generateContent", f":{STREAMING}")
-TURNS: Final = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages"})
-PREFIXES: Final[tuple[tuple[str, Dialect], ...]] = (
+TURNS: Final = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages", "/v1/vscode/chat"})
+PREFIXES: Final[tuple[tuple[str, ClientDialect], ...]] = (
     ("/v1/chat/", "chat"),
     ("/v1/messages", "messages"),
+    ("/v1/vscode/", "vscode"),
     ("/v1beta/", "gemini"),
 )

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from antiphon.diagnosis import diagnose, sentence
 from antiphon.dialects.common.refused_reasoning import refuses_reasoning
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.gateway.keeping import Keeper
@@ -36,6 +37,7 @@ from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_o
 
 MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
+MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
 
 
 # What the gateway does itself, and no upstream hears of.
@@ -125,7 +127,7 @@ class Turn:
         if self._trace is not None:
             self._trace.upstream_head(answer.status, answer.headers)
         if answer.status != 200:
-            raise await self._refusal(answer)
+            raise await self._refusal(answer, body)
         if is_packed(answer) or is_page(answer):
             answer.abort()
             what = "a compressed answer, which it was not asked for" if is_packed(answer) else "a page of HTML instead of an answer"
@@ -251,7 +253,7 @@ class Turn:
             raise reader.error
         return fold(events)
 
-    async def _refusal(self, answer: Answer) -> ApiError:
+    async def _refusal(self, answer: Answer, sent: bytes) -> ApiError:
         """ERR-4: an answer that is not 200, by its meaning. A redirect is none: nobody is followed anywhere."""
         try:
             body = await self.body_of(answer, MAX_ERROR)
@@ -261,7 +263,22 @@ class Turn:
             body = b""
         if 200 <= answer.status < 400:
             return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
-        return self.prepared.target.upstream.speech.error_to_hub(answer.status, answer.headers, body)
+        error = self.prepared.target.upstream.speech.error_to_hub(answer.status, answer.headers, body)
+        self._explain(error, sent, answer.status, body)
+        return error
+
+    def _explain(self, error: ApiError, sent: bytes, status: int, body: bytes) -> None:
+        """C-6: what the server disliked, in a sentence after its own words, and all of it in the trace."""
+        if not isinstance(error, ClientFault) or error.code == "context_length_exceeded" or len(sent) > MAX_EXPLAINED:
+            return
+        profile = self.prepared.target.upstream.profile
+        findings = diagnose(profile.dialect, sent, status, body.decode("utf-8", "replace"), profile)
+        if self._trace is not None:
+            for finding in findings:
+                self._trace.note("diagnosis", str(finding))
+        told = sentence(findings)
+        if told and not refuses_reasoning(error):  # there, the words decide whether it is asked again
+            error.message = f"{error.message.rstrip()} {told}"
 
 
 def is_stream(answer: Answer) -> bool:

@@ -43,6 +43,8 @@ from antiphon.server.models import get_model, list_models
 from antiphon.server.responses_socket import responses_socket
 from antiphon.server.retrieve import delete_response, get_response, list_input_items
 from antiphon.server.services import Services, new_id
+from antiphon.server.usage import show_usage
+from antiphon.server.vscode import count_editor_tokens, list_editor_models
 from antiphon.server.websocket import Times, WebSockets
 
 Endpoint = Callable[[Services, Exchange], Awaitable[None]]
@@ -207,8 +209,12 @@ ROUTES: Final[dict[str, Route]] = {
     "/v1/chat/completions": Route(methods={"POST": create_turn}),
     "/v1/messages": Route(methods={"POST": create_turn}),
     "/v1/messages/count_tokens": Route(methods={"POST": count_tokens}),
+    "/v1/vscode/chat": Route(methods={"POST": create_turn}),
+    "/v1/vscode/count_tokens": Route(methods={"POST": count_editor_tokens}),
+    "/v1/vscode/models": Route(methods={"GET": list_editor_models}),
     "/v1/conversations": Route(methods={"POST": create_conversation}),
     "/v1/models": Route(methods={"GET": list_models}),
+    "/v1/usage": Route(methods={"GET": show_usage}),
     "/v1beta/models": Route(methods={"GET": list_models}),
     "/": Route(methods={"GET": health}, public=True),
     "/health": Route(methods={"GET": health}, public=True),

@@ -20,7 +20,6 @@ from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
 from antiphon.gateway.history import Archive
-from antiphon.gateway.keeping import response_of
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.turn import Turn, is_json
 from antiphon.protocol import codec

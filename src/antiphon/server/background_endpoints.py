@@ -42,6 +42,7 @@ async def begin_in_background(services: Services, exchange: Exchange, request: R
     # Who runs it makes a stream of it, whatever this client reads.
     asked = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
     await store.enqueue(owner, record, item_ids, asked)
+    exchange.line.is_put_off = True
     services.background.wake()
     if request.stream:
         await tail(services, store, exchange, owner, queued.id, -1, turn.losses)

@@ -14,7 +14,8 @@ from antiphon.errors import ClientFault
 from antiphon.gateway.client_speech import CLIENT_SPEECHES, HUB, ClientSpeech, speech_at
 from antiphon.gateway.routes import Upstream
 from antiphon.profiles.known_clients import OF_GEMINI, OF_MESSAGES
-from antiphon.server.asgi import JSON, Scope, values_of
+from antiphon.server.asgi import JSON, Headers, Scope, values_of
+from antiphon.server.stream import SSE
 from antiphon.server.telling import StreamForm
 
 
@@ -30,6 +31,8 @@ def speech_for(scope: Scope) -> ClientSpeech:
 
 def stream_form(speech: ClientSpeech, scope: Scope) -> StreamForm:
     """The form of a stream to a client of another dialect than the hub's."""
+    if speech.dialect == "vscode":
+        return StreamForm(events_from_hub=speech.events_from_hub, headers=NDJSON, waiting=b"\n")
     if speech.dialect != "gemini":
         return StreamForm(events_from_hub=speech.events_from_hub)
     # Its clients read comments as data, and blank lines as nothing; between the members of an array they are nothing to anybody.
@@ -54,4 +57,5 @@ def passed_headers(speech: ClientSpeech, scope: Scope, upstream: Upstream) -> di
     return passed
 
 
+NDJSON: Final[Headers] = [(b"content-type", b"application/x-ndjson"), *(header for header in SSE if header[0] != b"content-type")]
 WORDS: Final = re.compile("[A-Za-z0-9._:=, -]{1,2000}")

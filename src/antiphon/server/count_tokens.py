@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect, request_at
 from antiphon.gateway.history import Archive
 from antiphon.gateway.token_estimate import estimate
 from antiphon.gateway.turn import Prepared
@@ -44,8 +44,12 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 
 async def count_tokens(services: Services, exchange: Exchange) -> None:
     """A request from body to number."""
+    await count_body(services, exchange, await exchange.body(services.max_body))
+
+
+async def count_body(services: Services, exchange: Exchange, body: bytes) -> None:
+    """A body that was read, to number."""
     strict = refuses_losses(exchange.scope)
-    body = await exchange.body(services.max_body)
     if exchange.speech.dialect == "gemini":
         body = _unwrapped(body)
     request, losses = request_at(exchange.scope["path"], exchange.speech, body)
@@ -74,13 +78,15 @@ def _unwrapped(body: bytes) -> bytes:
     return codec.encode({name: value for name, value in inner.items() if name != "model"})
 
 
-def _told(dialect: Dialect, count: InputTokens) -> Any:
+def _told(dialect: ClientDialect, count: InputTokens) -> Any:
     """The count, as clients of a dialect read it."""
     match dialect:
         case "messages":
             return {"input_tokens": count.input_tokens}
         case "gemini":
             return {"totalTokens": count.input_tokens}
+        case "vscode":
+            return {"count": count.input_tokens}
         case _:
             return count
 

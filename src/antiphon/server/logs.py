@@ -56,6 +56,7 @@ class RequestLine(Struct, kw_only=True):
     losses: int = 0
     error: str | None = None  # the code of the error that the client was told
     client_left: bool = False
+    is_put_off: bool = False  # the turn will be made in the background, and has a line of its own there
     traceparent: str = ""  # the client's own trace, for who tells of turns elsewhere
 
     def note_first_event(self) -> None:

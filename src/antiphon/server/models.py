@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.gateway.client_speech import ClientDialect
 from antiphon.gateway.models import Model, ModelList
-from antiphon.profiles import Dialect
 from antiphon.server.asgi import JSON
 from antiphon.server.exchange import Exchange
 from antiphon.server.services import Services
@@ -27,7 +27,7 @@ async def get_model(services: Services, exchange: Exchange) -> None:
     await exchange.answer(200, [JSON], msgspec.json.encode(_model_for(exchange.speech.dialect, model)))
 
 
-def _list_for(dialect: Dialect, listed: ModelList) -> Any:
+def _list_for(dialect: ClientDialect, listed: ModelList) -> Any:
     models = [_model_for(dialect, model) for model in listed.data]
     match dialect:
         case "messages":
@@ -39,7 +39,7 @@ def _list_for(dialect: Dialect, listed: ModelList) -> Any:
             return listed
 
 
-def _model_for(dialect: Dialect, model: Model) -> Any:
+def _model_for(dialect: ClientDialect, model: Model) -> Any:
     match dialect:
         case "messages":
             return {"type": "model", "id": model.id, "display_name": model.id, "created_at": LONG_AGO}

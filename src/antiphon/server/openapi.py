@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from antiphon import __version__
-from antiphon.server import openapi_dialects
+from antiphon.server import openapi_dialects, openapi_usage
 from antiphon.server.openapi_errors import CREATING, EVERYWHERE, IN_CONVERSATION, KEPT, KEYED, TAKEN, errors
 from antiphon.server.openapi_parts import (
     HEADERS,
@@ -52,6 +52,7 @@ def document() -> bytes:
                 "/v1/conversations/{id}/items": {"get": _list_items(), "post": _add_items()},
                 "/v1/conversations/{id}/items/{item_id}": _of_item(),
                 "/v1/models": {"get": _list_models()},
+                "/v1/usage": {"get": openapi_usage.operation()},
                 **openapi_dialects.paths(),
                 "/": {"get": _health("home")},
                 "/health": {"get": _health("health")},

@@ -15,8 +15,11 @@ def paths() -> dict[str, dict[str, Schema]]:
         "/v1/chat/completions": {"post": _turn("createChatCompletion", "Chat Completions", CHAT)},
         "/v1/messages": {"post": _turn("createMessage", "Messages", MESSAGES, overloaded="529")},
         "/v1/messages/count_tokens": {"post": _count("countMessageTokens", "Messages", "input_tokens")},
+        "/v1/vscode/chat": {"post": _editor_turn()},
+        "/v1/vscode/count_tokens": {"post": _count("countEditorTokens", "VS Code's language models", "count")},
+        "/v1/vscode/models": {"get": _models("listEditorModels", "VS Code's language models")},
         "/v1/models/{model}": {"get": _model("getModel")},
-        "/v1beta/models": {"get": _models()},
+        "/v1beta/models": {"get": _models("listGeminiModels", "Gemini")},
         "/v1beta/models/{model}": {"get": _model("getGeminiModel")},
     }
     for version, name in (("v1", "V1"), ("v1beta", "")):
@@ -72,10 +75,17 @@ def _count(id: str, api: str, name: str) -> Schema:
     }
 
 
-def _models() -> Schema:
+def _editor_turn() -> Schema:
+    made = _turn("createEditorTurn", "VS Code's language models", EDITOR)
+    made["responses"]["200"] |= {"description": "Its parts, a line each as they come, or with `stream: false` in one piece."}
+    made["responses"]["200"] |= {"content": {"application/x-ndjson": {"schema": OBJECT}, **JSON}}
+    return made
+
+
+def _models(id: str, api: str) -> Schema:
     return {
-        "operationId": "listGeminiModels",
-        "summary": "List the models that can be asked for, in the form of Gemini",
+        "operationId": id,
+        "summary": f"List the models that can be asked for, in the form of {api}",
         "responses": {"200": answer("The models.", OBJECT), **_errors()},
     }
 
@@ -116,6 +126,7 @@ def _errors(*tables: Codes, overloaded: str = "503") -> dict[str, Schema]:
 
 CHAT: Final = "As clients of Chat Completions ask for it. It is kept only if `store` is true."
 MESSAGES: Final = "As clients of Messages ask for it. Names of betas go to servers of this API and to no others."
+EDITOR: Final = "An editor's messages and options as they are, and its response parts back: a stream unless `stream` is false."
 STREAMED: Final = "As a stream."
 OBJECT: Final[Schema] = {"type": "object"}
 ERROR: Final[Schema] = {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]}

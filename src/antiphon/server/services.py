@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from antiphon.server.metrics import Metrics, watched
 from antiphon.server.stream import FIRST, SILENCE
 from antiphon.server.sweeping import sweep
 from antiphon.server.telemetry import OpenTelemetry, Telemetry, open_telemetry
+from antiphon.server.usage_counting import UsageCounter
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
 from antiphon.trace.writing import Traces
@@ -98,7 +100,8 @@ class Services:
         self.telemetry: Telemetry | None = None  # until `open`; for ever where nobody wants it
         self._open_store = open_store
         self._open_telemetry = open_telemetry
-        self._sweeper: asyncio.Task[None] | None = None
+        self.usage: UsageCounter | None = None  # where there is a store
+        self._upkeep: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # until `open`
         self._stopping_since: float | None = None  # None while it serves
         self.background: Runner | None = None  # where there is a store
@@ -125,7 +128,10 @@ class Services:
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = watched(store, self.metrics)
-            self._sweeper = asyncio.get_running_loop().create_task(sweep(self.store, self.config.store, self.logger))
+            self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
+            self.logger.tell(self.usage.request)
+            upkeep = (sweep(self.store, self.config.store, self.logger), self.usage.run())
+            self._upkeep = list(map(self._loop.create_task, upkeep))
 
     def begin_to_stop(self) -> None:
         """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
@@ -148,9 +154,12 @@ class Services:
         end = time.monotonic() + LAST_WORDS
         while self.under_way and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
+        for task in self._upkeep:
+            task.cancel()
+            await asyncio.wait([task])
+        if self.usage is not None:
+            with suppress(TimeoutError):  # a store that does not answer keeps nobody from going
+                await asyncio.wait_for(self.usage.flush(), LAST_WORDS)
         if self.store is not None:
             await self.store.close()
         await self.transport.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
@@ -26,16 +27,38 @@ async def sweep(store: Store, config: StoreConfig, logger: Logger, *, every: flo
         except Exception as error:  # a fault of ours must not end retention for ever
             logger.fault("sweeping the store failed inside the gateway", error)
         else:
-            if removed:
-                logger.event("responses were removed because of their age or number", count=removed)
+            if removed.responses:
+                logger.event("responses were removed because of their age or number", count=removed.responses)
+            if removed.conversations:
+                logger.event("conversations were removed because of their age", count=removed.conversations)
         await asyncio.sleep(every)
 
 
-async def sweep_once(store: Store, config: StoreConfig) -> int:
-    """Everything that is due now; how many responses that were."""
-    before = int(time.time() - config.retention_days * 86_400)
+class Removed(NamedTuple):
+    """How many of them."""
+
+    responses: int
+    conversations: int
+
+
+async def sweep_once(store: Store, config: StoreConfig) -> Removed:
+    """Everything that is due now."""
+    before = _days_ago(config.retention_days)
+    responses = await _all(lambda: store.prune(before=before, keep=config.max_responses, step=STEP))
+    await store.prune_usage(before=before // 86_400)
+    if config.conversation_days is None:
+        return Removed(responses, 0)
+    unchanged_since = _days_ago(config.conversation_days)
+    return Removed(responses, await _all(lambda: store.prune_conversations(before=unchanged_since, step=STEP)))
+
+
+def _days_ago(days: float) -> int:
+    return int(time.time() - days * 86_400)
+
+
+async def _all(remove: Callable[[], Awaitable[int]]) -> int:
     removed = 0
-    while count := await store.prune(before=before, keep=config.max_responses, step=STEP):
+    while count := await remove():
         removed += count
         await asyncio.sleep(PAUSE)
     return removed

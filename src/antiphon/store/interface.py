@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from antiphon.store.conversations import Addition, ConversationStore
 from antiphon.store.record import Record, Turn
+from antiphon.store.usage import UsageStore
 from antiphon.store.work import WorkStore
 
 __all__ = ["Record", "Stats", "Store", "Turn"]
@@ -32,8 +33,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     newest: int | None
 
 
-class Store(WorkStore, ConversationStore, Protocol):
-    """Responses at rest, work, and conversations. All of it is safe to call from any task of one event loop."""
+class Store(WorkStore, ConversationStore, UsageStore, Protocol):
+    """Responses at rest, work, conversations, and usage. All of it is safe to call from any task of one event loop."""
 
     async def save(
         self,

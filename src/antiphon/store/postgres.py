@@ -22,10 +22,11 @@ from antiphon.store.postgres_faults import DAMAGED
 from antiphon.store.postgres_keys import key
 from antiphon.store.postgres_listener import CHANNEL, Listener
 from antiphon.store.postgres_saving import CALL, ITEM, SAVE, Save, columns_of, keys_of, row_of
+from antiphon.store.postgres_usage import PostgresUsage
 from antiphon.store.postgres_work import PostgresWork
 
 
-class PostgresStore(PostgresWork, PostgresConversations):
+class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
     """A `Store` on PostgreSQL."""
 
     def __init__(self, connections: Connections) -> None:
@@ -191,7 +192,8 @@ SELECT count(*) AS responses, count(DISTINCT owner) AS owners,
     (SELECT count(*) FROM antiphon_conversations) AS conversations,
     (SELECT coalesce(sum(count), 0)::bigint FROM antiphon_events) AS events,
     (SELECT sum(pg_total_relation_size(name))::bigint FROM unnest(ARRAY[
-        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations', 'antiphon_entries'
+        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations', 'antiphon_entries',
+        'antiphon_usage'
     ]::regclass[]) AS name) AS bytes,
     min(created_at) AS oldest, max(created_at) AS newest
 FROM antiphon_responses

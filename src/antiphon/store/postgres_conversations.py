@@ -50,6 +50,9 @@ class PostgresConversations:
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
         return bool(await self._connections.ask(DELETE_ENTRY, owner.encode(), id.encode(), key(item_id)))
 
+    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
+        return len(await self._connections.ask(PRUNE, before, step))
+
 
 def columns_of(entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes], list[bytes]]:
     """The last three arguments of `ADD`. Of items of the same id the last one counts: one statement cannot write a row twice."""
@@ -62,6 +65,7 @@ def _conversation(id: str, rows: list[Any]) -> Conversation | None:
     return Conversation(id=id, created_at=rows[0][0], metadata=rows[0][1]) if rows else None
 
 
+NOW: Final = "extract(epoch FROM now())::bigint"
 # Numbers are given out once the row of the conversation is held, hence after those of whoever held it before.
 ADDED: Final = """
     INSERT INTO antiphon_entries (seq, key, id, item)
@@ -72,19 +76,28 @@ ADDED: Final = """
 """
 ADD: Final = f"""
 WITH conversation AS MATERIALIZED (
-    SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2 FOR UPDATE
+    UPDATE antiphon_conversations SET changed_at = {NOW} WHERE owner = $1 AND id = $2 RETURNING seq
 ), added AS ({ADDED.format("$3", "$4", "$5")})
 SELECT FROM conversation
 """
 CREATE: Final = f"""
 WITH conversation AS (
-    INSERT INTO antiphon_conversations (owner, id, created_at, metadata) VALUES ($1, $2, $3, $4)
+    INSERT INTO antiphon_conversations (owner, id, created_at, metadata, changed_at) VALUES ($1, $2, $3, $4, $3)
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq
 ){ADDED.format("$5", "$6", "$7")}
 """
 GET: Final = "SELECT created_at, metadata FROM antiphon_conversations WHERE owner = $1 AND id = $2"
-UPDATE: Final = "UPDATE antiphon_conversations SET metadata = $3 WHERE owner = $1 AND id = $2 RETURNING created_at, metadata"
+UPDATE: Final = f"""
+UPDATE antiphon_conversations SET metadata = $3, changed_at = {NOW} WHERE owner = $1 AND id = $2 RETURNING created_at, metadata
+"""
 DELETE: Final = "DELETE FROM antiphon_conversations WHERE owner = $1 AND id = $2 RETURNING seq"
+# What somebody adds to at the same time is passed over.
+PRUNE: Final = """
+WITH old AS MATERIALIZED (
+    SELECT seq FROM antiphon_conversations WHERE changed_at < $1::bigint ORDER BY changed_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+)
+DELETE FROM antiphon_conversations AS conversation USING old WHERE conversation.seq = old.seq RETURNING old.seq
+"""
 OF_ONE: Final = "seq = (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AND key = $3"
 ENTRY: Final = f"SELECT item FROM antiphon_entries WHERE {OF_ONE}"
 DELETE_ENTRY: Final = f"DELETE FROM antiphon_entries WHERE {OF_ONE} RETURNING place"

@@ -28,8 +28,8 @@ DISCONNECTED: Final = (
 )
 #: There is no connection to be had, for the moment at least.
 NOT_THERE: Final = (asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError, asyncpg.TooManyConnectionsError, OSError)
-#: One entry of several is to blame: what it holds does not fit.
-UNFIT: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
+#: One entry of several is to blame: what it holds does not fit, or is somebody else's already.
+UNFIT: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.UniqueViolationError)
 #: What is kept cannot be read.
 DAMAGED: Final = (asyncpg.InternalServerError, asyncpg.PostgresSystemError)
 

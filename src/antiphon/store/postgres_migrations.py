@@ -204,4 +204,25 @@ MIGRATIONS: Final = (
     ALTER TABLE antiphon_entries ALTER item SET STORAGE EXTERNAL;
     CREATE INDEX antiphon_entries_in_order ON antiphon_entries (seq, place);
     """,
+    # What was there before counts as changed now: nobody knows better.
+    """
+    ALTER TABLE antiphon_conversations ADD changed_at bigint NOT NULL DEFAULT extract(epoch FROM now())::bigint;
+    CREATE INDEX antiphon_conversations_age ON antiphon_conversations (changed_at);
+    """,
+    """
+    CREATE TABLE antiphon_usage (
+        day integer NOT NULL,
+        owner bytea NOT NULL,
+        model bytea NOT NULL,
+        upstream bytea NOT NULL,
+        requests bigint NOT NULL,
+        errors bigint NOT NULL,
+        input_tokens bigint NOT NULL,
+        cached_tokens bigint NOT NULL,
+        output_tokens bigint NOT NULL,
+        reasoning_tokens bigint NOT NULL,
+        losses bigint NOT NULL,
+        PRIMARY KEY (day, owner, model, upstream)
+    );
+    """,
 )

@@ -345,11 +345,12 @@ LEFT JOIN LATERAL (
 ) AS batch ON true
 WHERE owner = $1 AND id = $2 ORDER BY batch.first
 """
+# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
 QUEUE: Final = f"""
-SELECT count(*) FILTER (WHERE is_free) AS waiting, count(*) FILTER (WHERE NOT is_free) AS running,
-    min(created_at) FILTER (WHERE is_free) AS oldest_waiting
+SELECT waiting, running, (SELECT created_at FROM antiphon_responses AS response WHERE response.seq = open.oldest) AS oldest_waiting
 FROM (
-    SELECT created_at, {IS_FREE} AS is_free FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
-    WHERE NOT has_ended
+    SELECT count(*) FILTER (WHERE is_free) AS waiting, count(*) FILTER (WHERE NOT is_free) AS running,
+        min(seq) FILTER (WHERE is_free) AS oldest
+    FROM (SELECT seq, {IS_FREE} AS is_free FROM antiphon_work WHERE NOT has_ended) AS each
 ) AS open
 """

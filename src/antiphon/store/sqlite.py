@@ -23,6 +23,7 @@ from antiphon.store.sqlite_conversations import SqliteConversations, add
 from antiphon.store.sqlite_file import connect, fault, fetch, prepare
 from antiphon.store.sqlite_readers import Readers
 from antiphon.store.sqlite_saving import CALL, ITEM, Save, keys_of, row_of
+from antiphon.store.sqlite_usage import SqliteUsage
 from antiphon.store.sqlite_watch import Watch
 from antiphon.store.sqlite_work import SqliteWork
 from antiphon.store.sqlite_writer import Writer
@@ -31,7 +32,7 @@ T = TypeVar("T")
 Moment = tuple[int, int]  # when a response was made, and its number among those of that second
 
 
-class SqliteStore(SqliteWork, SqliteConversations):
+class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
     """A `Store` in one file, and in the log that SQLite keeps beside it."""
 
     @classmethod

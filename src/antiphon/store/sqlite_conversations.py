@@ -50,14 +50,14 @@ class SqliteConversations:
         bindings = (owner.encode(), id.encode(), item_id.encode())
         return await self._writer.ask(partial(_delete, statement=DELETE_ENTRY, bindings=bindings), deletes=True)
 
+    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
+        return await self._writer.ask(partial(_prune, before=before, step=step), deletes=True)
+
 
 def add(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[Entry]) -> bool:
     """Work for the writer: puts items at the end. Whether there is such a conversation."""
-    for (seq,) in fetch(cursor, SEQ, owner, id):
-        latest = {entry.id: number for number, entry in enumerate(entries)}
-        rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
-        # What is there already goes first, so that it gets a number after all that stay.
-        insert(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
+    for (seq,) in fetch(cursor, TOUCH, owner, id):
+        _put(cursor, seq, entries)
         return True
     return False
 
@@ -66,8 +66,19 @@ def add(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[Entry]) 
 
 
 def _create(cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[Entry]) -> None:
-    if fetch(cursor, CREATE, *row):
-        add(cursor, row[0], row[1], entries)
+    for (seq,) in fetch(cursor, CREATE, *row):
+        _put(cursor, seq, entries)
+
+
+def _put(cursor: apsw.Cursor, seq: int, entries: Sequence[Entry]) -> None:
+    latest = {entry.id: number for number, entry in enumerate(entries)}
+    rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
+    # What is there already goes first, so that it gets a number after all that stay.
+    insert(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
+
+
+def _prune(cursor: apsw.Cursor, before: int, step: int) -> int:
+    return len(fetch(cursor, PRUNE, before, step))
 
 
 def _delete(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:
@@ -111,13 +122,20 @@ def _entry(cursor: apsw.Cursor, owner: bytes, id: bytes, item_id: str) -> Entry 
 
 
 SEQ: Final = "SELECT seq FROM conversations WHERE owner = ? AND id = ?"
+TOUCH: Final = "UPDATE conversations SET changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING seq"
 CREATE: Final = """
-    INSERT INTO conversations (owner, id, created_at, metadata) VALUES (?, ?, ?, ?)
+    INSERT INTO conversations (owner, id, created_at, metadata, changed_at) VALUES (?1, ?2, ?3, ?4, ?3)
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq
 """
 GET: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
-UPDATE: Final = "UPDATE conversations SET metadata = ? WHERE owner = ? AND id = ? RETURNING id, created_at, metadata"
+UPDATE: Final = """
+    UPDATE conversations SET metadata = ?, changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING id, created_at, metadata
+"""
 DELETE: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
+PRUNE: Final = """
+    DELETE FROM conversations WHERE seq IN (SELECT seq FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?)
+    RETURNING seq
+"""
 REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
 ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
 DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"

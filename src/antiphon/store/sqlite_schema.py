@@ -138,4 +138,26 @@ MIGRATIONS: Final = (
     ALTER TABLE responses DROP COLUMN input;
     ALTER TABLE responses DROP COLUMN output;
     """,
+    # What was there before counts as changed now: nobody knows better.
+    """
+    ALTER TABLE conversations ADD COLUMN changed_at INTEGER NOT NULL DEFAULT 0;
+    UPDATE conversations SET changed_at = unixepoch();
+    CREATE INDEX conversations_changed_at ON conversations (changed_at);
+    """,
+    """
+    CREATE TABLE usage (
+        day INTEGER NOT NULL,
+        owner BLOB NOT NULL,
+        model BLOB NOT NULL,
+        upstream BLOB NOT NULL,
+        requests INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        cached_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        reasoning_tokens INTEGER NOT NULL,
+        losses INTEGER NOT NULL,
+        PRIMARY KEY (day, owner, model, upstream)
+    ) STRICT, WITHOUT ROWID;
+    """,
 )

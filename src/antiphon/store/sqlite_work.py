@@ -343,10 +343,14 @@ SAID: Final = """
         WHERE e.seq = (SELECT seq FROM start) AND e.first >= (SELECT first FROM start) ORDER BY e.first
     )
 """
+# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
 QUEUE: Final = f"""
-    SELECT
-        count(*) FILTER (WHERE {IS_FREE}),
-        count(*) FILTER (WHERE NOT {IS_FREE}),
-        min(created_at) FILTER (WHERE {IS_FREE})
-    FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq WHERE has_ended = 0
+    SELECT waiting, running, (SELECT created_at FROM responses AS r WHERE r.seq = oldest)
+    FROM (
+        SELECT
+            count(*) FILTER (WHERE {IS_FREE}) AS waiting,
+            count(*) FILTER (WHERE NOT {IS_FREE}) AS running,
+            min(seq) FILTER (WHERE {IS_FREE}) AS oldest
+        FROM work WHERE has_ended = 0
+    )
 """

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined, plain_text
+from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined
 from antiphon.dialects.chat.wire import ChatWire, PartOut
 from antiphon.protocol.content import (
     ContentParam,
@@ -19,7 +19,6 @@ from antiphon.protocol.content import (
     InputText,
     InputVideo,
     OutputText,
-    OutputTextParam,
     ReasoningText,
     Refusal,
     SummaryText,
@@ -106,13 +105,3 @@ def test_text_alone_is_one_string() -> None:
     assert joined([one, one]) == "a\na"
     assert joined([]) == ""
     assert joined([one, two]) == [one, two]
-
-
-def test_plain_text_is_told_by_a_short_cut_and_nothing_else_is() -> None:
-    assert plain_text("a") == "a"
-    assert plain_text([InputText(text="a")]) == "a"
-    assert plain_text([OutputTextParam(text="a", annotations=[])]) == "a"
-    for part in (InputText(text="a", extra=EXTRA), OutputTextParam(text="a", extra=EXTRA), Refusal(refusal="a")):
-        assert plain_text([part]) is None
-    assert plain_text([]) is None
-    assert plain_text([InputText(text="a"), InputText(text="b")]) is None

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.dialects.chat import error_from_hub, error_to_hub
-from antiphon.dialects.chat.errors import error_frame_data, error_in_answer, error_of_response
+from antiphon.dialects.chat.errors import error_frame_data, error_in_answer
 from antiphon.errors import ApiError, ClientFault, InvalidValue, UpstreamFault
-from antiphon.protocol.errors import Error, ErrorPayload
+from antiphon.protocol.errors import ErrorPayload
 
 # Any JSON, made of the words that error bodies are made of.
 WORDS = st.sampled_from(["error", "detail", "message", "code", "type", "loc", "msg", "metadata", "raw"])
@@ -171,21 +171,6 @@ def test_an_error_has_the_one_form_that_clients_parse(error: ApiError, status: i
     told, body = error_from_hub(error)
     assert told == status
     assert json.loads(body) == {"error": {"message": error.message, "type": type, "param": error.param, "code": error.code}}
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "type"),
-    [
-        ("context_length_exceeded", 400, "invalid_request"),
-        ("rate_limit_exceeded", 429, "too_many_requests"),
-        ("upstream_timeout", 504, "server_error"),
-        ("upstream_disconnected", 502, "server_error"),
-        ("anything", 500, "server_error"),
-    ],
-)
-def test_a_failed_response_becomes_the_error_it_tells_of(code: str, status: int, type: str) -> None:
-    error = error_of_response(Error(code=code, message="m"))
-    assert (error.status, error.type, error.code, error.message) == (status, type, code, "m")
 
 
 def test_an_error_in_a_stream_has_the_same_form() -> None:

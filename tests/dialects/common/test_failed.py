@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from antiphon.dialects.common.failed import error_of_event, error_of_response
+from antiphon.dialects.common.failed import error_of_event, error_of_response, raise_unless_ended
+from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, ErrorPayload
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import opening
+from antiphon.protocol.status import ResponseStatus
 
 
 @pytest.mark.parametrize(
@@ -44,3 +49,16 @@ def test_an_error_event_has_its_status_from_its_code_or_else_from_its_type(type:
     """ERR-2, ERR-3: and it keeps the field it names."""
     error = error_of_event(ErrorPayload(type=type, code=code, message="so", param="input"))
     assert (error.status, error.code, error.param) == (status, code or "internal_error", "input")
+
+
+def test_only_a_response_that_came_to_its_end_is_an_answer() -> None:
+    """STR-14: a response that was cut short by itself is one, too."""
+    begun = opening(Request(model="m"), id="resp_1", created_at=1)
+    for status in (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE):
+        raise_unless_ended(replace(begun, status=status))
+    with pytest.raises(ApiError, match="the response is in_progress"):
+        raise_unless_ended(replace(begun, status=ResponseStatus.IN_PROGRESS))
+    with pytest.raises(ApiError, match="slow down"):
+        raise_unless_ended(
+            replace(begun, status=ResponseStatus.FAILED, error=Error(code="rate_limit_exceeded", message="slow down"))
+        )

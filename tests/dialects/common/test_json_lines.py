@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from antiphon.dialects.common.json_lines import JsonLines
+from antiphon.dialects.common.json_lines import JsonLines, one_line
 from antiphon.errors import UpstreamFault
 
 DATA = b'{"a":1}\r\n\n {"b":"\xc3\xbc"}\n{"c":3}'
@@ -22,3 +24,11 @@ def test_every_cut_gives_the_same_lines() -> None:
 def test_a_line_beyond_the_limit_is_the_agents_fault(data: bytes) -> None:
     with pytest.raises(UpstreamFault, match="longer than 5 bytes"):
         JsonLines(max_length=5).feed(data)
+
+
+def test_json_is_one_line_to_every_reader_of_lines_and_says_the_same() -> None:
+    text = "a\x85b\u2028c\u2029d\ne"
+    data = json.dumps({"text": text, "other": 1}, ensure_ascii=False, indent=1).replace("\n", "\r\n").encode()
+    line = one_line(data)
+    assert len(line.decode().splitlines()) == 1
+    assert json.loads(line) == {"text": text, "other": 1}

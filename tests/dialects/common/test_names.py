@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from antiphon.dialects.common.names import LEGAL, ToolNames, ToolRef, offered_tools
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.request import Request
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam, WebSearchTool
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolParam,
+    WebSearchTool,
+)
 
 LETTERS = st.text(alphabet=string.ascii_letters + string.digits + "_-", min_size=1)
 #: Few words in many combinations, so that flat names meet; long ones and ones that are not legal.
@@ -92,3 +100,9 @@ def test_tools_of_items_are_offered_after_those_of_the_request() -> None:
     items = [AdditionalTools(tools=[second]), AdditionalTools(tools=[third])]
     assert offered_tools(Request(tools=[first], input=list(items))) == [first, second, third]
     assert offered_tools(Request(input="hi")) == []
+
+
+def test_a_choice_names_the_tool_that_was_offered() -> None:
+    """TOOL-3."""
+    assert ToolRef.chosen(SpecificFunction(name="look")) == ("function", "look", None)
+    assert ToolRef.chosen(SpecificCustom(name="patch", namespace="files")) == ("custom", "patch", "files")

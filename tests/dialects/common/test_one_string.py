@@ -8,8 +8,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from antiphon.dialects.common.one_string import HEAD, TAIL, OneString, schema, unwrap, wrap, wrap_piece
+from antiphon.dialects.common.one_string import HEAD, TAIL, OneString, description, schema, unwrap, wrap, wrap_piece
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.tools import CustomTool, GrammarFormat, TextFormatOfTool
 
 INPUTS = st.text(alphabet=st.sampled_from('ab"\\/\n\t\x00é😀\u2028u{}:d83'), max_size=20) | st.text(max_size=12)
 GAPS = st.sampled_from(["", " ", "\n\t "])
@@ -96,3 +99,23 @@ def test_the_schema_asks_for_one_string_and_nothing_else() -> None:
         "required": ["input"],
         "additionalProperties": False,
     }
+
+
+GRAMMAR = GrammarFormat(syntax="lark", definition="start: /x/", extra={"x": Raw(b"1")})
+RULE = "The input must match this lark grammar:\nstart: /x/"
+
+
+@pytest.mark.parametrize(
+    ("tool", "told", "lost"),
+    [
+        (CustomTool(name="patch"), "", []),
+        (CustomTool(name="patch", description="so", format=TextFormatOfTool()), "so", []),
+        (CustomTool(name="patch", format=GRAMMAR), RULE, ["tools[0].format.x", "tools[0].format"]),
+        (CustomTool(name="patch", description="so", format=GRAMMAR), f"so\n\n{RULE}", ["tools[0].format.x", "tools[0].format"]),
+    ],
+)
+def test_the_model_is_told_the_grammar_that_nothing_enforces(tool: CustomTool, told: str, lost: list[str]) -> None:
+    """TOOL-2, F-4."""
+    losses = Losses()
+    assert description(tool, "tools[0]", losses) == told
+    assert [loss.path for loss in losses] == lost

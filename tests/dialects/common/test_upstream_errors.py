@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.upstream_errors import clean, mask_keys, retry_after, status_of_words, upstream_error
+from antiphon.dialects.common.upstream_errors import clean, mask_keys, retry_after, status_of_words, upstream_error, words_of
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -176,3 +176,9 @@ def test_long_messages_are_cut() -> None:
 def test_no_error_shows_a_key(before: str, key: str, after: str, status: int) -> None:
     """ERR-5, for any status."""
     assert key not in upstream_error(status, {}, None, f"{before} {key} {after}", None).message
+
+
+@pytest.mark.parametrize(("body", "words"), [(b" no \xff\n", "no \ufffd"), (b"", ""), (b" <html>busy</html>", None)])
+def test_a_line_of_text_is_told_and_a_page_is_not(body: bytes, words: str | None) -> None:
+    """ERR-5."""
+    assert words_of(body) == words

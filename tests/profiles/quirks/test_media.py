@@ -48,3 +48,12 @@ def test_only_images_are_taken_from_a_server_that_cannot_see() -> None:
     sent, losses = run("images_as_notes", input=[{"role": "user", "content": [file]}])
     assert sent["input"][0]["content"] == [file]
     assert losses == {}
+
+
+def test_files_are_taken_from_a_server_that_sees_and_reads_nothing_else() -> None:
+    """F-4."""
+    image = {"type": "input_image", "image_url": "https://e.x/i.png"}
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}
+    sent, losses = run("files_as_notes", input=[{"role": "user", "content": [image, file]}])
+    assert sent["input"][0]["content"] == [image, {"type": "input_text", "text": "[file omitted: a.pdf, data]"}]
+    assert losses == {"input[0].content[1]": "a file is sent as a note"}

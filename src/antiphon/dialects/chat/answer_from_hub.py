@@ -29,6 +29,7 @@ from antiphon.dialects.chat.answers import (
 from antiphon.dialects.common import one_string
 from antiphon.dialects.common.names import ToolNames, ToolRef, offered_tools
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.thoughts import TEXT, thoughts_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
@@ -37,9 +38,7 @@ from antiphon.protocol.content import (
     InputText,
     LogProb,
     OutputText,
-    ReasoningText,
     Refusal,
-    SummaryText,
     Text,
     UnknownAnnotation,
 )
@@ -216,15 +215,7 @@ class AnswerFromHub:
         return [DetailOut(id=call_id, data=data, index=first + at) for at, data in enumerate(sealed)]
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
-        pieces: list[ChoiceOut] = []
-        for number, part in enumerate([*item.summary, *(item.content or ())]):
-            match part:
-                case SummaryText(text=text):
-                    pieces.append(self._reasoning(text, (at, number)))
-                case ReasoningText(text=text):
-                    pieces.append(self._reasoning(text, TEXT))
-                case _:
-                    self._no_place_for(at, part)
+        pieces = [self._reasoning(text, part) for text, part in thoughts_of(at, item, self._no_place_for)]
         return join(pieces) if pieces else None
 
     def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
@@ -340,5 +331,4 @@ def _joined_call(pieces: list[ToolCallPiece]) -> ToolCallPiece:
     return ToolCallPiece(id=first.id, type=first.type, function=FunctionPiece(name=name, arguments=arguments))
 
 
-TEXT: Final = "text"  # reasoning that is no summary
 FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "length", "content_filter": "content_filter"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -18,16 +18,16 @@ from antiphon.dialects.chat.forced import ForcedCall
 from antiphon.dialects.chat.reasoning import Thoughts, says_something
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.halves import LOSS, Halves
-from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES, ToolNames
+from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.common.returnable import ReturnableCalls
+from antiphon.dialects.common.stream_to_hub import Outcome
 from antiphon.dialects.common.think import Piece, ThinkSplitter
 from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.writer import ResponseWriter
-
-Outcome = Literal["completed", "incomplete", "failed"]
 
 
 class AnswerToHub:
@@ -45,7 +45,6 @@ class AnswerToHub:
         self._writer = writer
         self._losses = losses
         self._names = names
-        self._new_id = new_id
         self._forced = forced  # while the text is a call that was asked for as a text
         self._wire = wire
         splitter = ThinkSplitter(wire.think_tags)
@@ -53,7 +52,7 @@ class AnswerToHub:
         self._held_logprobs: list[LogProb] = []
         self._halves: Halves | None = None
         self._calls = Calls()
-        self._call_ids: set[str] = set()
+        self._returnable = ReturnableCalls("tool_calls", losses, new_id)
         self._chunks = 0
         self._items = 0
         self._message: int | None = None
@@ -334,11 +333,8 @@ class AnswerToHub:
 
     def _announce_call(self, call: Call) -> None:
         called = self._names.original(call.name)
-        name = called.name
-        if called.kind == "function" and not LEGAL.fullmatch(name):
-            name = NOT_IN_NAMES.sub("_", name)[:MAX_LENGTH]
-            self._losses.add("tool_calls.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
-        call_id = self._claim_id(call.id)
+        name = self._returnable.name(called)
+        call_id = self._returnable.id(call.id)
         call.announced = True
         if call.is_custom or called.kind == "custom":
             call.one_string = None if call.is_custom else OneString()
@@ -346,18 +342,6 @@ class AnswerToHub:
             self._writer.custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
         else:
             self._writer.call(call, name=name, call_id=call_id, namespace=called.namespace)
-
-    def _claim_id(self, id: str) -> str:
-        """Call ids are unique within an answer and can be sent back (REQ-8); others are replaced."""
-        if id in self._call_ids:
-            self._losses.add("tool_calls.id", f"{id!r} is the id of two calls: the second has one of ours")
-            id = ""
-        if len(id) > MAX_CALL_ID:
-            self._losses.add("tool_calls.id", f"an id of {len(id)} characters was replaced", "it could not be sent back")
-            id = ""
-        id = id or self._new_id("call")
-        self._call_ids.add(id)
-        return id
 
     def _argue(self, call: Call, piece: str) -> None:
         if call.one_string is not None:
@@ -453,6 +437,5 @@ def _number(token: TokenLogProb) -> int | float:
 
 TOKENS_OUTSIDE: Final = ("logprobs", "the log probabilities of tokens outside the text have no place in the hub")
 NO_FUNCTION: Final = FunctionDelta()
-MAX_CALL_ID: Final = 64
 LEAST: Final = -9999.0  # this API family's own word for "as good as never"
 BLANK_CITATION: Final[dict[str, Any]] = {"type": "url_citation", "start_index": 0, "end_index": 0, "url": "", "title": ""}

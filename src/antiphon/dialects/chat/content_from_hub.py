@@ -8,20 +8,13 @@ from typing import Final
 from msgspec import UNSET
 
 from antiphon.dialects.chat.wire import ChatWire, PartOut
-from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.notes import noted, only_text
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
     InputAudio,
     InputFileParam,
     InputImageParam,
-    InputText,
-    OutputTextParam,
-    ReasoningText,
-    Refusal,
-    SummaryText,
-    Text,
 )
 from antiphon.protocol.losses import Losses
 
@@ -43,7 +36,7 @@ class ContentFromHub:
         """Where only text may stand: in system and assistant messages and in reasoning."""
         if isinstance(content, str):
             return [content]
-        return [self._only_text(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        return [only_text(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)]
 
     def _part(self, part: ContentParam, path: str) -> PartOut:
         match part:
@@ -52,35 +45,18 @@ class ContentFromHub:
             case InputFileParam():
                 return self._file(part, path)
             case InputAudio(input_audio=audio):
-                self._report_fields(part, path)
-                self._report_fields(audio, f"{path}.input_audio")
+                lose_unknown_fields(part, path, self._losses)
+                lose_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
             case _:
-                return _text(self._only_text(part, path))
-
-    def _only_text(self, part: ContentParam, path: str) -> str:
-        match part:
-            case OutputTextParam():
-                if part.annotations:
-                    self._losses.add(f"{path}.annotations", "citations of earlier text", NO_PLACE)
-                if part.logprobs:
-                    self._losses.add(f"{path}.logprobs", "log probabilities of earlier text", NO_PLACE)
-                text = part.text
-            case InputText() | Text() | SummaryText() | ReasoningText():
-                text = part.text
-            case Refusal():
-                text = part.refusal
-            case _:
-                return self._note(part, path, NO_PLACE)
-        self._report_fields(part, path)
-        return text
+                return _text(only_text(part, path, NO_PLACE, self._losses))
 
     def _image(self, part: InputImageParam, path: str) -> PartOut:
         if not self._wire.images:
-            return _text(self._note(part, path, "the server takes no images"))
+            return _text(noted(part, path, "the server takes no images", self._losses))
         if not part.image_url:
-            return _text(self._note(part, path, "a file id means nothing to another server"))
-        self._report_fields(part, path)
+            return _text(noted(part, path, "a file id means nothing to another server", self._losses))
+        lose_unknown_fields(part, path, self._losses)
         if part.file_id:
             self._losses.add(f"{path}.file_id", "the image's file id", "its address was sent instead")
         image = {"url": part.image_url}
@@ -98,23 +74,14 @@ class ContentFromHub:
         elif part.file_id:
             file["file_id"] = part.file_id
         else:
-            return _text(self._note(part, path, "a file is sent by its data only"))
+            return _text(noted(part, path, "a file is sent by its data only", self._losses))
         if part.filename:
             file["filename"] = part.filename
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value and name not in file:
                 self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
-        self._report_fields(part, path)
+        lose_unknown_fields(part, path, self._losses)
         return PartOut(type="file", file=file)
-
-    def _note(self, part: ContentParam, path: str, why: str) -> str:
-        note = note_of(part)
-        self._losses.add(path, note.strip("[]"), why)
-        return note
-
-    def _report_fields(self, part: Shape, path: str) -> None:
-        if part.extra:
-            lose_unknown_fields(part, path, self._losses)
 
 
 def joined(parts: list[PartOut]) -> str | list[PartOut]:

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from antiphon.dialects.chat.answers import ErrorBodyOut, ErrorOut
-from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, upstream_error
-from antiphon.errors import ApiError, ErrorType, UpstreamFault
+from antiphon.dialects.common.failed import error_of_response
+from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, upstream_error, words_of
+from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 
 
@@ -39,14 +40,6 @@ def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     return error.status, _body(error.message, type, error.code, error.param)
 
 
-def error_of_response(error: Error | None, state: str = "failed") -> ApiError:
-    """The exception behind the error that a failed response tells of itself."""
-    if error is None:
-        return ApiError(f"the response is {state}, and does not say why")
-    type, status = MEANING_OF_CODE.get(error.code, ("server_error", 502 if error.code.startswith("upstream_") else 500))
-    return ApiError(error.message, code=error.code, type=type, status=status)
-
-
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
     """An error as it stands in a stream."""
     if isinstance(error, ErrorPayload):
@@ -69,9 +62,7 @@ def _read(body: bytes) -> _Told:
     try:
         return _told(msgspec.json.decode(body))
     except (ValueError, RecursionError):
-        text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
-        # A page is a proxy's, and tells nothing that a client could use.
-        return _Told(None if text.startswith("<") else text, is_of_api=False)
+        return _Told(words_of(body), is_of_api=False)
 
 
 def _told(value: Any) -> _Told:
@@ -136,7 +127,6 @@ def _body(message: str, type: str, code: str | None, param: str | None) -> bytes
     return msgspec.json.encode(ErrorBodyOut(error=ErrorOut(message=message, type=type, param=param, code=code)))
 
 
-MAX_TEXT: Final = 2000
 MAX_WRAPS: Final = 4
 STATUS: Final = re.compile("[45][0-9]{2}")
 # What a web framework says for itself where no route matches.
@@ -148,18 +138,4 @@ TYPE_OF_TYPE: Final[dict[str, str]] = {
     "too_many_requests": "rate_limit_error",
     "server_error": "server_error",
     "model_error": "server_error",
-}
-MEANING_OF_CODE: Final[dict[str, tuple[ErrorType, int]]] = {
-    "context_length_exceeded": ("invalid_request", 400),
-    "invalid_value": ("invalid_request", 400),
-    "request_too_large": ("invalid_request", 413),
-    "model_not_found": ("not_found", 404),
-    "not_found": ("not_found", 404),
-    "rate_limit_exceeded": ("too_many_requests", 429),
-    "tool_not_allowed": ("model_error", 500),
-    "overloaded": ("server_error", 503),
-    "storage_unavailable": ("server_error", 503),
-    "server_shutdown": ("server_error", 503),
-    "server_restarted": ("server_error", 503),
-    "upstream_timeout": ("server_error", 504),
 }

@@ -14,8 +14,8 @@ from antiphon import sse
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, usage_from_hub
 from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut, MessagePiece
 from antiphon.dialects.chat.errors import error_frame_data
+from antiphon.dialects.common.failed import CUT
 from antiphon.dialects.common.in_order import InOrder
-from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ErrorEvent,
     ItemAdded,
@@ -120,4 +120,3 @@ def _wants_usage(request: Request) -> bool:
 
 
 CALLS: Final = (FunctionCall, CustomToolCall)
-CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

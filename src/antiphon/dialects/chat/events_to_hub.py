@@ -20,35 +20,31 @@ from antiphon.dialects.chat.forced import ForcedTools
 from antiphon.dialects.chat.second_reading import read_again
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.upstream_errors import clean
-from antiphon.errors import ApiError, UpstreamFault
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
+from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.writer import ResponseWriter
 
 _decode: Final = msgspec.json.Decoder(Chunk).decode
 _decode_text: Final = msgspec.json.Decoder(TextChunk).decode
 
 
-class EventsToHub:
+class EventsToHub(StreamToHub):
     """Reads one stream."""
 
+    _answer: AnswerToHub
+
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ChatWire = ChatWire()) -> None:  # noqa: B008
-        self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
-        self._events: list[StreamEvent] = []
-        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        super().__init__(opening, stamps)
         names = ToolNames.of(request)
         forced = ForcedTools.of(request, names, wire, Losses())
         called = forced.reader() if forced else None
         self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, called)
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
-        self._finish_reason = ""
-        self._over = False
         self._misses = 0
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
@@ -91,17 +87,8 @@ class EventsToHub:
         run = self._writer.text_run(key, texts) if texts else None
         return (run, at) if run is not None else (None, begin)
 
-    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over. What had a finish reason is complete, whatever ended them."""
-        if not self._over:
-            if self._finish_reason:
-                self._end()
-            else:
-                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
-        return self._take()
-
-    def read_whole(self, body: bytes) -> list[StreamEvent]:
-        """An answer that does not stream: the message is one great delta, and it is whole though it give no finish reason."""
+    def _read_whole(self, body: bytes) -> None:
+        """The message is one great delta."""
         try:
             chunk: Chunk | None = _decode(body)
         except (ValueError, RecursionError):
@@ -110,18 +97,12 @@ class EventsToHub:
         if chunk is not None:
             self._chunk(chunk, sse.Frame("", body))
         if self._over:
-            return self._take()
+            return
         if chunk is None or not any(chunk.choices or ()):
-            self._fail(_invalid("an answer that is no chat completion", body))
+            self._fail(invalid("an answer that is no chat completion", body))
         else:
-            self._finish_reason = self._finish_reason or "stop"
+            self._reason = self._reason or "stop"
             self._end()
-        return self._take()
-
-    def _take(self) -> list[StreamEvent]:
-        events = self._events.copy()
-        self._events.clear()
-        return events
 
     def _refused(self, frame: sse.Frame) -> None:
         """What the typed decode did not take: the end, white space, something to be read leniently, or nonsense."""
@@ -133,13 +114,13 @@ class EventsToHub:
             return
         chunk = read_again(data, self.losses)
         if chunk is None:
-            self._fail(_invalid("an event that is no chat chunk", data))
+            self._fail(invalid("an event that is no chat chunk", data))
             return
         self._answer.mend_halves()
         self._chunk(chunk, frame)
 
     def _done(self) -> None:
-        if self._finish_reason:
+        if self._reason:
             self._end()
         else:
             self._fail(UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response"))
@@ -160,7 +141,7 @@ class EventsToHub:
                 if choice is not None:
                     self._choice(choice, at if choice.index is None else choice.index)
         except RecursionError:  # nested so deeply that it can be read and not written
-            self._fail(_invalid("an answer that is nested too deeply", frame.data))
+            self._fail(invalid("an answer that is nested too deeply", frame.data))
 
     def _choice(self, choice: Choice, index: int) -> None:
         if index != 0:
@@ -171,28 +152,17 @@ class EventsToHub:
         elif choice.message is not None:
             self._answer.message(choice.message, choice.logprobs)
         self._usage = choice.usage or self._usage
-        self._finish_reason = choice.finish_reason or self._finish_reason
+        self._reason = choice.finish_reason or self._reason
 
     def _end(self) -> None:
-        """REQ-3: a finish reason says how the response ends; one that nobody knows is an end like any other."""
-        reason = self._finish_reason
+        reason = self._reason
         if reason in FAILED:
             self._fail(UpstreamFault(f"the upstream gave up: its finish reason is {reason!r}", code=FAILED[reason]))
-            return
-        self._over = True
-        incomplete = INCOMPLETE.get(reason)
-        if incomplete is None:
-            self._answer.finish("completed")
-            self._writer.complete(usage_to_hub(self._usage))
         else:
-            self._answer.finish("incomplete")
-            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
+            self._end_as(INCOMPLETE.get(reason))
 
-    def _fail(self, error: ApiError) -> None:
-        self._over = True
-        self.error = error
-        self._answer.finish("failed")
-        self._writer.fail(error, usage_to_hub(self._usage))
+    def _counted(self) -> Usage | None:
+        return usage_to_hub(self._usage)
 
 
 def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
@@ -205,11 +175,6 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
         value = {"message": "an error that cannot be read"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
     return value if is_error else None
-
-
-def _invalid(what: str, came: bytes) -> UpstreamFault:
-    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
-    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
 
 
 def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
@@ -228,7 +193,6 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
     )
 
 
-MAX_EXCERPT: Final = 80
 MAX_MISSES: Final = 8
 INCOMPLETE: Final[dict[str, str]] = {
     "length": "max_output_tokens",

@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.calls import CallPiece
-from antiphon.dialects.chat.tools import lose_tools, sent_name, tools_from_hub
+from antiphon.dialects.chat.tools import lose_tools, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
-from antiphon.dialects.common.names import LEGAL, ToolNames
+from antiphon.dialects.common.names import LEGAL, ToolNames, ToolRef
 from antiphon.errors import JsonTooDeep
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -159,9 +159,9 @@ def _wanted(choice: ToolChoiceParam, sent: Collection[str], names: ToolNames) ->
         case "required":
             return sent
         case SpecificFunction() | SpecificCustom():
-            return [sent_name(choice, names)]
+            return [names.sent(ToolRef.chosen(choice))]
         case AllowedToolsParam(mode="required", tools=allowed):
-            return [sent_name(tool, names) for tool in allowed if isinstance(tool, SpecificFunction | SpecificCustom)]
+            return [names.sent(ToolRef.chosen(tool)) for tool in allowed if isinstance(tool, SpecificFunction | SpecificCustom)]
         case _:
             return ()
 

@@ -24,7 +24,7 @@ from antiphon.dialects.chat.wire import (
     ToolCallIn,
 )
 from antiphon.dialects.common.history import call_of, output_of
-from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.notes import noted
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
@@ -224,9 +224,7 @@ class _Items:
         return UnknownContent(kind=part.kind, raw=Raw(codec.encode(fields)))
 
     def _note(self, part: ContentParam, path: str) -> str:
-        note = note_of(part)
-        self._losses.add(path, note.strip("[]"), "this message has no place for it")
-        return note
+        return noted(part, path, "this message has no place for it", self._losses)
 
     def _report_fields(self, message: MessageIn, path: str) -> None:
         lose_unknown_fields(message, path, self._losses)

@@ -26,7 +26,8 @@ from antiphon.dialects.chat.wire import (
     UnknownFormat,
 )
 from antiphon.dialects.common.effort import nearest
-from antiphon.dialects.common.names import ToolNames, has_additional_tools
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.offered import worked_out_once
 from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
 from antiphon.protocol import codec
@@ -46,7 +47,6 @@ from antiphon.protocol.request import (
     TextParam,
     Verbosity,
 )
-from antiphon.protocol.tools import ToolList
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     losses = Losses()
     names = ToolNames.of(request)
     forced = ForcedTools.of(request, names, wire, losses)
-    tools = NO_TOOLS if forced else _chosen_freely(request, names, wire)
+    tools = NO_TOOLS if forced else worked_out_once(_chosen_freely, request, names, wire)
     losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
     response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
@@ -205,17 +205,7 @@ class _Offered(Struct, frozen=True):
 
 
 def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
-    """The tools among which the model may choose. For tools that come again and again this is worked out once."""
-    tools = request.tools
-    if type(tools) is not ToolList or has_additional_tools(request):
-        return _offer(request, names, wire)
-    known: tuple[ChatWire, _Offered] | None = tools.known.get((_offer, id(wire)))
-    if known is None or known[0] is not wire:
-        known = tools.known[(_offer, id(wire))] = wire, _offer(request, names, wire)
-    return known[1]
-
-
-def _offer(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
+    """The tools among which the model may choose."""
     losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:

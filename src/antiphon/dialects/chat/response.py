@@ -5,24 +5,20 @@ An error in place of an answer is raised, in both directions: the endpoint then 
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 from msgspec import UNSET
 
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, join, usage_from_hub
 from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut
-from antiphon.dialects.chat.errors import error_of_response
 from antiphon.dialects.chat.events_to_hub import EventsToHub
 from antiphon.dialects.chat.plain_answer import plain_response
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.protocol.events import TerminalEvent
+from antiphon.dialects.common.failed import raise_unless_ended
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.status import ResponseStatus
 
 
 def response_to_hub(
@@ -39,19 +35,12 @@ def response_to_hub(
 
 def response_by_events(body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire) -> tuple[Response, Losses]:
     """The same for any answer, by way of the stream."""
-    reader = EventsToHub(request, opening, stamps, wire)
-    events = reader.read_whole(body)
-    if reader.error is not None:
-        raise reader.error
-    last = events[-1]
-    assert isinstance(last, TerminalEvent)  # the writer's word: what has no error has an end, and the end has it all
-    return last.response, reader.losses
+    return EventsToHub(request, opening, stamps, wire).response(body)
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """A response as one chat completion (E-3). Raises the error of one that failed, or that did not come to its end."""
-    if response.status not in ENDED:
-        raise error_of_response(response.error, response.status)
+    raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
@@ -75,6 +64,3 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )
     return msgspec.json.encode(completion), losses
-
-
-ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)

@@ -6,7 +6,7 @@ back); hosted tools are losses. In from a client, both forms are read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET, UnsetType
@@ -31,8 +31,9 @@ from antiphon.dialects.chat.wire import (
     ToolOut,
 )
 from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import Kind, ToolNames
+from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.offered import offered_in_places
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol.items import AdditionalTools
@@ -43,7 +44,6 @@ from antiphon.protocol.tools import (
     CustomTool,
     FunctionToolParam,
     GrammarFormat,
-    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
     SpecificToolChoice,
@@ -59,7 +59,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
     """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
     sent: dict[str, ToolOut] = {}
     places: dict[str, str] = {}
-    for path, tool, namespace in _offered(request, losses):
+    for path, tool, namespace in offered_in_places(request, losses, "chat has no groups of tools"):
         match tool:
             case FunctionToolParam():
                 name = names.sent(("function", tool.name, namespace))
@@ -111,12 +111,6 @@ def lose_tools(request: Request, losses: Losses, what: str, why: str) -> None:
             losses.add(f"input[{at}].tools", what, why)
 
 
-def sent_name(choice: SpecificFunction | SpecificCustom, names: ToolNames) -> str:
-    """The name under which a chosen tool is sent."""
-    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
-    return names.sent((kind, choice.name, choice.namespace or None))
-
-
 def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType:
     """The tools of a client's request, and the functions of the form before them."""
     if not chat.tools and not chat.functions:
@@ -146,27 +140,6 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
             return choice
 
 
-def _offered(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    """Every tool with its place and its namespace; those of `additional_tools` items too."""
-    yield from _spread(request.tools or (), "tools", losses)
-    for at, item in enumerate(input_items(request)):
-        if type(item) is AdditionalTools:
-            yield from _spread(item.tools, f"input[{at}].tools", losses)
-
-
-def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    for at, tool in enumerate(tools):
-        place = f"{path}[{at}]"
-        if type(tool) is not NamespaceTool:
-            yield place, tool, None
-            continue
-        lose_unknown_fields(tool, place, losses)
-        if tool.description:
-            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "chat has no groups of tools")
-        for of, member in enumerate(tool.tools):
-            yield f"{place}.tools[{of}]", member, tool.name
-
-
 def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
     if tool.strict and not wire.strict_tools:
         losses.add(f"{path}.strict", "that arguments must obey the schema", "the server has no such thing")
@@ -186,22 +159,16 @@ def _strict(said: bool, wire: ChatWire) -> bool | UnsetType:
 
 
 def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
-    description = tool.description or ""
-    if tool.format:
-        lose_unknown_fields(tool.format, f"{path}.format", losses)
     if wire.custom_tools == "native":
-        return ToolOut(
-            type="custom", custom=CustomOut(name=name, description=description or UNSET, format=_format_from_hub(tool.format))
-        )
-    if isinstance(tool.format, GrammarFormat):
-        losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
-        rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
-        description = f"{description}\n\n{rule}" if description else rule
+        if tool.format:
+            lose_unknown_fields(tool.format, f"{path}.format", losses)
+        custom = CustomOut(name=name, description=tool.description or UNSET, format=_format_from_hub(tool.format))
+        return ToolOut(type="custom", custom=custom)
     return ToolOut(
         function=FunctionOut(
             name=name,
-            description=description or UNSET,
-            parameters=one_string.schema("The whole input, as plain text: what is said of the input is meant of this string."),
+            description=one_string.description(tool, path, losses) or UNSET,
+            parameters=one_string.schema(),
             strict=_strict(False, wire),
         )
     )
@@ -226,7 +193,7 @@ def _named(
     choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolOut | UnsetType:
     lose_unknown_fields(choice, "tool_choice", losses)
-    name = sent_name(choice, names)
+    name = names.sent(ToolRef.chosen(choice))
     if not _can_force(name in sent, wire, losses):
         return UNSET
     if isinstance(choice, SpecificCustom) and wire.custom_tools == "native":

@@ -6,6 +6,14 @@ from typing import Final
 
 from antiphon.errors import STATUS_OF_TYPE, ApiError, ErrorType
 from antiphon.protocol.errors import Error, ErrorPayload
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
+
+
+def raise_unless_ended(response: Response) -> None:
+    """A whole answer is a response that came to its end; of any other the error is raised."""
+    if response.status not in ENDED:
+        raise error_of_response(response.error, response.status)
 
 
 def error_of_response(error: Error | None, state: str = "failed") -> ApiError:
@@ -25,6 +33,9 @@ def error_of_event(error: ErrorPayload) -> ApiError:
     return ApiError(error.message, code=error.code, param=error.param, type=kind)
 
 
+#: What a stream ends with that has no end of its own.
+CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")
+ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)
 MEANING_OF_CODE: Final[dict[str | None, tuple[ErrorType, int]]] = {
     "context_length_exceeded": ("invalid_request", 400),
     "invalid_value": ("invalid_request", 400),

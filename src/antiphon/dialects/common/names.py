@@ -13,7 +13,15 @@ from typing import Final, Literal, NamedTuple
 
 from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolList, ToolParam
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolList,
+    ToolParam,
+)
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
@@ -31,6 +39,11 @@ class ToolRef(NamedTuple):
     kind: Kind
     name: str
     namespace: str | None = None
+
+    @classmethod
+    def chosen(cls, choice: SpecificFunction | SpecificCustom) -> ToolRef:
+        """The tool that a choice names."""
+        return cls("custom" if type(choice) is SpecificCustom else "function", choice.name, choice.namespace or None)
 
 
 class ToolNames:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.base import Shape, Unknown
-from antiphon.protocol.content import ContentParam, InputAudio, InputFileParam, InputImageParam, InputVideo
+from antiphon.protocol.content import (
+    ContentParam,
+    InputAudio,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    InputVideo,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+)
+from antiphon.protocol.losses import Losses
 
 
 def type_of(thing: Shape | Unknown) -> str:
@@ -26,6 +40,32 @@ def note_of(part: ContentParam) -> str:
             return f"[audio omitted: {part.input_audio.format}]"
         case _:
             return f"[{type_of(part)} omitted]"
+
+
+def noted(part: ContentParam, path: str, why: str, losses: Losses) -> str:
+    """The note, and the loss that it stands for."""
+    note = note_of(part)
+    losses.add(path, note.strip("[]"), why)
+    return note
+
+
+def only_text(part: ContentParam, path: str, no_place: str, losses: Losses) -> str:
+    """A part where only text may stand; `no_place` says why anything else is left out."""
+    match part:
+        case OutputTextParam():
+            if part.annotations:
+                losses.add(f"{path}.annotations", "citations of earlier text", no_place)
+            if part.logprobs:
+                losses.add(f"{path}.logprobs", "log probabilities of earlier text", no_place)
+            text = part.text
+        case InputText() | Text() | SummaryText() | ReasoningText():
+            text = part.text
+        case Refusal():
+            text = part.refusal
+        case _:
+            return noted(part, path, no_place, losses)
+    lose_unknown_fields(part, path, losses)
+    return text
 
 
 def _source(*names: Any) -> str:

@@ -13,10 +13,27 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.tools import CustomTool, GrammarFormat
+
 PARAMETER: Final = "input"
+MEANT: Final = "The whole input, as plain text: what is said of the input is meant of this string."
 
 
-def schema(description: str) -> dict[str, Any]:
+def description(tool: CustomTool, path: str, losses: Losses) -> str:
+    """What the model is told of a custom tool: its grammar too, which nothing enforces."""
+    said = tool.description or ""
+    if tool.format:
+        lose_unknown_fields(tool.format, f"{path}.format", losses)
+    if not isinstance(tool.format, GrammarFormat):
+        return said
+    losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+    rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
+    return f"{said}\n\n{rule}" if said else rule
+
+
+def schema(description: str = MEANT) -> dict[str, Any]:
     """The parameters of the function that stands for a custom tool."""
     return {
         "type": "object",

@@ -1,4 +1,4 @@
-"""The common conversation, in one pass: user and assistant by turns, plain texts, calls answered in order right after they are made.
+"""The common conversation, in one pass: user and assistant by turns, plain texts, calls answered in order right after them.
 
 Nothing in such a conversation can be lost, so nothing is looked for; a dialect only has to spell it. Whatever else a conversation
 holds is left to `common/history`.

@@ -90,6 +90,12 @@ def clean(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
 
 
+def words_of(body: bytes) -> str | None:
+    """What an error body says that is not read otherwise; a page is a proxy's, and tells nothing that a client could use."""
+    text = body[: 2 * MAX_MESSAGE].decode("utf-8", "replace").strip()
+    return None if text.startswith("<") else text
+
+
 def mask_keys(text: str) -> str:
     """`text` without anything that looks like a key."""
     return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", text))

@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 from antiphon.dialects.common import one_string
 from antiphon.dialects.common.names import Kind, ToolNames
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.thoughts import TEXT, thoughts_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.answers import (
     CandidateOut,
@@ -30,6 +31,7 @@ from antiphon.dialects.gemini.answers import (
     TopCandidatesOut,
     UsageOut,
 )
+from antiphon.dialects.gemini.content_from_hub import own_part
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
@@ -37,9 +39,7 @@ from antiphon.protocol.content import (
     InputText,
     LogProb,
     OutputText,
-    ReasoningText,
     Refusal,
-    SummaryText,
     Text,
     UnknownAnnotation,
 )
@@ -143,8 +143,7 @@ class AnswerFromHub:
                 thoughts = [] if at in self._told else self._whole_reasoning(at, item)
                 return _piece([*thoughts, *self._seal(item.encrypted_content or "")])
             case UnknownItem() if _is_own(item):
-                own = {name: raw for name, raw in item.fields().items() if name not in OF_THE_HUB}
-                signature = self._take_signature()
+                own, signature = own_part(item), self._take_signature()
                 return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
             case _:
                 return None
@@ -196,16 +195,8 @@ class AnswerFromHub:
         return join([piece for piece in pieces if piece is not None])
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
-        parts: list[Part] = []
-        for number, part in enumerate([*item.summary, *(item.content or ())]):
-            match part:
-                case SummaryText(text=text):
-                    parts += self._thought(text, (at, number))
-                case ReasoningText(text=text):
-                    parts += self._thought(text, TEXT)
-                case _:
-                    self._no_place_for(at, part)
-        return parts
+        thoughts = thoughts_of(at, item, self._no_place_for)
+        return [told for text, part in thoughts for told in self._thought(text, part)]
 
     # Parts
 
@@ -324,6 +315,4 @@ def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
 
 
 NOTHING: Final = PartOut(text="")
-TEXT: Final = "text"  # a thought that is no part of a summary
-OF_THE_HUB: Final = frozenset({"type", "id", "status"})
 FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}

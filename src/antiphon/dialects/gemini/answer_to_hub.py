@@ -8,14 +8,15 @@ streams is signed at its end. Parts that only this dialect knows are extension i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
 
 from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES
 from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.common.returnable import ReturnableCalls
+from antiphon.dialects.common.stream_to_hub import Outcome
 from antiphon.dialects.gemini.answers import (
     CandidateIn,
     CitationMetadataIn,
@@ -31,8 +32,6 @@ from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
 from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.writer import ResponseWriter
-
-Outcome = Literal["completed", "incomplete", "failed"]
 
 
 class AnswerToHub:
@@ -51,7 +50,7 @@ class AnswerToHub:
         self._reasoning: int | None = None
         self._thoughts: list[str] = []
         self._text_signature = ""  # of the open message, which may still be given citations
-        self._call_ids: set[str] = set()
+        self._returnable = ReturnableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
         #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
@@ -131,11 +130,8 @@ class AnswerToHub:
             self._losses.add("functionCall", "a call without a name is not delivered")
             return
         called = self._names.original(call.name)
-        name = called.name
-        if called.kind == "function" and not LEGAL.fullmatch(name):
-            name = NOT_IN_NAMES.sub("_", name)[:MAX_LENGTH]
-            self._losses.add("functionCall.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
-        key, call_id = self._next_key(), self._claim_id(call.id or "")
+        name = self._returnable.name(called)
+        key, call_id = self._next_key(), self._returnable.id(call.id or "")
         arguments = msgspec.json.encode(call.args or {}).decode()
         if called.kind == "custom":
             one = OneString()
@@ -165,15 +161,6 @@ class AnswerToHub:
         self._end_reasoning()
         if signature:
             self._seal_alone(signature, on)
-
-    def _claim_id(self, id: str) -> str:
-        """Call ids are unique within an answer and can be sent back (REQ-8); most servers give none at all."""
-        if id in self._call_ids or len(id) > MAX_CALL_ID:
-            self._losses.add("functionCall.id", f"the id {id[:80]!r} was replaced", "it could not be sent back, or it came twice")
-            id = ""
-        id = id or self._new_id("call")
-        self._call_ids.add(id)
-        return id
 
     # Ends
 
@@ -283,7 +270,6 @@ def _number(token: TokenIn) -> int | float:
     return LEAST if token.log_probability is None else token.log_probability
 
 
-MAX_CALL_ID: Final = 64
 LEAST: Final = -9999.0  # this API family's own word for "as good as never"
 #: Parts that only this dialect knows, by our name for the field and by its own.
 OWN_PARTS: Final = {

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.notes import noted, only_text
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.wire import PREFIX, BlobOut, FileOut, GeminiWire, PartOut
 from antiphon.protocol.base import Shape, Unknown
@@ -21,13 +21,7 @@ from antiphon.protocol.content import (
     InputAudio,
     InputFileParam,
     InputImageParam,
-    InputText,
     InputVideo,
-    OutputTextParam,
-    ReasoningText,
-    Refusal,
-    SummaryText,
-    Text,
     UnknownContent,
 )
 from antiphon.protocol.losses import Losses
@@ -54,7 +48,7 @@ class ContentFromHub:
         """Where only text may stand: in the system's words."""
         if isinstance(content, str):
             return [content]
-        return [self._only_text(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        return [only_text(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)]
 
     def _part(self, part: ContentParam, path: str) -> Part:
         match part:
@@ -74,25 +68,7 @@ class ContentFromHub:
             case UnknownContent() if part.kind.startswith(PREFIX):
                 return own_part(part)
             case _:
-                return PartOut(text=self._only_text(part, path))
-
-    def _only_text(self, part: ContentParam, path: str) -> str:
-        match part:
-            case OutputTextParam():
-                if part.annotations:
-                    self._losses.add(f"{path}.annotations", "citations of earlier text", NO_PLACE)
-                if part.logprobs:
-                    self._losses.add(f"{path}.logprobs", "log probabilities of earlier text", NO_PLACE)
-                text = part.text
-            case InputText() | Text() | SummaryText() | ReasoningText():
-                text = part.text
-            case Refusal():
-                text = part.refusal
-            case _:
-                return self._note(part, path, NO_PLACE)
-        if part.extra:
-            lose_unknown_fields(part, path, self._losses)
-        return text
+                return PartOut(text=only_text(part, path, NO_PLACE, self._losses))
 
     def _file(self, part: InputFileParam, path: str) -> Part:
         if part.filename and (part.file_data or part.file_url):
@@ -110,12 +86,12 @@ class ContentFromHub:
     def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> Part:
         """Media by data or by address; `name` is a file's, or the kind of media."""
         if not url:
-            return PartOut(text=self._note(part, path, "a file id means nothing to another server"))
+            return PartOut(text=noted(part, path, "a file id means nothing to another server", self._losses))
         if url.startswith("data:"):
             head, _, data = url.removeprefix("data:").partition(",")
             return self._with_own_fields(PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path)
         if not self._wire.urls:
-            return PartOut(text=self._note(part, path, "the server takes no addresses, and nothing is fetched"))
+            return PartOut(text=noted(part, path, "the server takes no addresses, and nothing is fetched", self._losses))
         kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or USUAL.get(name, UNSET)
         return self._with_own_fields(PartOut(file_data=FileOut(file_uri=url, mime_type=kind)), part, path)
 
@@ -126,11 +102,6 @@ class ContentFromHub:
             lose_unknown_fields(part, path, self._losses)
             return sent
         return {**msgspec.json.decode(msgspec.json.encode(sent), type=dict[str, Raw]), **own}
-
-    def _note(self, part: ContentParam, path: str, why: str) -> str:
-        note = note_of(part)
-        self._losses.add(path, note.strip("[]"), why)
-        return note
 
 
 def own_part(part: Unknown) -> dict[str, Raw]:

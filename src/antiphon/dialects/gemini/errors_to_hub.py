@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.dialects.common.upstream_errors import upstream_error
+from antiphon.dialects.common.upstream_errors import upstream_error, words_of
 from antiphon.errors import ApiError, UpstreamFault
 
 
@@ -57,9 +57,7 @@ def _read(body: bytes) -> _Told:
     try:
         value = msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
-        # A page is a proxy's, and tells nothing that a client could use.
-        return _Told(None if text.startswith("<") else text)
+        return _Told(words_of(body))
     match value:
         case {"error": error} | [{"error": error}, *_]:
             return _told(error)
@@ -91,7 +89,6 @@ def _number(value: Any) -> int:
     return value if type(value) is int and 400 <= value < 600 else 500
 
 
-MAX_TEXT: Final = 2000
 NAMES_A_MODEL: Final = re.compile(r"\bmodels?\b")
 KEY_REASONS: Final = frozenset({"API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
 OF_THE_ACCOUNT: Final = re.compile(r"(?i)location is not supported|enable billing|api key (?:not valid|expired|not found)")

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.dialects.common.failed import CUT
+from antiphon.dialects.common.json_lines import one_line
 from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, usage_from_hub
 from antiphon.dialects.gemini.answers import AnswerOut, CandidateOut, ContentOut, PartOut
 from antiphon.dialects.gemini.errors_from_hub import error_frame_data
-from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ErrorEvent,
     OutputTextDelta,
@@ -79,7 +80,7 @@ class EventsFromHub:
         """A frame of text alone: no signature waits for it, and every frame begins alike."""
         if not text:
             return b""
-        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else _one_line(_encode(text)), self._tail)
+        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else one_line(_encode(text)), self._tail)
 
     def _begin(self, response: Response) -> None:
         self._frame = begun(response)
@@ -93,7 +94,7 @@ class EventsFromHub:
     def _around_text(self) -> tuple[bytes, bytes]:
         """What stands in every frame before and behind its text."""
         candidate = CandidateOut(content=ContentOut(parts=[PartOut(text="")]))
-        data = _one_line(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
+        data = one_line(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
         head, _, tail = data.partition(b'""')
         return self._before + head, tail + self._after
 
@@ -105,7 +106,7 @@ class EventsFromHub:
         return self._written(_encode(msgspec.structs.replace(self._frame, **members)))
 
     def _written(self, data: bytes) -> bytes:
-        written = self._before + _one_line(data) + self._after
+        written = self._before + one_line(data) + self._after
         if self._array:
             self._before = b","
         return written
@@ -114,23 +115,3 @@ class EventsFromHub:
 def begun(response: Response) -> AnswerOut:
     """An answer as far as it is known when the response begins."""
     return AnswerOut(candidates=[], model_version=response.model, response_id=response.id)
-
-
-def _one_line(data: bytes) -> bytes:
-    """JSON without anything that a reader of lines may take for a line's end: common clients also cut at these three characters.
-    As the bytes of one character they stand nowhere but in strings, where an escape says the same; real line ends only between
-    tokens, where a space does as well."""
-    for end, escape in LINE_ENDS.items():
-        if end in data:
-            data = data.replace(end, escape)
-    return data
-
-
-LINE_ENDS: Final = {
-    b"\n": b" ",
-    b"\r": b" ",
-    "\x85".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
-CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

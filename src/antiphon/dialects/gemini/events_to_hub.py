@@ -12,37 +12,33 @@ from typing import Final
 import msgspec
 
 from antiphon import sse
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
 from antiphon.dialects.common.upstream_errors import clean
 from antiphon.dialects.gemini.answer_to_hub import AnswerToHub
 from antiphon.dialects.gemini.answers import Chunk, PromptFeedbackIn, TextChunk, UsageIn
 from antiphon.dialects.gemini.errors_to_hub import error_in_answer
 from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.errors import ApiError, UpstreamFault
+from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.writer import ResponseWriter
 
 _decode: Final = msgspec.json.Decoder(Chunk).decode
 _decode_text: Final = msgspec.json.Decoder(TextChunk).decode
 
 
-class EventsToHub:
+class EventsToHub(StreamToHub):
     """Reads one stream."""
 
+    _answer: AnswerToHub
+
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: GeminiWire = GeminiWire()) -> None:  # noqa: B008
-        self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
-        self._events: list[StreamEvent] = []
-        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        super().__init__(opening, stamps)
         self._answer = AnswerToHub(self._writer, self.losses, GeminiNames(request), stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
-        self._finish_reason = ""
         self._finish_message = ""
-        self._over = False
         self._misses = 0
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
@@ -90,31 +86,16 @@ class EventsToHub:
         self._usage = usage or self._usage
         return run, at
 
-    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over. What had a finish reason is complete, whatever ended them."""
-        if not self._over:
-            if self._finish_reason:
-                self._end()
-            else:
-                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
-        return self._take()
-
-    def read_whole(self, body: bytes) -> list[StreamEvent]:
-        """An answer that does not stream: one frame, and it is whole though it give no finish reason."""
+    def _read_whole(self, body: bytes) -> None:
+        """It is one frame."""
         chunk = self._read(body)
         if self._over:
-            return self._take()
-        if not self._finish_reason and (chunk is None or not any(chunk.candidates or ())):
-            self._fail(_invalid("an answer without a candidate", body))
+            return
+        if not self._reason and (chunk is None or not any(chunk.candidates or ())):
+            self._fail(invalid("an answer without a candidate", body))
         else:
-            self._finish_reason = self._finish_reason or "STOP"
+            self._reason = self._reason or "STOP"
             self._end()
-        return self._take()
-
-    def _take(self) -> list[StreamEvent]:
-        events = self._events.copy()
-        self._events.clear()
-        return events
 
     def _read(self, data: bytes) -> Chunk | None:
         try:
@@ -129,7 +110,7 @@ class EventsToHub:
         """What the typed decode did not take: white space, the end as other dialects tell it, or nonsense."""
         data = data.strip()
         if data and data != sse.DONE:
-            self._fail(_invalid("what is no generated content", data))
+            self._fail(invalid("what is no generated content", data))
 
     def _chunk(self, chunk: Chunk) -> None:
         if chunk.error:
@@ -147,45 +128,30 @@ class EventsToHub:
                 self.losses.add(f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response")
                 continue
             self._answer.candidate(candidate)
-            self._finish_reason = candidate.finish_reason or self._finish_reason
+            self._reason = candidate.finish_reason or self._reason
             self._finish_message = candidate.finish_message or self._finish_message
 
     def _feedback(self, feedback: PromptFeedbackIn) -> None:
         """REQ-3: a prompt that is blocked ends the answer before it begins, as a filter does in its midst."""
         if feedback.block_reason:
-            self._finish_reason = "SAFETY"
+            self._reason = "SAFETY"
             self._finish_message = f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
 
     def _end(self) -> None:
-        """REQ-3: a finish reason says how the response ends; one that nobody knows is an end like any other."""
-        reason, told = self._finish_reason, clean(self._finish_message)
+        reason, told = self._reason, clean(self._finish_message)
         if reason in FAILED:
             words = f"the model failed with {reason}" + (f": {told}" if told else "")
             self._fail(UpstreamFault(words, type="model_error", code=reason.lower()))
             return
-        self._over = True
         if told:
             self.losses.add("finishMessage", told, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
-        if incomplete is None:
-            if reason != "STOP":
-                self.losses.add("finishReason", f"{clean(reason)[:50]!r} is told as completed", "the hub has no word for it")
-            self._answer.finish("completed")
-            self._writer.complete(usage_to_hub(self._usage))
-        else:
-            self._answer.finish("incomplete")
-            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
+        if incomplete is None and reason != "STOP":
+            self.losses.add("finishReason", f"{clean(reason)[:50]!r} is told as completed", "the hub has no word for it")
+        self._end_as(incomplete)
 
-    def _fail(self, error: ApiError) -> None:
-        self._over = True
-        self.error = error
-        self._answer.finish("failed")
-        self._writer.fail(error, usage_to_hub(self._usage))
-
-
-def _invalid(what: str, came: bytes) -> UpstreamFault:
-    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
-    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
+    def _counted(self) -> Usage | None:
+        return usage_to_hub(self._usage)
 
 
 def usage_to_hub(usage: UsageIn | None) -> Usage | None:
@@ -204,7 +170,6 @@ def usage_to_hub(usage: UsageIn | None) -> Usage | None:
     )
 
 
-MAX_EXCERPT: Final = 80
 MAX_MISSES: Final = 8
 INCOMPLETE: Final[dict[str, str]] = {
     "MAX_TOKENS": "max_output_tokens",

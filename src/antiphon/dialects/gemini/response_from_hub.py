@@ -5,25 +5,21 @@ An error in place of an answer is raised: the endpoint then answers with `error_
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.common.failed import error_of_response
+from antiphon.dialects.common.failed import raise_unless_ended
 from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, join, usage_from_hub
 from antiphon.dialects.gemini.events_from_hub import begun
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
-from antiphon.protocol.status import ResponseStatus
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """A response as one candidate. Raises the error of one that failed, or that did not come to its end."""
-    if response.status not in ENDED:
-        raise error_of_response(response.error, response.status)
+    raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
@@ -34,6 +30,3 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
         usage_metadata=usage_from_hub(response.usage) if response.usage else UNSET,
     )
     return msgspec.json.encode(told), losses
-
-
-ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)

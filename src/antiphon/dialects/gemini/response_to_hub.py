@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from antiphon.dialects.gemini.events_to_hub import EventsToHub
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.protocol.events import TerminalEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -19,10 +18,4 @@ def response_to_hub(
     wire: GeminiWire = GeminiWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """A server's whole answer. Raises what it says instead of one, or that it is none."""
-    reader = EventsToHub(request, opening, stamps, wire)
-    events = reader.read_whole(body)
-    if reader.error is not None:
-        raise reader.error
-    last = events[-1]
-    assert isinstance(last, TerminalEvent)  # the writer's word: what has no error has an end, and the end has it all
-    return last.response, reader.losses
+    return EventsToHub(request, opening, stamps, wire).response(body)

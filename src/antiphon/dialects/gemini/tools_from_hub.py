@@ -6,33 +6,30 @@ are passed on as they came; hosted tools of others are losses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import has_additional_tools
+from antiphon.dialects.common.names import ToolRef
 from antiphon.dialects.common.narrowing import Narrowing, narrowed
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.offered import offered_in_places
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.wire import PREFIX, CallingOut, DeclarationOut, GeminiWire, ToolConfigOut, ToolOut
 from antiphon.protocol import codec
-from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
     AllowedToolsParam,
     CustomTool,
     FunctionToolParam,
-    GrammarFormat,
     JsonSchema,
-    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
-    ToolList,
     ToolParam,
     UnknownTool,
     UnknownToolChoice,
@@ -48,22 +45,11 @@ class Tools:
         self._wire = wire
         self._functions: dict[str, DeclarationOut] = {}
         self._own: list[dict[str, Raw]] = []
-        for path, tool, namespace in _offered(request, self.losses):
+        for path, tool, namespace in offered_in_places(request, self.losses, "this API has no groups of tools"):
             self._take(path, tool, namespace)
         functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
         sent = [*functions, *self._own]
         self.written: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
-
-    @classmethod
-    def of(cls, request: Request, names: GeminiNames, wire: GeminiWire) -> Tools:
-        """The tools of a request; for those that come again and again this is worked out once."""
-        tools = request.tools
-        if type(tools) is not ToolList or has_additional_tools(request):
-            return cls(request, names, wire)
-        known: tuple[GeminiWire, Tools] | None = tools.known.get((cls, id(wire)))
-        if known is None or known[0] is not wire:
-            known = tools.known[(cls, id(wire))] = wire, cls(request, names, wire)
-        return known[1]
 
     @property
     def has_functions(self) -> bool:
@@ -84,10 +70,12 @@ class Tools:
                 return UNSET
             case SpecificFunction() | SpecificCustom():
                 lose_unknown_fields(choice, "tool_choice", losses)
-                return self._mode("ANY", [self._sent(choice)], losses)
+                return self._mode("ANY", [self._names.sent(ToolRef.chosen(choice))], losses)
             case AllowedToolsParam():
                 lose_unknown_fields(choice, "tool_choice", losses)
-                allowed = [self._sent(tool) for tool in choice.tools if not isinstance(tool, UnknownToolChoice)]
+                allowed = [
+                    self._names.sent(ToolRef.chosen(tool)) for tool in choice.tools if not isinstance(tool, UnknownToolChoice)
+                ]
                 if choice.mode == "required":
                     return self._mode("ANY", allowed, losses)
                 # TOOL-3: names may be allowed only where a call is forced; calls outside the set are withheld by policy.
@@ -126,14 +114,8 @@ class Tools:
         return replace(declared, **own) if own else declared
 
     def _custom(self, tool: CustomTool, name: str, path: str) -> DeclarationOut:
-        description = tool.description or ""
-        if tool.format:
-            lose_unknown_fields(tool.format, f"{path}.format", self.losses)
-        if isinstance(tool.format, GrammarFormat):
-            self.losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
-            rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
-            description = f"{description}\n\n{rule}" if description else rule
-        schema = one_string.schema("The whole input, as plain text: what is said of the input is meant of this string.")
+        description = one_string.description(tool, path, self.losses)
+        schema = one_string.schema()
         if self._wire.schemas == "openapi":
             del schema["additionalProperties"]  # which says nothing about one string
         return self._declared(name, description, schema, path)
@@ -150,10 +132,6 @@ class Tools:
             return DeclarationOut(name=name, description=told, parameters_json_schema=narrowed(schema, PLAIN, path, self.losses))
         return DeclarationOut(name=name, description=told, parameters=narrowed(schema, OPENAPI, path, self.losses))
 
-    def _sent(self, tool: SpecificFunction | SpecificCustom) -> str:
-        kind = "custom" if isinstance(tool, SpecificCustom) else "function"
-        return self._names.sent((kind, tool.name, tool.namespace or None))
-
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None
         if mode == "ANY" and not (self._functions if offered is None else offered):
@@ -162,27 +140,6 @@ class Tools:
         if not self._functions:
             return UNSET
         return ToolConfigOut(function_calling_config=CallingOut(mode=mode, allowed_function_names=offered or UNSET))
-
-
-def _offered(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    """Every tool with its place and its namespace; those of `additional_tools` items too."""
-    yield from _spread(request.tools or (), "tools", losses)
-    for at, item in enumerate(input_items(request)):
-        if type(item) is AdditionalTools:
-            yield from _spread(item.tools, f"input[{at}].tools", losses)
-
-
-def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    for at, tool in enumerate(tools):
-        place = f"{path}[{at}]"
-        if type(tool) is not NamespaceTool:
-            yield place, tool, None
-            continue
-        lose_unknown_fields(tool, place, losses)
-        if tool.description:
-            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "this API has no groups of tools")
-        for of, member in enumerate(tool.tools):
-            yield f"{place}.tools[{of}]", member, tool.name
 
 
 #: What only clients of this dialect say of a function, by its own name and by ours.

@@ -17,6 +17,7 @@ from antiphon.dialects.common import one_string
 from antiphon.dialects.common.in_order import InOrder
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.thoughts import TEXT, thoughts_of
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.answers import (
     PREFIX,
@@ -47,9 +48,7 @@ from antiphon.protocol.content import (
     Content,
     InputText,
     OutputText,
-    ReasoningText,
     Refusal,
-    SummaryText,
     Text,
     UrlCitation,
 )
@@ -245,16 +244,8 @@ class AnswerFromHub:
         return pieces + self._close()
 
     def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockPiece]:
-        pieces: list[BlockPiece] = []
-        for number, part in enumerate([*item.summary, *(item.content or ())]):
-            match part:
-                case SummaryText(text=text):
-                    pieces += self._thinking(text, (at, number))
-                case ReasoningText(text=text):
-                    pieces += self._thinking(text, TEXT)
-                case _:
-                    self._no_place_for(part, at)
-        return pieces
+        thoughts = thoughts_of(at, item, self._no_place_for)
+        return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
     def _whole_message(self, item: Message, at: int) -> list[BlockPiece]:
         if item.role != "assistant":
@@ -278,7 +269,7 @@ class AnswerFromHub:
             case Refusal(refusal=refusal):
                 return self._refusal(refusal) + self._close()
             case _:
-                self._no_place_for(part, at)
+                self._no_place_for(at, part)
                 return []
 
     # Blocks
@@ -332,7 +323,7 @@ class AnswerFromHub:
             if isinstance(found, UrlCitation) and (found.start_index, found.end_index) != whole:
                 self._losses.add(f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there")
 
-    def _no_place_for(self, part: Content, at: int) -> None:
+    def _no_place_for(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
 
 
@@ -353,5 +344,4 @@ def _part_key(event: Any) -> Hashable:
     return ("content", event.content_index) if isinstance(event, ContentPartEvent) else ("summary", event.summary_index)
 
 
-TEXT: Final = "text"  # reasoning that is no summary
 REASONS: Final[dict[str, str]] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}

@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Final, Literal, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 from msgspec import Raw, Struct
 
 from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.names import LEGAL, MAX_LENGTH, NOT_IN_NAMES, ToolNames
+from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.one_string import OneString
+from antiphon.dialects.common.returnable import ReturnableCalls
+from antiphon.dialects.common.stream_to_hub import Outcome
 from antiphon.dialects.messages.answers import PREFIX, BlockIn, DeltaIn, item_of_block
 from antiphon.dialects.messages.citations import citation_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.writer import ResponseWriter
-
-Outcome = Literal["completed", "incomplete", "failed"]
 
 
 class AnswerToHub:
@@ -37,13 +37,12 @@ class AnswerToHub:
         self._writer = writer
         self._losses = losses
         self._names = names
-        self._new_id = new_id
         self._wire = wire
         self._items = 0
         self._blocks: dict[int, _Block] = {}
         self._last: _Block | None = None  # the one whose item was announced last
         self._idle: _Block | None = None  # that one, once it has stopped and while its item is still open
-        self._call_ids: set[str] = set()
+        self._returnable = ReturnableCalls("tool_use", losses, new_id)
         #: The writer's key of the text block that is being written, and its index; None if nothing or something else is.
         self.plain_key: int | None = None
         self.plain_index = -1
@@ -245,15 +244,12 @@ class AnswerToHub:
             self._losses.add(f"content[{index}]", "a call without a name is not delivered")
             return
         called = self._names.original(block.name)
-        name = called.name
-        if called.kind == "function" and not LEGAL.fullmatch(name):
-            name = NOT_IN_NAMES.sub("_", name)[:MAX_LENGTH]
-            self._losses.add("tool_use.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
+        name = self._returnable.name(called)
         call = _Call(given=_compact(block.input), one_string=OneString() if called.kind == "custom" else None)
         self._blocks[index] = call
         self._begin(call)
         announce = self._writer.call if call.one_string is None else self._writer.custom_call
-        announce(call.key, name=name, call_id=self._claim_id(block.id or ""), namespace=called.namespace)
+        announce(call.key, name=name, call_id=self._returnable.id(block.id or ""), namespace=called.namespace)
         kept = {
             name: value
             for name, value in _decode_members(raw).items()
@@ -286,18 +282,6 @@ class AnswerToHub:
             self._writer.custom_input(call.key, call.one_string.finish())
             if rest := call.one_string.left_over:
                 self._losses.add("tool_use.input", f"a custom tool takes one string: {rest[:80]!r} is left over")
-
-    def _claim_id(self, id: str) -> str:
-        """Call ids are unique within an answer and can be sent back (REQ-8); others are replaced."""
-        if id in self._call_ids:
-            self._losses.add("tool_use.id", f"{id[:80]!r} is the id of two calls: the second has one of ours")
-            id = ""
-        if len(id) > MAX_CALL_ID:
-            self._losses.add("tool_use.id", f"an id of {len(id)} characters was replaced", "it could not be sent back")
-            id = ""
-        id = id or self._new_id("call")
-        self._call_ids.add(id)
-        return id
 
     # Blocks of this dialect alone
 
@@ -384,7 +368,6 @@ def _compact(raw: Raw) -> str:
     return "{}" if text == "null" else text
 
 
-MAX_CALL_ID: Final = 64
 MAX_DEPTH: Final = 200
 STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 BRACKETS: Final = re.compile(rb"[\[\]{}]")

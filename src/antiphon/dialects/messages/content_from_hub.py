@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.notes import noted
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.citations import citation_from_hub
@@ -143,9 +143,7 @@ class ContentFromHub:
         return self.with_fields(block, part, path, DOCUMENT_FIELDS)
 
     def _note(self, part: ContentParam, path: str, why: str) -> TextBlock:
-        note = note_of(part)
-        self._losses.add(path, note.strip("[]"), why)
-        return TextBlock(text=note)
+        return TextBlock(text=noted(part, path, why, self._losses))
 
 
 def members_of(block: Block) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.dialects.common.upstream_errors import status_of_words, upstream_error
+from antiphon.dialects.common.upstream_errors import status_of_words, upstream_error, words_of
 from antiphon.errors import ApiError, UpstreamFault
 
 
@@ -42,9 +42,7 @@ def _read(body: bytes) -> _Told:
     try:
         return _told(msgspec.json.decode(body))
     except (ValueError, RecursionError):
-        text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
-        # A page is a proxy's, and tells nothing that a client could use.
-        return _Told(None if text.startswith("<") else text, is_of_api=False)
+        return _Told(words_of(body), is_of_api=False)
 
 
 def _told(value: Any) -> _Told:
@@ -67,7 +65,6 @@ def _word(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-MAX_TEXT: Final = 2000
 MAX_WRAPS: Final = 4
 # What a web framework says for itself where no route matches.
 ROUTER_WORDS: Final = frozenset({"Not Found", "Method Not Allowed"})

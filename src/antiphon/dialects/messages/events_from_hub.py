@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon import sse
+from antiphon.dialects.common.failed import CUT
 from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, TextPlace
 from antiphon.dialects.messages.answers import (
     BlockDelta,
@@ -24,7 +25,6 @@ from antiphon.dialects.messages.answers import (
 )
 from antiphon.dialects.messages.errors_from_hub import error_event_data
 from antiphon.dialects.messages.usage_from_hub import usage_from_hub
-from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ErrorEvent,
     OutputTextDelta,
@@ -129,4 +129,3 @@ def _frame(event: BlockPiece | MessageStart | MessageDelta | MessageStop | Ping)
 
 
 TAIL: Final = b"}}\n\n"  # what follows the text in a delta
-CUT: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct
 
 from antiphon import sse
 from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.upstream_errors import clean
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
 from antiphon.dialects.messages.answer_to_hub import AnswerToHub
 from antiphon.dialects.messages.answers import (
     CACHE_CREATION,
@@ -31,11 +31,9 @@ from antiphon.dialects.messages.second_reading import SecondReading
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.writer import ResponseWriter
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -56,8 +54,10 @@ _decode_message: Final = msgspec.json.Decoder(MessageIn).decode
 _decode_text: Final = msgspec.json.Decoder(TextEvent).decode
 
 
-class EventsToHub:
+class EventsToHub(StreamToHub):
     """Reads one stream."""
+
+    _answer: AnswerToHub
 
     def __init__(
         self,
@@ -66,18 +66,13 @@ class EventsToHub:
         stamps: Stamps,
         wire: MessagesWire = MessagesWire(),  # noqa: B008
     ) -> None:
-        self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
-        self._events: list[StreamEvent] = []
-        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        super().__init__(opening, stamps)
         self._answer = AnswerToHub(self._writer, self.losses, ToolNames.of(request), stamps.new_id, wire)
         self._extra: dict[str, Raw] = dict(opening.extra or {})
         self._second: SecondReading | None = None
         self._usage = UsageIn()
         self._service_tier: str | None = None
-        self._stop_reason = ""
         self._stop_details: StopDetailsIn | None = None
-        self._over = False
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
@@ -123,17 +118,7 @@ class EventsToHub:
         answer.plain_length += sum(map(len, texts))
         return self._writer.text_run(key, texts), at
 
-    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over. What had a stop reason is complete, whatever ended them."""
-        if not self._over:
-            if self._stop_reason:
-                self._end()
-            else:
-                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
-        return self._take()
-
-    def read_whole(self, body: bytes) -> list[StreamEvent]:
-        """An answer that does not stream: it is whole though it give no stop reason."""
+    def _read_whole(self, body: bytes) -> None:
         try:
             body.decode()  # blocks are still to be read, and may hide what is no text
             message: MessageIn | None = _decode_message(body)
@@ -142,17 +127,11 @@ class EventsToHub:
         if message is not None and message.error:
             self._fail(error_in_answer(message.error))
         elif message is None or message.content is None:
-            self._fail(_invalid("an answer that is no message", body))
+            self._fail(invalid("an answer that is no message", body))
         else:
             self._message(message)
-            self._stop_reason = self._stop_reason or "end_turn"
+            self._reason = self._reason or "end_turn"
             self._end()
-        return self._take()
-
-    def _take(self) -> list[StreamEvent]:
-        events = self._events.copy()
-        self._events.clear()
-        return events
 
     def _read(self, frame: sse.Frame) -> None:
         """Anything but a piece of a text: an event, the end, white space, something to be read leniently, or nonsense."""
@@ -168,7 +147,7 @@ class EventsToHub:
         elif frame.event == "error":
             self._fail(error_in_answer(_bare(frame)))
         else:
-            self._fail(_invalid("an event that is no event of a message", data))
+            self._fail(invalid("an event that is no event of a message", data))
 
     def _read_event(self, data: bytes) -> EventIn | None:
         if self._second is None:
@@ -237,7 +216,7 @@ class EventsToHub:
             self._writer.update(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
 
     def _stop(self, delta: DeltaIn) -> None:
-        self._stop_reason = delta.stop_reason or self._stop_reason
+        self._reason = delta.stop_reason or self._reason
         self._stop_details = delta.stop_details or self._stop_details
         if delta.stop_sequence is not None:
             self._tell(STOP_SEQUENCE, delta.stop_sequence)
@@ -248,34 +227,26 @@ class EventsToHub:
         self._writer.update(extra=self._extra)
 
     def _done(self) -> None:
-        if self._stop_reason:
+        if self._reason:
             self._end()
         else:
             self._fail(UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response"))
 
     def _end(self) -> None:
-        """REQ-3: a stop reason says how the response ends; one that nobody knows is an end like any other."""
-        reason = self._stop_reason
+        reason = self._reason
         self._flush_all()
-        self._over = True
         if reason not in SAID_BY_STATUS:
             self._tell(STOP_REASON, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
             self._answer.refuse(self._stop_details.explanation)
-        incomplete = INCOMPLETE.get(reason)
-        if incomplete is None:
-            self._answer.finish("completed")
-            self._writer.complete(usage_to_hub(self._usage))
-        else:
-            self._answer.finish("incomplete")
-            self._writer.incomplete(incomplete, usage_to_hub(self._usage))
+        self._end_as(INCOMPLETE.get(reason))
 
     def _fail(self, error: ApiError) -> None:
-        self._over = True
-        self.error = error
         self._flush_all()
-        self._answer.finish("failed")
-        self._writer.fail(error, usage_to_hub(self._usage))
+        super()._fail(error)
+
+    def _counted(self) -> Usage | None:
+        return usage_to_hub(self._usage)
 
     def _flush_all(self) -> None:
         for index in self._answer.open_indices:
@@ -318,12 +289,6 @@ def _bare(frame: sse.Frame) -> Any:
         return None
 
 
-def _invalid(what: str, came: bytes) -> UpstreamFault:
-    shown = clean(came[:MAX_EXCERPT].decode("utf-8", "replace"))
-    return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
-
-
-MAX_EXCERPT: Final = 80
 DELTAS: Final = frozenset({"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"})
 TIERS: Final[dict[str, str]] = {"standard": "default"}
 #: Reasons that need not be told besides: the status and the output of the response say as much.

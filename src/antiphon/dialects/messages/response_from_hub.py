@@ -5,12 +5,13 @@ An error in place of an answer is raised: the endpoint then answers with `error_
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
+from antiphon.dialects.common.failed import raise_unless_ended
 from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, is_object
 from antiphon.dialects.messages.answers import (
     BlockDelta,
@@ -28,19 +29,16 @@ from antiphon.dialects.messages.answers import (
     ThinkingOut,
     ToolUseOut,
 )
-from antiphon.dialects.messages.errors_from_hub import error_of_response
 from antiphon.dialects.messages.events_from_hub import message_from_hub
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
-from antiphon.protocol.status import ResponseStatus
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """A message. Raises the error of a response that failed, or that did not come to its end."""
-    if response.status not in ENDED:
-        raise error_of_response(response.error, response.status)
+    raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     blocks = _Blocks()
@@ -94,6 +92,3 @@ def _input(arguments: str) -> Any:
     if not arguments:
         return {}
     return Raw(arguments.encode()) if is_object(arguments) else {"arguments": arguments}
-
-
-ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)

@@ -7,35 +7,31 @@ server of this dialect runs itself go as they are; those of other APIs are losse
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import Kind, ToolNames, has_additional_tools
+from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.offered import offered_in_places
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.content_from_hub import encoded
 from antiphon.dialects.messages.schemas import enforced
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
 from antiphon.protocol.base import Shape
-from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
     AllowedToolsParam,
     CustomTool,
     FunctionToolParam,
-    GrammarFormat,
     JsonSchema,
-    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
     ToolChoiceParam,
-    ToolList,
-    ToolParam,
     UnknownTool,
     UnknownToolChoice,
 )
@@ -55,14 +51,36 @@ class Choice(NamedTuple):
 
 
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
-    """Every tool that can be offered. For tools that come again and again this is worked out once."""
-    tools = request.tools
-    if type(tools) is not ToolList or has_additional_tools(request):
-        return _offered_tools(request, names, wire)
-    known: tuple[MessagesWire, OfferedTools] | None = tools.known.get((_offered_tools, id(wire)))
-    if known is None or known[0] is not wire:
-        known = tools.known[(_offered_tools, id(wire))] = wire, _offered_tools(request, names, wire)
-    return known[1]
+    """Every tool that can be offered."""
+    losses = Losses()
+    sent: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    offered = list(offered_in_places(request, losses, "messages have no groups of tools"))
+    searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
+    for path, tool, namespace in offered:
+        match tool:
+            case FunctionToolParam():
+                name = names.sent(("function", tool.name, namespace))
+                shown = _function(tool, name, path, wire, losses)
+            case CustomTool():
+                name = names.sent(("custom", tool.name, namespace))
+                shown = _custom(tool, name, path, losses)
+            case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
+                name = tool.text("name") or tool.kind
+                sent[name], places[name] = tool.raw, path
+                continue
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
+                continue
+        if tool.defer_loading and searched:
+            shown = replace(shown, defer_loading=True)
+        elif tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+        final = _with_fields(shown, tool, path, losses)
+        if name in sent and encoded(sent[name]) != encoded(final):
+            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+        sent[name], places[name] = final, path
+    return OfferedTools(sent, losses)
 
 
 def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
@@ -111,7 +129,7 @@ def _mode(mode: str, sent: Collection[str], losses: Losses) -> Choice:
 
 def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
     lose_unknown_fields(choice, "tool_choice", losses)
-    name = _sent_name(choice, names)
+    name = names.sent(ToolRef.chosen(choice))
     if name in sent:
         return Choice(ToolChoiceOut(type="tool", name=name))
     losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
@@ -121,61 +139,7 @@ def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], nam
 def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
     if isinstance(choice, UnknownToolChoice):
         return choice.text("name") or ""
-    kind: Kind = "custom" if isinstance(choice, SpecificCustom) else "function"
-    return names.sent((kind, choice.name, choice.namespace or None))
-
-
-def _offered_tools(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
-    losses = Losses()
-    sent: dict[str, Any] = {}
-    places: dict[str, str] = {}
-    offered = list(_all_tools(request, losses))
-    searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
-    for path, tool, namespace in offered:
-        match tool:
-            case FunctionToolParam():
-                name = names.sent(("function", tool.name, namespace))
-                shown = _function(tool, name, path, wire, losses)
-            case CustomTool():
-                name = names.sent(("custom", tool.name, namespace))
-                shown = _custom(tool, name, path, losses)
-            case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
-                name = tool.text("name") or tool.kind
-                sent[name], places[name] = tool.raw, path
-                continue
-            case _:
-                losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
-                continue
-        if tool.defer_loading and searched:
-            shown = replace(shown, defer_loading=True)
-        elif tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
-        final = _with_fields(shown, tool, path, losses)
-        if name in sent and encoded(sent[name]) != encoded(final):
-            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
-        sent[name], places[name] = final, path
-    return OfferedTools(sent, losses)
-
-
-def _all_tools(request: Request, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    """Every tool with its place and its namespace; those of `additional_tools` items too."""
-    yield from _spread(request.tools or (), "tools", losses)
-    for at, item in enumerate(input_items(request)):
-        if type(item) is AdditionalTools:
-            yield from _spread(item.tools, f"input[{at}].tools", losses)
-
-
-def _spread(tools: Collection[ToolParam], path: str, losses: Losses) -> Iterator[tuple[str, ToolParam, str | None]]:
-    for at, tool in enumerate(tools):
-        place = f"{path}[{at}]"
-        if type(tool) is not NamespaceTool:
-            yield place, tool, None
-            continue
-        lose_unknown_fields(tool, place, losses)
-        if tool.description:
-            losses.add(f"{place}.description", f"the description of namespace {tool.name}", "messages have no groups of tools")
-        for of, member in enumerate(tool.tools):
-            yield f"{place}.tools[{of}]", member, tool.name
+    return names.sent(ToolRef.chosen(choice))
 
 
 def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses) -> ToolOut:
@@ -194,15 +158,8 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire,
 
 
 def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
-    description = tool.description or ""
-    if tool.format:
-        lose_unknown_fields(tool.format, f"{path}.format", losses)
-    if isinstance(tool.format, GrammarFormat):
-        losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
-        rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
-        description = f"{description}\n\n{rule}" if description else rule
-    schema = one_string.schema("The whole input, as plain text: what is said of the input is meant of this string.")
-    return ToolOut(name=name, description=description or UNSET, input_schema=schema)
+    description = one_string.description(tool, path, losses)
+    return ToolOut(name=name, description=description or UNSET, input_schema=one_string.schema())
 
 
 def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:

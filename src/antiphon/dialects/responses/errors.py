@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.upstream_errors import mask_keys, status_of_words, upstream_error
+from antiphon.dialects.common.upstream_errors import mask_keys, status_of_words, upstream_error, words_of
 from antiphon.dialects.responses.answers import NOTHING, ServerError, checked, read, text_of, value_of, word
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol import codec
@@ -62,6 +62,4 @@ def _told_in(body: bytes) -> ServerError:
         flat = read(body, ServerError)
         return flat if flat.message else replace(flat, message=text_of(members.detail))
     except UpstreamFault:
-        # A proxy's page is nothing to pass on; a line of text is.
-        text = body.decode("utf-8", "replace").strip()
-        return ServerError(message=None if text.startswith("<") else text)
+        return ServerError(message=words_of(body))

@@ -6,7 +6,7 @@ How calls come back is `mending`'s, by the same names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common import one_string
 from antiphon.dialects.common.names import ToolNames, ToolRef
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.offered import spread
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.items import (
     AdditionalTools,
@@ -33,8 +34,6 @@ from antiphon.protocol.tools import (
     AllowedToolsParam,
     CustomTool,
     FunctionToolParam,
-    GrammarFormat,
-    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
     SpecificToolChoice,
@@ -106,7 +105,7 @@ class FlatTools:
                 return choice
 
     def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
-        for place, tool, namespace in self._spread(tools, path):
+        for place, tool, namespace in spread(tools, path, self._losses, "the server has no groups of tools"):
             match tool:
                 case FunctionToolParam():
                     name = self._names.sent(ToolRef("function", tool.name, namespace))
@@ -124,8 +123,7 @@ class FlatTools:
 
     def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """The choice of a tool under its new name; None if it is not offered."""
-        ref = ToolRef("custom" if isinstance(choice, SpecificCustom) else "function", choice.name, choice.namespace or None)
-        name = self._names.sent(ref)
+        name = self._names.sent(ToolRef.chosen(choice))
         return SpecificFunction(name=name) if name in self._offered else None
 
     def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
@@ -140,27 +138,11 @@ class FlatTools:
                 left.append(sent)
         return replace(choice, tools=left) if left else choice.mode or "auto"
 
-    def _spread(self, tools: Sequence[ToolParam], path: str) -> Iterator[tuple[str, ToolParam, str | None]]:
-        for at, tool in enumerate(tools):
-            place = f"{path}[{at}]"
-            if not isinstance(tool, NamespaceTool):
-                yield place, tool, None
-                continue
-            lose_unknown_fields(tool, place, self._losses)
-            if tool.description:
-                self._losses.add(f"{place}.description", f"the description of {tool.name}", "the server has no groups of tools")
-            for of, member in enumerate(tool.tools):
-                yield f"{place}.tools[{of}]", member, tool.name
-
     def _function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
         lose_unknown_fields(tool, path, self._losses)
-        description = tool.description or ""
-        if isinstance(tool.format, GrammarFormat):
-            self._losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
-            description += f"\n\nThe input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
         return FunctionToolParam(
             name=name,
-            description=description.strip() or UNSET,
+            description=one_string.description(tool, path, self._losses).strip() or UNSET,
             parameters=one_string.schema("The whole input of the tool, as plain text."),
             strict=False,
             defer_loading=tool.defer_loading,

@@ -1,0 +1,174 @@
+"""`antiphon explain`: why a server refuses a body, or would. It looks at a body in hand or at one that a trace recorded, and sends
+nothing anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TextIO, get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from antiphon.cli.exits import FAILED, OK, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Paint, one_line, printable_json
+from antiphon.cli.trace import folder_of
+from antiphon.diagnosis import Finding, diagnose, dialect_of, lint, lint_against
+from antiphon.errors import ProfileError
+from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.trace.reading import TraceError, TraceRecord, read_trace
+from antiphon.trace.records import Route, UpstreamHead, UpstreamPiece, UpstreamRequest
+
+DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """What is to be explained: a body, and what a server said to it if one did."""
+
+    body: bytes
+    dialect: Dialect | None = None
+    profile: str | None = None
+    status: int = 0
+    said: str = ""
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "explain",
+        help="say why a server refuses a request, and what would mend it",
+        description="Looks through the body of a request for what servers refuse: where it stands, what was wanted there, and "
+        "which setting of a profile has the gateway mend it. Nothing is sent anywhere.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="the body (default, and `-`: standard input)")
+    parser.add_argument(
+        "--dialect", metavar="D", choices=DIALECTS, help=f"one of {', '.join(DIALECTS)} (default: what it looks like)"
+    )
+    parser.add_argument("--against", metavar="PROFILE", help="also what a server of this profile takes: its name, or a file")
+    parser.add_argument("--said", metavar="TEXT", help="what the server said when it refused it")
+    parser.add_argument(
+        "--trace", metavar="ID", help="not a file, but what a recorded request sent to its upstream; `last` is one too"
+    )
+    parser.add_argument(
+        "--dir", metavar="DIR", type=Path, help="the folder of traces (default: that of the configuration, else traces)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    stdin: BinaryIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+) -> int:
+    del err  # what goes wrong is raised
+    if args.trace and args.file:
+        raise Unusable("--trace says what to explain; a file does too: give one of them")
+    case = _recorded(args, environ, cwd or Path.cwd()) if args.trace else Case(body=_input(args.file, stdin or sys.stdin.buffer))
+    if args.said is not None:
+        case = structs.replace(case, said=args.said, status=400)
+    read = _object_in(case.body)
+    dialect: Dialect = args.dialect or case.dialect or dialect_of(read)
+    profile = _profile(args.against, case.profile)
+    findings = _findings(case, dialect, profile, goes_there=args.against is not None)
+    if args.json:
+        told = {"dialect": dialect, "profile": profile.name if profile else None, "findings": findings}
+        out.write(f"{printable_json(msgspec.json.encode(told))}\n")
+    else:
+        _tell(findings, dialect, out, Paint(out, environ))
+    return FAILED if any(finding.certain for finding in findings) else OK
+
+
+def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
+    own = profile if profile is not None and profile.dialect == dialect else None
+    findings = diagnose(dialect, case.body, case.status, case.said, own) if case.status else []
+    findings += [finding for finding in lint(case.body, dialect, own) if finding not in findings]
+    if goes_there and profile is not None:
+        findings += [finding for finding in lint_against(case.body, dialect, profile) if finding not in findings]
+    return findings
+
+
+def _tell(findings: list[Finding], dialect: Dialect, out: TextIO, paint: Paint) -> None:
+    out.write(f"{paint('dim', f'read as a body of the {dialect} dialect')}\n")
+    for finding in findings:
+        word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
+        out.write(f"{word}  {paint('bold', one_line(finding.path or 'the body'))}: {one_line(finding.problem)}\n")
+        if finding.settings:
+            out.write(f"    in a profile: {one_line(' or '.join(finding.settings))}\n")
+    if not findings:
+        out.write("nothing here is known to be refused\n")
+
+
+def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Case:
+    try:
+        trace = read_trace(folder_of(args.dir, environ, cwd), args.trace)
+    except TraceError as error:
+        raise Unusable(str(error)) from None
+    return _case_in(trace)
+
+
+def _case_in(trace: TraceRecord) -> Case:
+    """The last request to the upstream, and what it said to that."""
+    sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
+    if sent is None:
+        raise Unusable(f"the trace {trace.id} has no request to an upstream: it was answered before there was one")
+    request, *answer = trace.records[sent:]
+    assert isinstance(request, UpstreamRequest)
+    route = next(record for record in trace.records if isinstance(record, Route))
+    status = next((record.status for record in answer if isinstance(record, UpstreamHead)), 0)
+    said = b"".join(record.data.raw for record in answer if isinstance(record, UpstreamPiece)) if status != 200 else b""
+    return Case(
+        body=request.body.raw,
+        dialect=next((known for known in DIALECTS if known == route.dialect), None),
+        profile=route.profile,
+        status=status,
+        said=said.decode("utf-8", "replace"),
+    )
+
+
+def _profile(asked_for: str | None, recorded: str | None) -> Profile | None:
+    """One that only a trace names may be gone since."""
+    if asked_for is not None:
+        return load_profile(asked_for)
+    try:
+        return None if recorded is None else load_profile(recorded)
+    except ProfileError:
+        return None
+
+
+def _object_in(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"this is no JSON object: {error}") from None
+
+
+def _input(file: Path | None, stdin: BinaryIO) -> bytes:
+    if file is None or str(file) == "-":
+        if stdin.isatty():
+            raise Unusable("nothing to explain; name a file, or pipe something in")
+        return stdin.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise Unusable(f"{file} cannot be read: {error.strerror}") from None
+
+
+EPILOG: Final = """examples:
+  antiphon explain body.json
+  antiphon explain body.json --against vercel-ai-gateway-2026-01
+  antiphon explain body.json --said "messages.1.role: Input should be 'user' or 'assistant'"
+  antiphon explain --trace last
+
+exit codes:
+  0    nothing in it is wrong; what only some servers refuse is told all the same
+  1    something in it is wrong
+  2    nothing was looked at: the command line, the profile, the trace or the file cannot be used"""

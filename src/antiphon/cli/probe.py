@@ -1,0 +1,198 @@
+"""`antiphon probe`: tries what a server takes, shows it as it is found, and writes the profile that follows."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO, get_args
+
+import msgspec
+
+from antiphon.cli.check import key_in, seconds, server_url
+from antiphon.cli.exits import FAILED, INTERRUPTED, OK, Failed, Unusable
+from antiphon.cli.help import FORMAT
+from antiphon.cli.terminal import Look, Paint, one_line, printable_json
+from antiphon.config import Timeouts
+from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.probe.detect import Nothing, first_model, spoken
+from antiphon.probe.finding import Finding, Verdict
+from antiphon.probe.run import Probe, Report, Unanswered, cost_of
+from antiphon.probe.target import Target
+from antiphon.profiles import Dialect, load_profile
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "probe",
+        help="try what a server takes, and write its profile",
+        description="Asks a server what clients will ask of it, one thing at a time, and tells what it accepts, refuses or takes "
+        "without any effect, each with the request that shows it. The profile it writes makes the gateway get on with that server.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("url", metavar="URL", help="where the server is, with or without /v1")
+    parser.add_argument("--dialect", metavar="D", choices=DIALECTS, help="what it speaks (default: the first that it answers)")
+    parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
+    parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
+    parser.add_argument("--timeout", metavar="S", type=seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile to this file")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object, with every request and answer")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    transport: Transport | None = None,
+) -> int:
+    if args.output is not None and not args.output.parent.is_dir():
+        raise Unusable(f"{args.output} cannot be written: there is no folder {args.output.parent}")
+    timeouts = Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2)
+    session = _Session(args, _Table(out, Paint(out, environ), is_json=args.json), err, key_in(args.key_env, environ), timeouts)
+    try:
+        return asyncio.run(session.run(transport or HttpTransport(environ)))
+    except KeyboardInterrupt:
+        session.keep("interrupted")
+        return INTERRUPTED
+
+
+def base_url(written: str, dialect: Dialect) -> str:
+    """The address of a server up to its version. Other APIs have one, Gemini's has several."""
+    url = server_url(written)
+    if dialect != "gemini":
+        return url
+    version = VERSION.search(url)
+    return url[: version.end()] if version else f"{url.removesuffix('/v1')}/v1beta"
+
+
+class _Session:
+    """One run of the command; what it has found is kept however it ends."""
+
+    def __init__(self, args: argparse.Namespace, table: _Table, err: TextIO, key: str | None, timeouts: Timeouts) -> None:
+        self._args = args
+        self._table = table
+        self._err = err
+        self._key = key
+        self._timeouts = timeouts
+        self._probe: Probe | None = None
+
+    async def run(self, transport: Transport) -> int:
+        try:
+            target = await self._target(transport)
+            self._announce(target)
+            self._probe = Probe(target, transport, self._table.tell)
+            report = await self._probe.run()
+        except Nothing as nothing:
+            raise Failed(f"{nothing}") from None
+        except Unanswered as nothing:
+            self.keep(str(nothing))
+            raise Failed(f"{target.base_url} does not answer the plainest request: {nothing}") from None
+        finally:
+            await transport.close()
+        self._finish(report)
+        return FAILED if report.stopped else OK
+
+    def keep(self, why: str) -> None:
+        """What was found before it ended."""
+        if self._probe is not None:
+            self._probe.stopped = why
+            self._finish(self._probe.report())
+
+    async def _target(self, transport: Transport) -> Target:
+        dialects: list[Dialect] = [self._args.dialect] if self._args.dialect else list(DIALECTS)
+        targets = [self._of(dialect) for dialect in dialects]
+        target = targets[0]
+        if not target.model:
+            listed = await first_model(targets, transport)
+            targets = [msgspec.structs.replace(each, model=listed) for each in targets]
+        return targets[0] if len(targets) == 1 else await spoken(targets, transport)
+
+    def _of(self, dialect: Dialect) -> Target:
+        base = load_profile(USUAL_PROFILES[dialect])
+        return Target(
+            base_url=base_url(self._args.url, dialect),
+            base=base,
+            model=self._args.model or "",
+            key=self._key,
+            key_header=base.key_header,
+            timeouts=self._timeouts,
+        )
+
+    def _announce(self, target: Target) -> None:
+        cost = cost_of(target.dialect)
+        self._err.write(
+            f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n"
+            f"{cost.least} to {cost.most} requests, about {cost.tokens_in} tokens read and {cost.tokens_out} written; "
+            "Ctrl-C ends it, and keeps what was found\n"
+        )
+
+    def _finish(self, report: Report) -> None:
+        output: Path | None = self._args.output
+        if output is not None:
+            try:
+                output.write_text(report.profile, encoding="utf-8")
+            except OSError as error:
+                raise Failed(f"{output} cannot be written: {error.strerror}") from None
+        self._table.finish(report, output)
+
+
+class _Table:
+    """What people read: a line for each finding as it is there, then a summary and the profile."""
+
+    def __init__(self, out: TextIO, paint: Paint, *, is_json: bool) -> None:
+        self._out = out
+        self._paint = paint
+        self._is_json = is_json
+
+    def tell(self, finding: Finding) -> None:
+        if self._is_json:
+            return
+        said = self._paint("dim", one_line(finding.said))
+        self._out.write(f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {said}\n")
+        self._out.flush()
+
+    def finish(self, report: Report, output: Path | None) -> None:
+        if self._is_json:
+            self._out.write(f"{printable_json(msgspec.json.encode(report))}\n")
+            return
+        counts = Counter(finding.verdict for finding in report.findings)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LOOKS if counts[verdict])
+        self._out.write(f"\n{told}; {report.requests} requests\n")
+        if report.stopped:
+            self._out.write(f"{self._paint('bold', 'ended before its time')}: {one_line(report.stopped)}\n")
+        if output is None:
+            self._out.write(f"\n{report.profile}")
+        else:
+            self._out.write(f"the profile is in {output}; use it with: profile = {str(output)!r}\n")
+
+
+#: In the order in which they are tried where none is named.
+DIALECTS: Final[tuple[Dialect, ...]] = tuple(sorted(get_args(Dialect), key=("responses", "chat", "messages", "gemini").index))
+LOOKS: Final[dict[Verdict, Look]] = {
+    "accepted": "dim",
+    "ignored": "yellow",
+    "refused": "red",
+    "down": "red",
+    "untried": "dim",
+}
+WIDTH: Final = 48
+VERSION: Final = re.compile(r"/v1(alpha|beta)\d*")
+EPILOG: Final = """examples:
+  antiphon probe http://127.0.0.1:8080
+  antiphon probe https://api.example.com/v1 --key-env EXAMPLE_KEY --model small -o example.toml
+  antiphon probe http://127.0.0.1:8080 --dialect chat --json
+
+exit codes:
+  0    the server was tried to the end; whatever it refuses, its profile is whole
+  1    it does not answer, or went away; what was found until then is told all the same
+  2    nothing was tried: the command line cannot be used
+  130  interrupted with Ctrl-C; what was found until then is told all the same"""

@@ -1,0 +1,129 @@
+"""`antiphon usage`: what was used, of all who asked, as a table with bars. It reads the store, whether the gateway runs or not."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from antiphon.cli.exits import OK
+from antiphon.cli.help import FORMAT
+from antiphon.cli.store import with_store
+from antiphon.cli.terminal import Paint, one_line
+from antiphon.config import default, find_config, load
+from antiphon.store.interface import Store
+from antiphon.store.usage import COUNTED
+from antiphon.store.usage_sums import BY, FIRST_DAY, summed, tokens_of
+
+USUAL_DAYS: Final = 30
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "usage",
+        help="show what was used: tokens, requests, errors, losses",
+        description="Shows what was used, of everybody, added up by model, key, upstream or day (of UTC). A gateway that runs "
+        "writes it down every few seconds.",
+        epilog=EPILOG,
+        **FORMAT,
+    )
+    parser.add_argument("--by", choices=tuple(BY), default="model", help="what is added up together (default: model)")
+    parser.add_argument(
+        "--since",
+        metavar="DAY",
+        type=_since,
+        default=f"{USUAL_DAYS}d",
+        help="the first day, 2026-01-31, or how many days: 7d (default: 30d)",
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON, on one line")
+    parser.add_argument("--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+    now: Callable[[], float] = time.time,
+) -> int:
+    file = find_config(args.config, environ, cwd or Path.cwd())
+    config = (load(file, environ) if file else default(environ)).store
+    until = datetime.fromtimestamp(now(), UTC).date()
+    since = args.since if isinstance(args.since, date) else until - timedelta(days=args.since - 1)
+
+    async def do(store: Store) -> int:
+        rows = await store.usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days)
+        sums = summed(rows, args.by)
+        if args.json:
+            out.write(f"{_line(sums, args.by, since, until)}\n")
+        elif sums:
+            out.writelines(_table(sums, args.by, Paint(out, environ)))
+        else:
+            err.write(f"nothing was used since {since.isoformat()}\n")
+        return OK
+
+    return asyncio.run(with_store(config, environ, do))
+
+
+def _line(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
+    data = [{by: name, **dict(zip(COUNTED, counts, strict=True))} for name, counts in sums.items()]
+    told = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
+    return msgspec.json.encode(told).decode()
+
+
+def _table(sums: dict[str, list[int]], by: str, paint: Paint) -> list[str]:
+    most = max(map(tokens_of, sums.values())) or 1
+    total = [sum(column) for column in zip(*sums.values(), strict=True)]
+    rows = [(one_line(name) or "-", counts) for name, counts in sums.items()]
+    cells = [[by.upper(), *HEADINGS], *([name, *map(_number, counts)] for name, counts in [*rows, ("total", total)])]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    bars = ["", *(_bar(tokens_of(counts), most) for _, counts in rows), ""]
+    return [f"{_aligned(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)]
+
+
+def _aligned(row: list[str], widths: list[int]) -> str:
+    name, *numbers = row
+    return "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))])
+
+
+def _number(count: int) -> str:
+    return f"{count:,}"
+
+
+def _bar(tokens: int, most: int) -> str:
+    """As long as its share of the most, and never nothing where there was something."""
+    return "█" * max(round(tokens / most * WIDEST), 1 if tokens else 0)
+
+
+def _since(text: str) -> date | int:
+    """A day, or a number of days."""
+    days = text.removesuffix("d")
+    if text.endswith("d") and days.isascii() and days.isdecimal() and 1 <= int(days) <= MOST_DAYS:
+        return int(days)
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a day such as 2026-01-31 nor a number of days such as 7d") from None
+
+
+MOST_DAYS: Final = 36_500
+WIDEST: Final = 24
+HEADINGS: Final = ("REQUESTS", "ERRORS", "INPUT", "CACHED", "OUTPUT", "REASONING", "LOSSES")
+EPILOG: Final = """examples:
+  antiphon usage
+  antiphon usage --by day --since 7d
+  antiphon usage --by key --since 2026-01-01 --json
+
+exit codes:
+  0    it worked
+  1    the store cannot be reached
+  2    nothing was tried: the command line or the configuration cannot be used, or nothing is kept"""

@@ -1,0 +1,127 @@
+"""What is wrong with a body, one thing at a time, and where paths lead in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+Rule = Literal[
+    "discriminator",
+    "content_type",
+    "tool_form",
+    "missing_field",
+    "unknown_field",
+    "orphan_result",
+    "unanswered_call",
+    "long_id",
+    "role",
+    "order",
+    "schema",
+    "name",
+    "value",
+    "combination",
+    "media",
+    "reasoning",
+    "unsupported",
+]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that a server may object to."""
+
+    rule: Rule
+    #: As in `input[2].content[0].type`; empty for the body as a whole.
+    path: str
+    #: What stands there, and what was wanted.
+    problem: str
+    #: Whether no server of the dialect should take it, or only some do not.
+    certain: bool = True
+    #: What a profile would have to say so that the gateway mends it: `quirks: name`, or `wire.name = value`.
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        sure = "would" if self.certain else "may"
+        mend = f"; a profile with {' or '.join(self.settings)} {sure} mend it" if self.settings else ""
+        return f"{self.path or 'the body'}: {self.problem}{mend}"
+
+
+class Findings(list[Finding]):
+    """Those of one body, in the order of what was looked at."""
+
+    def add(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
+        self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
+
+
+def objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The members of a list that are objects, each with its path; of anything else, none."""
+    for at, member in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(member, dict):
+            yield f"{path}[{at}]", member
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, not too much of it."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (ValueError, RecursionError):  # half a character, or brackets without end
+        return "something"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
+def is_near(one: str, other: str) -> bool:
+    """Whether one path leads to the other, or through it."""
+    short, long = sorted((one, other), key=len)
+    return long == short or long.startswith((f"{short}.", f"{short}[")) if short else False
+
+
+def resolved(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
+    """A place as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`, `contents[0].inline_data`) as a path
+    in this body, and what stands there; `MISSING` if nothing does."""
+    here: Any = body
+    path = ""
+    steps = _steps(place)
+    for at, step in enumerate(steps):
+        if isinstance(here, list) and step.isdecimal() and int(step) < len(here):
+            here, path = here[int(step)], f"{path}[{step}]"
+            continue
+        name = _member(here, step, is_last=at == len(steps) - 1)
+        if name is not None:
+            here, path = here[name], f"{path}.{name}" if path else name
+        elif not (isinstance(here, dict) and step in (here.get("type"), *BETWEEN)):
+            # Servers put the type of what stands there between two steps: that leads nowhere new.
+            path = f"{path}[{step}]" if step.isdecimal() else f"{path}.{step}" if path else step
+            here = MISSING
+    return path, here
+
+
+def _member(here: Any, step: str, *, is_last: bool) -> str | None:
+    """Which member of an object is meant, in either spelling, or by its number."""
+    if not isinstance(here, dict):
+        return None
+    if step.isdecimal() and int(step) < len(here) and step not in here:
+        return str(list(here)[int(step)])
+    spelled = next((name for name in (step, _camel(step)) if name in here), None)
+    return spelled if spelled is None or is_last or isinstance(here[spelled], dict | list) else None
+
+
+def _steps(place: str) -> list[str]:
+    steps = [bracketed or plain for bracketed, plain in STEP.findall(place.replace(" -> ", ".").replace("/", "."))]
+    return steps[1:] if steps[:1] in (["body"], ["GenerateContentRequest"]) else steps
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
+
+
+class _Missing:
+    """Nothing, which is not null."""
+
+
+MISSING: Final = _Missing()
+MOST_SHOWN: Final = 80
+STEP: Final = re.compile(r"\[['\"]?([^\]'\"]*)['\"]?\]|([^.\[\]]+)")
+BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

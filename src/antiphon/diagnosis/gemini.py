@@ -1,0 +1,104 @@
+"""What no server of the gemini dialect should take."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from antiphon.diagnosis.content import lint_role
+from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.tools import lint_name
+
+
+def lint_gemini(body: dict[str, Any], found: Findings) -> None:
+    contents = body.get("contents")
+    if not contents:
+        instead = next((f"; `{name}` is a field of another dialect" for name in ("messages", "input") if name in body), "")
+        found.add("missing_field", "contents", f"there is nothing to answer: `contents` is a list of contents{instead}")
+    alone = isinstance(contents, dict) or (isinstance(contents, list) and len(contents) == 1)
+    waiting: list[tuple[str, Any]] = []
+    for path, content in objects([contents] if isinstance(contents, dict) else contents, "contents"):
+        role = content.get("role")
+        if not (alone and role is None):
+            lint_role(role, f"{path}.role", ("user", "model", "function"), found, *(SYSTEM if role == "system" else ()))
+        if "content" in content and "parts" not in content:
+            found.add("unknown_field", f"{path}.content", "what is said stands in a list under `parts`, each text as `text`")
+        elif not content.get("parts"):
+            found.add("missing_field", f"{path}.parts", "a content has at least one part")
+        parts = content.get("parts")
+        parts = [parts] if isinstance(parts, dict) else parts
+        for place, part in objects(parts, f"{path}.parts"):
+            _lint_part(part, place, found)
+        waiting = _lint_pairs(parts, path, waiting, found, by_model=role == "model")
+    if isinstance(contents, list) and contents and _calls(contents[0]):
+        found.add("order", "contents[0]", "a conversation does not begin with a call: the user speaks first")
+    _lint_unanswered(waiting, found)
+    if isinstance(contents, list) and contents and isinstance(contents[-1], dict) and contents[-1].get("role") == "model":
+        said = "the model has the last word; many servers want that the user, or the result of a call, has it"
+        found.add("order", f"contents[{len(contents) - 1}]", said, "wire.ends_with_model = false", certain=False)
+    _lint_choice(body, found)
+
+
+def _lint_part(part: dict[str, Any], path: str, found: Findings) -> None:
+    data = [name for name in part if name in DATA]
+    if "type" in part:
+        found.add(
+            "discriminator", f"{path}.type", "a part has no type here: what it is, its one field says (`text`, `inlineData` …)"
+        )
+    elif not data:
+        found.add("missing_field", path, "a part has one of text, inlineData, fileData, functionCall, functionResponse")
+    elif len(data) > 1:
+        found.add("combination", path, f"a part is one thing, and this is {' and '.join(data)}")
+    for spelled in ("functionCall", "function_call", "functionResponse", "function_response"):
+        if isinstance(part.get(spelled), dict):
+            lint_name(part[spelled].get("name"), f"{path}.{spelled}.name", "gemini", found)
+
+
+def _calls(content: Any) -> bool:
+    parts = content.get("parts") if isinstance(content, dict) else None
+    return any("functionCall" in part or "function_call" in part for _, part in objects(parts, ""))
+
+
+def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Findings, *, by_model: bool) -> list[tuple[str, Any]]:
+    """The calls that wait for the next content."""
+    calls: list[tuple[str, Any]] = []
+    results = 0
+    for place, part in objects(parts, f"{path}.parts"):
+        call = part.get("functionCall", part.get("function_call"))
+        result = part.get("functionResponse", part.get("function_response"))
+        if isinstance(call, dict):
+            calls.append((place, call.get("name")))
+        if isinstance(result, dict):
+            results += 1
+            if results > len(waiting) or by_model:
+                said = f"this is the result of a call that is not in the content before: {shown(result.get('name'))}"
+                found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
+            elif "id" not in result and result.get("name") != waiting[results - 1][1]:
+                said = f"the call in its place is of {shown(waiting[results - 1][1])}, not of {shown(result.get('name'))}"
+                found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
+    if by_model and not results:
+        return waiting + calls  # what the model says in a row is one turn
+    _lint_unanswered(waiting[results:], found)
+    return calls
+
+
+def _lint_unanswered(waiting: list[tuple[str, Any]], found: Findings) -> None:
+    for path, name in waiting:
+        found.add("unanswered_call", path, f"the content right after it has no `functionResponse` for the call of {shown(name)}")
+
+
+def _lint_choice(body: dict[str, Any], found: Findings) -> None:
+    config = body.get("toolConfig", body.get("tool_config"))
+    if isinstance(config, dict) and (config.get("functionCallingConfig") or config.get("function_calling_config")):
+        tools = body.get("tools")
+        if not any("functionDeclarations" in tool or "function_declarations" in tool for _, tool in objects(tools, "tools")):
+            found.add("combination", "toolConfig.functionCallingConfig", "it is for requests with functions, and there are none")
+
+
+DATA: Final = frozenset(
+    {
+        *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult"),
+        *("inline_data", "file_data", "function_call", "function_response", "executable_code", "code_execution_result"),
+        *("toolCall", "toolResponse"),
+    }
+)
+SYSTEM: Final = ('wire.system = "as_user"', 'wire.system = "first"')

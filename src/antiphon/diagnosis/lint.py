@@ -1,0 +1,133 @@
+"""A body by itself: what is against its dialect whoever serves it, and what stands in it that only some servers take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.diagnosis.chat import lint_chat
+from antiphon.diagnosis.finding import Finding, Findings, Rule, is_near, shown
+from antiphon.diagnosis.gemini import lint_gemini
+from antiphon.diagnosis.messages import lint_messages
+from antiphon.diagnosis.responses import lint_responses
+from antiphon.diagnosis.settings import useful
+from antiphon.diagnosis.tools import lint_tools
+from antiphon.diagnosis.traits import traits_of
+from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects.chat.wire import RequestIn as ChatRequest
+from antiphon.dialects.messages.request_in import RequestIn as MessagesRequest
+from antiphon.errors import ClientFault
+from antiphon.profiles import Dialect, Profile
+from antiphon.profiles.closest import did_you_mean
+from antiphon.protocol.request import Request
+
+
+def lint(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
+    """All that can be said without a server: what is wrong first, then what some servers refuse. `profile` is what the body was
+    written for: a setting that it has is not offered."""
+    read = object_in(body)
+    if read is None:
+        return [Finding(rule="value", path="", problem="this is no JSON object")]
+    found = certain(read, body, dialect)
+    found += [trait.finding for trait in traits_of(read, dialect) if not any(is_near(trait.finding.path, f.path) for f in found)]
+    wrong = [finding for finding in found if finding.certain]
+    return useful([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
+
+
+def certain(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
+    """What the rules of a dialect find in a body."""
+    found = Findings()
+    if dialect != "gemini" and not (isinstance(read.get("model"), str) and read["model"]):
+        found.add("missing_field", "model", "a request names its model")
+    _lint_fields(read, dialect, found)
+    LINTS[dialect](read, found)
+    lint_tools(read, dialect, found)
+    _lint_ranges(read, dialect, found)
+    _lint_values(body, dialect, found)
+    return found
+
+
+def object_in(body: bytes) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        return None
+
+
+def dialect_of(read: dict[str, Any]) -> Dialect:
+    """The dialect that a body was probably written in."""
+    if "contents" in read:
+        return "gemini"
+    if "messages" not in read:
+        return "responses"
+    tools = read.get("tools")
+    marks = (
+        read.keys() & MESSAGES_ALONE
+        or any(isinstance(tool, dict) and "input_schema" in tool for tool in (tools if isinstance(tools, list) else ()))
+        or any(mark in msgspec.json.encode(read["messages"]) for mark in MESSAGES_BLOCKS)
+    )
+    return "messages" if marks else "chat"
+
+
+def _lint_fields(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
+    known = FIELDS.get(dialect, frozenset())
+    for name in read:
+        if known and name not in known:
+            said = f"the dialect has no such field{did_you_mean(name, known)}; strict servers refuse it"
+            found.add("unknown_field", name, said, certain=dialect == "messages")
+
+
+def _lint_ranges(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
+    settings = read.get("generationConfig", {}) if dialect == "gemini" else read
+    for name, (least, most) in RANGES[dialect].items():
+        value = settings.get(name) if isinstance(settings, dict) else None
+        if isinstance(value, int | float) and not least <= value <= most:
+            path = f"generationConfig.{name}" if dialect == "gemini" else name
+            found.add("value", path, f"{shown(value)} is not between {least} and {most}")
+
+
+def _lint_values(body: bytes, dialect: Dialect, found: Findings) -> None:
+    """What the gateway itself would say of a client that sent this."""
+    try:
+        READERS[dialect](body)
+    except ClientFault as error:
+        path = error.param or ""
+        if not any(is_near(path, finding.path) for finding in found if finding.certain):
+            found.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
+
+
+def _names(shape: type[Struct]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(shape)) - {"antiphon:raw_fields"}
+
+
+LINTS: Final[dict[Dialect, Callable[[dict[str, Any], Findings], None]]] = {
+    "chat": lint_chat,
+    "responses": lint_responses,
+    "messages": lint_messages,
+    "gemini": lint_gemini,
+}
+READERS: Final[dict[Dialect, Callable[[bytes], Any]]] = {
+    "chat": chat.request_to_hub,
+    "responses": responses.request_to_hub,
+    "messages": messages.request_to_hub,
+    "gemini": gemini.request_to_hub,
+}
+RULES: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
+# Of the gemini dialect the readers know.
+FIELDS: Final[dict[Dialect, frozenset[str]]] = {
+    "chat": _names(ChatRequest)
+    | {"stop", "seed", "logit_bias", "modalities", "audio", "prediction", "top_k", "web_search_options"},
+    "responses": _names(Request) | {"prompt", "moderation"},
+    "messages": _names(MessagesRequest) | {"cache_control", "container", "inference_geo", "speed", "mcp_servers", "diagnostics"},
+}
+RANGES: Final[dict[Dialect, dict[str, tuple[int, int]]]] = {
+    "chat": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2), "n": (1, 128)},
+    "responses": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)},
+    "messages": {"temperature": (0, 1), "top_p": (0, 1), "max_tokens": (1, 2**31)},
+    "gemini": {"temperature": (0, 2), "topP": (0, 1), "candidateCount": (1, 8)},
+}
+MESSAGES_ALONE: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
+MESSAGES_BLOCKS: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')

@@ -1,0 +1,114 @@
+"""What no server of the responses dialect should take."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from antiphon.diagnosis.content import lint_parts, lint_role
+from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.tools import lint_name, lint_schema
+from antiphon.profiles.closest import did_you_mean
+from antiphon.protocol.base import is_extension_type
+
+
+def lint_responses(body: dict[str, Any], found: Findings) -> None:
+    items = body.get("input")
+    if items is None or items in ("", []):
+        instead = "; `messages` is the field of the chat dialect" if "messages" in body else ""
+        found.add("missing_field", "input", f"there is nothing to answer: `input` is a string or a list of items{instead}")
+    calls: dict[str, str] = {}
+    for path, item in objects(items, "input"):
+        _lint_item(item, path, calls, found)
+    for id, path in calls.items():
+        found.add("unanswered_call", path, f"no item after the call {shown(id)} has its output")
+    format = body["text"].get("format") if isinstance(body.get("text"), dict) else None
+    if isinstance(format, dict) and format.get("type") == "json_schema":
+        if "json_schema" in format:
+            found.add("schema", "text.format.json_schema", "the schema is nested as in chat; here it stands beside its type")
+        else:
+            lint_name(format.get("name"), "text.format.name", "responses", found)
+            lint_schema(format.get("schema"), "text.format.schema", found, strict=format.get("strict") is True)
+
+
+def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], found: Findings) -> None:
+    kind = item.get("type", "message" if "role" in item else None)
+    prefix = PREFIXES.get(str(kind))
+    if prefix is not None and item.get("id") is not None and not str(item["id"]).startswith(prefix):
+        found.add(
+            "value", f"{path}.id", f"the id of a {kind} begins with {prefix!r}, not {shown(item['id'])}", "quirks: drop_item_ids"
+        )
+    match kind:
+        case "message":
+            role = item.get("role")
+            if lint_role(role, f"{path}.role", tuple(PARTS), found):
+                settings = ASSISTANT if role == "assistant" else ()
+                lint_parts(item.get("content"), f"{path}.content", PARTS[str(role)], found, *settings)
+        case "function_call" | "custom_tool_call":
+            _lint_call(item, path, found)
+            calls[str(item.get("call_id"))] = path
+        case "function_call_output" | "custom_tool_call_output":
+            _lint_id(item, path, found)
+            if calls.pop(str(item.get("call_id")), None) is None:
+                said = f"this is the output of a call that is not there: no item before it calls {shown(item.get('call_id'))}"
+                found.add("orphan_result", path, said, *ORPHANS)
+            lint_parts(item.get("output"), f"{path}.output", PARTS["user"], found)
+        case "reasoning":
+            _lint_reasoning(item, path, found)
+        case None:
+            found.add("discriminator", f"{path}.type", f"an item says what it is: wanted is one of {', '.join(ITEMS)}")
+        case _ if kind not in ITEMS and not is_extension_type(str(kind)):
+            said = f"{shown(kind)} is no known type of item{_explained(str(kind))}"
+            found.add("discriminator", f"{path}.type", said, 'wire.unknown_items = "drop"')
+
+
+def _explained(kind: str) -> str:
+    if kind in ("tool_use", "tool_result", "tool_call"):
+        return "; calls are `function_call` and their results `function_call_output` here"
+    return did_you_mean(kind, ITEMS)
+
+
+def _lint_call(item: dict[str, Any], path: str, found: Findings) -> None:
+    _lint_id(item, path, found)
+    field = "arguments" if item["type"] == "function_call" else "input"
+    if field not in item:
+        found.add("missing_field", f"{path}.{field}", f"a call has {field}, in a string")
+    elif not isinstance(item[field], str):
+        found.add("value", f"{path}.{field}", f"{field} is JSON in a string, not {shown(item[field])}")
+    lint_name(item.get("name"), f"{path}.name", "responses", found)
+
+
+def _lint_id(item: dict[str, Any], path: str, found: Findings) -> None:
+    id = item.get("call_id")
+    if id is None:
+        found.add("missing_field", f"{path}.call_id", "calls and their outputs are joined by a call_id")
+    elif not isinstance(id, str) or not id:
+        found.add("value", f"{path}.call_id", f"a call_id is a string, not {shown(id)}")
+    elif len(id) > LONGEST_ID:
+        found.add("long_id", f"{path}.call_id", f"the call_id has {len(id)} characters; {LONGEST_ID} are allowed")
+
+
+def _lint_reasoning(item: dict[str, Any], path: str, found: Findings) -> None:
+    if not isinstance(item.get("summary"), list):
+        found.add("missing_field", f"{path}.summary", "reasoning has a summary, a list that may be empty", "quirks: drop_reasoning")
+    for place, part in objects(item.get("content"), f"{path}.content"):
+        if part.get("type") != "reasoning_text":
+            said = f"{shown(part.get('type'))} is no type of reasoning's own text: wanted is reasoning_text"
+            found.add("content_type", place, said, "quirks: drop_reasoning")
+
+
+PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "user": ("input_text", "input_image", "input_file", "input_audio"),
+    "system": ("input_text",),
+    "developer": ("input_text",),
+    "assistant": ("output_text", "refusal"),
+}
+ASSISTANT: Final = ("quirks: assistant_as_string", 'wire.assistant_content = "output_text"')
+ORPHANS: Final = ('wire.orphan_outputs = "text"', "quirks: tool_history_as_text")
+PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
+ITEMS: Final = (
+    *("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning"),
+    *("compaction", "item_reference", "additional_tools", "image_generation_call", "web_search_call", "file_search_call"),
+    *("computer_call", "computer_call_output", "code_interpreter_call", "local_shell_call", "local_shell_call_output"),
+    *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call", "tool_search_call", "tool_search_output"),
+)
+LONGEST_ID: Final = 64

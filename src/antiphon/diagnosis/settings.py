@@ -1,0 +1,35 @@
+"""Which settings of a profile are worth offering: those that its dialect knows and it does not have already."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from antiphon.diagnosis.finding import Finding
+from antiphon.profiles import QUIRKS, Dialect, Profile
+from antiphon.profiles.profile import WIRES
+
+QUIRK = "quirks: "
+WIRE = "wire."
+
+
+def useful(findings: list[Finding], dialect: Dialect, profile: Profile | None) -> list[Finding]:
+    """The same findings, and of their settings those that would change something. A profile of another dialect says nothing."""
+    own = profile if profile is not None and profile.dialect == dialect else None
+    return [
+        replace(finding, settings=tuple(setting for setting in finding.settings if _changes(setting, dialect, own)))
+        for finding in findings
+    ]
+
+
+def _changes(setting: str, dialect: Dialect, profile: Profile | None) -> bool:
+    if setting.startswith(QUIRK):
+        name = setting.removeprefix(QUIRK)
+        return name in QUIRKS and (profile is None or name not in {quirk.name for quirk in profile.quirks})
+    name, _, value = setting.removeprefix(WIRE).partition(" = ")
+    try:
+        changed = msgspec.convert({name: msgspec.json.decode(value)}, WIRES[dialect])
+    except msgspec.ValidationError:  # one of another dialect
+        return False
+    wire = WIRES[dialect]() if profile is None else profile.wire
+    return bool(getattr(wire, name) != getattr(changed, name))

@@ -1,0 +1,264 @@
+"""What is right by the dialect and refused by some of its servers all the same, each with the settings that would take it out.
+
+Where a server says little about why it refuses, these are the suspects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from antiphon.diagnosis.finding import Finding, Rule, objects
+from antiphon.profiles import Dialect
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """One kind of thing that some servers refuse. `words` is how their refusals speak of it."""
+
+    rule: Rule
+    problem: str
+    settings: tuple[str, ...]
+    words: re.Pattern[str]
+
+
+class Trait(Struct, frozen=True, kw_only=True):
+    """A thing of that kind, in a body."""
+
+    kind: Kind
+    finding: Finding
+
+
+def traits_of(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
+    """The first thing of each kind."""
+    found: dict[str, Trait] = {}
+    for name, path in LOOKS[dialect](body):
+        kind = KINDS[name]
+        if name not in found:
+            finding = Finding(rule=kind.rule, path=path, problem=kind.problem, settings=kind.settings, certain=False)
+            found[name] = Trait(kind=kind, finding=finding)
+    return list(found.values())
+
+
+def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, item in objects(body.get("input"), "input"):
+        kind = item.get("type", "message")
+        if kind == "message":
+            yield from _message(item, path)
+            if item.get("role") == "assistant" and isinstance(item.get("content"), list):
+                yield "assistant_parts", f"{path}.content"
+        elif kind in CALLS:
+            yield "call_items", path
+        elif kind == "reasoning":
+            yield "reasoning", path
+        if "id" in item:
+            yield "item_ids", f"{path}.id"
+        for name in ("status", "phase"):
+            if name in item:
+                yield name, f"{path}.{name}"
+    for name in ("instructions", "user"):
+        if isinstance(body.get(name), str):
+            yield name, name
+
+
+def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, message in objects(body.get("messages"), "messages"):
+        yield from _message(message, path)
+        if isinstance(message.get("content"), list):
+            yield "parts", f"{path}.content"
+        if message.get("role") == "system" and path != "messages[0]":
+            yield "late_system", path
+        for name in ("reasoning_content", "reasoning"):
+            if name in message:
+                yield "reasoning", f"{path}.{name}"
+        for place, call in objects(message.get("tool_calls"), f"{path}.tool_calls"):
+            if call.get("type") == "custom":
+                yield "custom_tools", place
+        if message.get("tool_calls") and message.get("content", "") is None:
+            yield "null_content", f"{path}.content"
+        if message.get("tool_calls") and not message.get("reasoning_content"):
+            yield "absent_reasoning", f"{path}.reasoning_content"
+    for path, tool in objects(body.get("tools"), "tools"):
+        if isinstance(tool.get("function"), dict) and "strict" in tool["function"]:
+            yield "strict", f"{path}.function.strict"
+    for name in ("max_tokens", "max_completion_tokens", "user", "stream_options", "reasoning_effort", "response_format"):
+        if body.get(name) is not None:
+            yield name, name
+
+
+def _messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, message in objects(body.get("messages"), "messages"):
+        yield from _message(message, path)
+        for place, block in objects(message.get("content"), f"{path}.content"):
+            if block.get("type") in ("thinking", "redacted_thinking"):
+                yield "reasoning", place
+    for path, tool in objects(body.get("tools"), "tools"):
+        if "strict" in tool:
+            yield "strict", f"{path}.strict"
+    for name in ("thinking", "output_config", "output_format"):
+        if name in body:
+            yield name, name
+
+
+def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, content in objects(body.get("contents"), "contents"):
+        for place, part in objects(content.get("parts"), f"{path}.parts"):
+            if "inlineData" in part or "fileData" in part:
+                yield "images", place
+            for name in ("functionCall", "functionResponse"):
+                if isinstance(part.get(name), dict) and "id" in part[name]:
+                    yield "call_ids", f"{place}.{name}.id"
+            if "thoughtSignature" in part:
+                yield "reasoning", f"{place}.thoughtSignature"
+    for path, tool in objects(body.get("tools"), "tools"):
+        for place, function in objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
+            if any(name != "functionDeclarations" for _, other in objects(body["tools"], "") for name in other):
+                yield "hosted_and_functions", path
+            if "parametersJsonSchema" in function:
+                yield "json_schema", f"{place}.parametersJsonSchema"
+    config = body.get("generationConfig")
+    if isinstance(config, dict):
+        for name in ("thinkingConfig", "responseJsonSchema"):
+            if name in config:
+                yield name, f"generationConfig.{name}"
+        if body.get("tools") and "json" in str(config.get("responseMimeType")):
+            yield "json_and_functions", "generationConfig.responseMimeType"
+
+
+def _message(message: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """What messages of several dialects have in common."""
+    if message.get("role") == "developer":
+        yield "developer", f"{path}.role"
+    for place, part in objects(message.get("content"), f"{path}.content"):
+        if part.get("type") in ("image_url", "input_image", "image"):
+            yield "images", place
+        if part.get("type") in ("file", "input_file", "document"):
+            yield "files", place
+        if "cache_control" in part:
+            yield "cache_control", f"{place}.cache_control"
+
+
+def _kind(rule: Rule, problem: str, words: str, *settings: str) -> Kind:
+    return Kind(rule=rule, problem=problem, settings=settings, words=re.compile(words, re.IGNORECASE))
+
+
+CALLS: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+LOOKS: Final[dict[Dialect, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "messages": _messages,
+    "gemini": _gemini,
+}
+KINDS: Final[dict[str, Kind]] = {
+    "developer": _kind(
+        "role",
+        "not every server knows the role `developer`",
+        r"\brole|developer",
+        'wire.developer = "system"',
+        "quirks: developer_as_system",
+    ),
+    "assistant_parts": _kind(
+        "content_type",
+        "some servers take the assistant's earlier words as a string only, or call their type otherwise",
+        r"output_text|input_text|content",
+        "quirks: assistant_as_string",
+        'wire.assistant_content = "input_text"',
+    ),
+    "parts": _kind("content_type", "some servers take content as a string only", r"content|string", "quirks: parts_as_strings"),
+    "call_items": _kind(
+        "discriminator",
+        "some servers take no calls and results in the input",
+        r"function_call|tool|invalid input|\btype\b|discriminator",
+        "quirks: tool_history_as_text",
+        "quirks: tool_results_in_user_messages",
+    ),
+    "reasoning": _kind(
+        "reasoning",
+        "some servers take no reasoning back, or their own alone",
+        r"reasoning|thinking|thought|signature",
+        "quirks: drop_reasoning",
+    ),
+    "absent_reasoning": _kind(
+        "reasoning",
+        "some servers want the reasoning back that led to a call",
+        r"reasoning_content",
+        'wire.reasoning_field = "reasoning_content"',
+        'wire.missing_reasoning = "blank"',
+    ),
+    "item_ids": _kind("unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids"),
+    "status": _kind("unknown_field", "some servers take no `status` in the input", r"\bstatus\b", 'wire.status_fields = "drop"'),
+    "phase": _kind("unknown_field", "some servers do not know `phase`", r"\bphase\b", 'wire.phase = "drop"'),
+    "instructions": _kind(
+        "unsupported", "some servers do not know `instructions`", r"instructions", "quirks: instructions_to_system"
+    ),
+    "late_system": _kind("order", "some servers take system text at the very beginning only", r"system", 'wire.system = "first"'),
+    "images": _kind(
+        "media",
+        "not every server, and not every model, takes images",
+        r"image|media|vision|multimodal|mime",
+        "quirks: images_as_notes",
+        "wire.images = false",
+    ),
+    "files": _kind("media", "not every server takes files", r"\bfile|document|pdf", "quirks: files_as_notes"),
+    "cache_control": _kind(
+        "unknown_field", "some servers do not know `cache_control`", r"cache_control", "quirks: strip_cache_control"
+    ),
+    "custom_tools": _kind("unsupported", "few servers know custom tools", r"custom", 'wire.custom_tools = "function"'),
+    "null_content": _kind(
+        "value",
+        "some servers want a string, even an empty one, beside calls",
+        r"content|null|none",
+        'wire.empty_content = "empty"',
+        'wire.empty_content = "absent"',
+    ),
+    "strict": _kind("unknown_field", "some servers do not know `strict` tools", r"strict", "wire.strict_tools = false"),
+    "max_tokens": _kind(
+        "unsupported",
+        "newer servers call it `max_completion_tokens`",
+        r"max_tokens|max_completion_tokens",
+        'wire.max_tokens = "max_completion_tokens"',
+    ),
+    "max_completion_tokens": _kind(
+        "unsupported", "many servers call it `max_tokens`", r"max_tokens|max_completion_tokens", 'wire.max_tokens = "max_tokens"'
+    ),
+    "user": _kind("value", "some servers take short names of users only", r"\buser\b.*(long|length|64)", "quirks: shorten_user"),
+    "stream_options": _kind("unsupported", "some servers do not know it", r"stream_options", "wire.stream_usage = false"),
+    "reasoning_effort": _kind("unsupported", "not every model thinks, and not every server knows every effort", r"effort"),
+    "response_format": _kind(
+        "unsupported",
+        "not every server has output by schema",
+        r"response_format|json_schema|structured",
+        'wire.json_output = "json_object"',
+        'wire.json_output = "none"',
+    ),
+    "thinking": _kind(
+        "reasoning",
+        "not every model thinks, or is told so in this way",
+        r"thinking",
+        'wire.thinking = "adaptive"',
+        'wire.thinking = "none"',
+    ),
+    "output_config": _kind("unsupported", "older servers do not know it", r"output_config", 'wire.json_output = "none"'),
+    "output_format": _kind(
+        "unsupported", "newer servers call it `output_config.format`", r"output_format", 'wire.json_output = "output_config"'
+    ),
+    "call_ids": _kind("unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false"),
+    "json_schema": _kind("schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'),
+    "thinkingConfig": _kind(
+        "reasoning", "models are told of it in different ways", r"thinking", 'wire.thinking = "level"', 'wire.thinking = "none"'
+    ),
+    "hosted_and_functions": _kind(
+        "combination", "older models take functions or tools of the server's own, not both", r"tool use with function calling"
+    ),
+    "json_and_functions": _kind(
+        "combination",
+        "older models take functions or an answer in JSON, not both",
+        r"response mime type",
+        "wire.json_with_tools = []",
+    ),
+    "responseJsonSchema": _kind(
+        "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
+    ),
+}

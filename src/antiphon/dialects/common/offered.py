@@ -1,0 +1,55 @@
+"""The tools that a request offers, one by one: those of namespaces flattened, each with its place.
+
+What a dialect makes of them is its own affair; for tools that come again and again it is worked out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from antiphon.dialects.common.names import has_additional_tools
+from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import NamespaceTool, ToolList, ToolParam
+
+Placed = tuple[str, ToolParam, str | None]  # where it stands, the tool, and its namespace
+
+Names = TypeVar("Names")
+Wire = TypeVar("Wire")
+Made = TypeVar("Made")
+
+
+def offered_in_places(request: Request, losses: Losses, no_groups: str) -> Iterator[Placed]:
+    """Every tool; those of `additional_tools` items too. `no_groups` says why the words for a namespace are lost."""
+    yield from spread(request.tools or (), "tools", losses, no_groups)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            yield from spread(item.tools, f"input[{at}].tools", losses, no_groups)
+
+
+def spread(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: str) -> Iterator[Placed]:
+    """The tools of one list, which stands at `path`."""
+    for at, tool in enumerate(tools):
+        place = f"{path}[{at}]"
+        if type(tool) is not NamespaceTool:
+            yield place, tool, None
+            continue
+        lose_unknown_fields(tool, place, losses)
+        if tool.description:
+            losses.add(f"{place}.description", f"the description of namespace {tool.name}", no_groups)
+        for of, member in enumerate(tool.tools):
+            yield f"{place}.tools[{of}]", member, tool.name
+
+
+def worked_out_once(make: Callable[[Request, Names, Wire], Made], request: Request, names: Names, wire: Wire) -> Made:
+    """What `make` makes of the tools for one kind of server. It must not look at anything else of the request."""
+    tools = request.tools
+    if type(tools) is not ToolList or has_additional_tools(request):
+        return make(request, names, wire)
+    known: tuple[Wire, Made] | None = tools.known.get((make, id(wire)))
+    if known is None or known[0] is not wire:
+        known = tools.known[(make, id(wire))] = wire, make(request, names, wire)
+    return known[1]

@@ -1,0 +1,150 @@
+"""What is tried on servers of the Gemini API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.probe.finding import (
+    LONG,
+    Body,
+    Choice,
+    Experiment,
+    Step,
+    calls,
+    calls_nothing,
+    calls_two,
+    is_json,
+    is_person,
+    knows_tools,
+    shows,
+    weighs,
+)
+from antiphon.probe.samples import (
+    ALICE,
+    BOTH,
+    CALL_AS_TEXT,
+    CITY,
+    HELLO,
+    PDF,
+    PERSON,
+    PNG,
+    RESULT_AS_TEXT,
+    WEATHER_IN_PARIS,
+    Form,
+)
+
+LIMITS = ("maxOutputTokens",)
+
+
+def minimal(form: Form) -> Body:  # noqa: ARG001 - a text is always a part here
+    """The plainest turn there is."""
+    return _talk(_said("user", HELLO))
+
+
+def limited(body: Body, name: str, tokens: int) -> Body:
+    return {**body, "generationConfig": {name: tokens, **body.get("generationConfig", {})}}
+
+
+def steps(form: Form) -> list[Step]:
+    """The nine payloads of the published table, in the words of this API, then everything else."""
+    hi, paris, hello = _said("user", "Hi."), _said("user", WEATHER_IN_PARIS), _said("user", HELLO)
+    yes = _said("model", "Hello.")
+    return [
+        Experiment("system", "systemInstruction", {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG}]}}, weighs),
+        Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), knows_tools),
+        Experiment("assistant.parts", "model's turn", _talk(hi, _said("model", LONG), hello), weighs),
+        Experiment("calls.paired", "call and its result", _talk(paris, _call(), _result(LONG), tools=TOOLS), weighs),
+        Experiment("result.alone", "result without any call", _talk(paris, yes, _result(LONG), tools=TOOLS), weighs),
+        Experiment(
+            "result.after-text",
+            "result after a call told as text",
+            _talk(paris, _said("model", CALL_AS_TEXT), _result(LONG), tools=TOOLS),
+            weighs,
+        ),
+        Experiment(
+            "calls.as-text",
+            "call and result told as text",
+            _talk(paris, _said("model", CALL_AS_TEXT), _said("user", RESULT_AS_TEXT + LONG), tools=TOOLS),
+            weighs,
+        ),
+        Experiment(
+            "calls.ids",
+            "call and its result with ids",
+            _talk(paris, _call(id="call_probe_1"), _result(LONG, id="call_probe_1"), tools=TOOLS),
+            weighs,
+        ),
+        Experiment("model.last", "model with the last word", _talk(hello, _said("model", "Good"))),
+        # What is no text.
+        Experiment("image", "image", _talk(_with("image/png", PNG)), shows),
+        Experiment("file", "file", _talk(_with("application/pdf", PDF)), shows),
+        # Tools and the form of the output.
+        Experiment("tools.required", "mode ANY", _talk(hello, tools=TOOLS, **_mode("ANY")), calls),
+        Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_nothing, ("tools",)),
+        Experiment("tools.parallel", "two calls in one answer", _talk(_said("user", BOTH), tools=TOOLS), calls_two, ("tools",)),
+        Experiment("tools.openapi", "parameters in the older form", _talk(paris, tools=_tools("parameters", NARROW)), knows_tools),
+        Experiment("format.schema", "output by responseJsonSchema", _formed(responseJsonSchema=PERSON), is_person),
+        Experiment("format.openapi", "output by responseSchema", _formed(responseSchema=NARROW_PERSON), is_person),
+        Experiment("format.json", "output as JSON", _formed(), is_json),
+        # Thinking and settings.
+        Experiment("thinking.budget", "thinkingBudget", _set(hello, thinkingConfig={"thinkingBudget": 1024})),
+        Experiment("thinking.level", "thinkingLevel", _set(hello, thinkingConfig={"thinkingLevel": "low"})),
+        Choice("field", "setting", minimal(form), {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()}),
+        # The answer.
+        Experiment("stream", "answer as a stream", minimal(form), streams=True),
+        Experiment("counts", "tokens counted without a turn", minimal(form), path="/{model}:countTokens"),
+    ]
+
+
+def _talk(*contents: Body, **settings: Any) -> Body:
+    return {"contents": [*contents], **settings}
+
+
+def _set(content: Body, **settings: Any) -> Body:
+    return _talk(content, generationConfig=settings)
+
+
+def _formed(**schema: Any) -> Body:
+    return _set(_said("user", ALICE), responseMimeType="application/json", **schema)
+
+
+def _said(role: str, text: str) -> Body:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def _with(kind: str, data: str) -> Body:
+    return {"role": "user", "parts": [{"text": HELLO}, {"inlineData": {"mimeType": kind, "data": data}}]}
+
+
+def _call(**id: str) -> Body:
+    return {"role": "model", "parts": [{"functionCall": {"name": "get_weather", "args": {"city": "Paris"}, **id}}]}
+
+
+def _result(text: str, **id: str) -> Body:
+    return {"role": "user", "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": text}, **id}}]}
+
+
+def _mode(mode: str) -> Body:
+    return {"toolConfig": {"functionCallingConfig": {"mode": mode}}}
+
+
+def _tools(field: str, schema: Body) -> list[Body]:
+    return [{"functionDeclarations": [{"name": "get_weather", "description": "Tells the weather in a city.", field: schema}]}]
+
+
+TOOLS = _tools("parametersJsonSchema", CITY)
+NARROW: Body = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
+NARROW_PERSON: Body = {
+    "type": "OBJECT",
+    "properties": {"name": {"type": "STRING"}, "age": {"type": "INTEGER"}},
+    "required": ["name", "age"],
+}
+FIELDS: dict[str, Any] = {
+    "temperature": 0.5,
+    "topP": 0.9,
+    "topK": 40,
+    "stopSequences": ["|||"],
+    "seed": 1,
+    "presencePenalty": 0.1,
+    "frequencyPenalty": 0.1,
+    "responseLogprobs": True,
+}

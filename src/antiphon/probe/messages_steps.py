@@ -1,0 +1,181 @@
+"""What is tried on servers of the Messages API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.probe.finding import (
+    LONG,
+    Body,
+    Choice,
+    Experiment,
+    Step,
+    calls,
+    calls_nothing,
+    calls_two,
+    is_person,
+    knows_tools,
+    shows,
+    weighs,
+)
+from antiphon.probe.samples import (
+    ALICE,
+    BOTH,
+    CALL_AS_TEXT,
+    CITY,
+    HELLO,
+    PDF,
+    PERSON,
+    PNG,
+    RESULT_AS_TEXT,
+    WEATHER_IN_PARIS,
+    Form,
+)
+
+LIMITS = ("max_tokens",)
+
+
+def minimal(form: Form) -> Body:
+    """The plainest turn there is."""
+    return {"messages": [_said("user", HELLO, form)]}
+
+
+def limited(body: Body, name: str, tokens: int) -> Body:
+    return {name: tokens, **body}
+
+
+def steps(form: Form) -> list[Step]:
+    """The nine payloads of the published table, in the words of this API, then everything else."""
+
+    def user(text: str) -> Body:
+        return _said("user", text, form)
+
+    hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
+    tools: dict[str, Any] = {"tools": [WEATHER]}
+    yes = _said("assistant", "Hello.")
+    return [
+        Experiment("system", "system text beside the messages", {**_talk(hello), "system": LONG}, weighs),
+        Experiment("tools", "tools offered", _talk(paris, **tools), knows_tools),
+        Experiment("assistant.string", "assistant's turn as a string", _talk(hi, _said("assistant", LONG), hello), weighs),
+        Experiment("assistant.parts", "assistant's turn as blocks", _talk(hi, _said("assistant", LONG, "parts"), hello), weighs),
+        Experiment("calls.paired", "call and its result", _talk(paris, _calls(), _results(), **tools), weighs),
+        Experiment("result.alone", "result without any call", _talk(paris, yes, _results(), **tools), weighs),
+        Experiment(
+            "result.after-text",
+            "result after a call told as text",
+            _talk(paris, _said("assistant", CALL_AS_TEXT), _results(), **tools),
+            weighs,
+        ),
+        Experiment(
+            "calls.as-text",
+            "call and result told as text",
+            _talk(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG), **tools),
+            weighs,
+        ),
+        # Roles and their places.
+        Experiment("system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG)]}, weighs),
+        Experiment(
+            "system.middle", "system message in the middle", _talk(hi, yes, hello, _said("system", LONG)), weighs, ("system",)
+        ),
+        Experiment("user.twice", "two messages of the user's, one after the other", _talk(hi, user(f"{HELLO} {LONG}")), weighs),
+        # Calls and thoughts in the history.
+        Experiment(
+            "calls.parallel",
+            "two calls, then both results",
+            _talk(paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools),
+            weighs,
+            ("calls.paired",),
+        ),
+        Experiment("calls.unanswered", "call without its result", _talk(paris, _calls(), hello, **tools), needs=("calls.paired",)),
+        Experiment("thinking.unsigned", "thoughts that nobody signed", _talk(hi, _thought(), hello)),
+        # What is no text.
+        Experiment("image", "image", _talk(_with(IMAGE)), shows),
+        Experiment("document", "document", _talk(_with(DOCUMENT)), shows),
+        # Tools and the form of the output.
+        Experiment("tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), knows_tools, ("tools",)),
+        Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls),
+        Experiment("tools.named", "tool_choice of one tool", _talk(hello, tool_choice=NAMED, **tools), calls),
+        Experiment(
+            "tools.none", "tool_choice none", _talk(paris, tool_choice={"type": "none"}, **tools), calls_nothing, ("tools",)
+        ),
+        Experiment("tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two, ("tools",)),
+        Experiment(
+            "format.output_config", "output by output_config", _talk(user(ALICE), output_config={"format": SCHEMA}), is_person
+        ),
+        Experiment("format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person),
+        # Thinking.
+        Experiment("thinking.adaptive", "thinking adaptive", _talk(hello, thinking={"type": "adaptive"})),
+        Experiment(
+            "thinking.budget",
+            "thinking with a budget",
+            _talk(hello, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200),
+        ),
+        Experiment(
+            "thinking.display",
+            "thinking with a display",
+            _talk(hello, thinking={"type": "adaptive", "display": "summarized"}),
+            needs=("thinking.adaptive",),
+        ),
+        Experiment("effort.low", "effort low", _talk(hello, output_config={"effort": "low"}), needs=("thinking.adaptive",)),
+        *(_effort(word, hello) for word in EFFORTS if word != "low"),
+        # Settings.
+        Choice("field", "setting", minimal(form), FIELDS),
+        Experiment("samplings", "temperature and top_p together", _talk(hello, temperature=0.5, top_p=0.9)),
+        Experiment("cache.auto", "cache_control beside the messages", _talk(hello, cache_control={"type": "ephemeral"})),
+        # The answer.
+        Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
+        Experiment("counts", "tokens counted without a turn", minimal(form), path="/messages/count_tokens"),
+    ]
+
+
+def _effort(word: str, hello: Body) -> Experiment:
+    return Experiment(f"effort.{word}", f"effort {word}", _talk(hello, output_config={"effort": word}), needs=("effort.low",))
+
+
+def _talk(*messages: Body, **settings: Any) -> Body:
+    return {"messages": [*messages], **settings}
+
+
+def _text(text: str) -> Body:
+    return {"type": "text", "text": text}
+
+
+def _said(role: str, text: str, form: Form = "string") -> Body:
+    return {"role": role, "content": text if form == "string" else [_text(text)]}
+
+
+def _with(block: Body) -> Body:
+    return {"role": "user", "content": [_text(HELLO), block]}
+
+
+def _calls(*ids: str) -> Body:
+    use = {"type": "tool_use", "name": "get_weather", "input": {"city": "Paris"}}
+    return {"role": "assistant", "content": [{**use, "id": id} for id in ids or ("toolu_probe_1",)]}
+
+
+def _results(*ids: str) -> Body:
+    return {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": id, "content": LONG} for id in ids or ("toolu_probe_1",)],
+    }
+
+
+def _thought() -> Body:
+    thinking = {"type": "thinking", "thinking": "I greet.", "signature": "bm9ib2R5J3M="}
+    return {"role": "assistant", "content": [thinking, _text("Hello.")]}
+
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+WEATHER: Body = {"name": "get_weather", "description": "Tells the weather in a city.", "input_schema": CITY}
+NAMED: Body = {"type": "tool", "name": "get_weather"}
+SCHEMA: Body = {"type": "json_schema", "schema": PERSON}
+IMAGE: Body = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+DOCUMENT: Body = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}}
+FIELDS: dict[str, Body] = {
+    "temperature": {"temperature": 0.5},
+    "top_p": {"top_p": 0.9},
+    "top_k": {"top_k": 40},
+    "stop_sequences": {"stop_sequences": ["|||"]},
+    "metadata": {"metadata": {"user_id": "probe"}},
+    "service_tier": {"service_tier": "auto"},
+}

@@ -1,0 +1,94 @@
+"""What the gateway would send to the server with a profile: a few turns that hold everything, written as the gateway writes them.
+
+A turn that the profile honestly refuses, such as JSON on a server that cannot write it, is none to send.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from antiphon.errors import ApiError
+from antiphon.probe.finding import Body
+from antiphon.probe.samples import ALICE, ARGUMENTS, CITY, HELLO, PERSON, PNG, WEATHER_IN_PARIS
+from antiphon.profiles import Profile
+from antiphon.protocol.codec import decode_request
+from antiphon.upstream.speech import SPEECHES
+
+
+class Proof(NamedTuple):
+    id: str
+    title: str
+    body: Any
+    streams: bool
+
+
+def proofs(profile: Profile, model: str) -> list[Proof]:
+    """Every turn that can be sent, as the server is to get it."""
+    found: list[Proof] = []
+    for name, turn in TURNS.items():
+        streams = bool(turn.get("stream"))
+        request, _ = profile.prepare(decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn})))
+        try:
+            body, _ = SPEECHES[profile.dialect].request_from_hub(request, profile.wire)
+        except ApiError:
+            continue
+        found.append(Proof(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))
+    return found
+
+
+def _call(id: str) -> Body:
+    return {"type": "function_call", "call_id": id, "name": "get_weather", "arguments": ARGUMENTS}
+
+
+def _output(id: str) -> Body:
+    return {"type": "function_call_output", "call_id": id, "output": "Sunny, 21 degrees."}
+
+
+TOOL: Final[Body] = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Tells the weather.",
+    "parameters": CITY,
+    "strict": True,
+}
+TALK: Final[list[Body]] = [
+    {"type": "message", "role": "system", "content": "Be brief."},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
+    {"type": "message", "role": "developer", "content": "Be polite."},
+    {"type": "message", "role": "user", "content": HELLO},
+]
+TURNS: Final[dict[str, Body]] = {
+    "conversation": {"input": TALK, "instructions": "Answer in English."},
+    "stream": {"input": TALK, "stream": True},
+    "tools": {"input": WEATHER_IN_PARIS, "tools": [TOOL]},
+    "calls in the history": {
+        "input": [
+            {"type": "message", "role": "user", "content": WEATHER_IN_PARIS},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            _call("call_probe_1"),
+            _call("call_probe_2"),
+            _output("call_probe_1"),
+            _output("call_probe_2"),
+        ],
+        "tools": [TOOL],
+    },
+    "JSON by a schema": {
+        "input": ALICE,
+        "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
+    },
+    "image": {
+        "input": [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": HELLO},
+                    {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
+                ],
+            }
+        ]
+    },
+}

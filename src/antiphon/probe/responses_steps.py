@@ -1,0 +1,373 @@
+"""What is tried on servers of the Responses API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.probe.finding import (
+    LONG,
+    Body,
+    Choice,
+    Experiment,
+    Step,
+    calls,
+    calls_nothing,
+    calls_two,
+    is_cut,
+    is_json,
+    is_person,
+    knows_tools,
+    shows,
+    weighs,
+)
+from antiphon.probe.samples import (
+    ALICE,
+    ARGUMENTS,
+    BOTH,
+    CALL_AS_TEXT,
+    CITY,
+    COUNTING,
+    EFFORTS,
+    HELLO,
+    LONG_ID,
+    PDF,
+    PERSON,
+    PNG,
+    RESULT_AS_TEXT,
+    WEATHER_IN_PARIS,
+    Form,
+)
+
+LIMITS = ("max_output_tokens",)
+
+
+def minimal(form: Form) -> Body:
+    """The plainest turn there is."""
+    return {"input": [_user(HELLO, form)]}
+
+
+def limited(body: Body, name: str, tokens: int) -> Body:
+    return {name: tokens, **body}
+
+
+def steps(form: Form) -> list[Step]:
+    """The nine payloads of the published table first, then everything else."""
+
+    def user(text: str) -> Body:
+        return _user(text, form)
+
+    paris, tools = user(WEATHER_IN_PARIS), [WEATHER]
+    after_call = [paris, CALL, _output(LONG)]
+    return [
+        Experiment(
+            "developer", "developer message before the user's", _input(_said("developer", LONG, form), user(HELLO)), look=weighs
+        ),
+        Experiment("tools", "tools offered", _input(paris, tools=tools), look=knows_tools),
+        Experiment(
+            "assistant.string",
+            "assistant's turn as a string",
+            _input(user("Hi."), _said("assistant", LONG, "string"), user(HELLO)),
+            look=weighs,
+        ),
+        Experiment(
+            "assistant.output_text",
+            "assistant's turn as output_text",
+            _input(user("Hi."), _assistant("output_text"), user(HELLO)),
+            look=weighs,
+        ),
+        Experiment("calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=weighs),
+        Experiment("result.alone", "output without any call", _input(paris, _output(LONG), tools=tools), look=weighs),
+        Experiment(
+            "result.after-text",
+            "output after a call told as text",
+            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), _output(LONG), tools=tools),
+            look=weighs,
+        ),
+        Experiment(
+            "calls.as-text",
+            "call and output told as text",
+            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG), tools=tools),
+            look=weighs,
+        ),
+        # The assistant's turns.
+        Experiment(
+            "assistant.input_text",
+            "assistant's turn as input_text",
+            _input(user("Hi."), _assistant("input_text"), user(HELLO)),
+            look=weighs,
+        ),
+        Experiment(
+            "assistant.refusal",
+            "assistant's turn that was a refusal",
+            _input(
+                user("Hi."),
+                {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG}]},
+                user(HELLO),
+            ),
+        ),
+        # Roles and their places.
+        Experiment("system", "system message first", _input(_said("system", LONG, form), user(HELLO)), look=weighs),
+        Experiment(
+            "system.middle",
+            "system message in the middle",
+            _input(user("Hi."), _said("system", LONG, form), user(HELLO)),
+            look=weighs,
+            needs=("system",),
+        ),
+        Experiment(
+            "developer.middle",
+            "developer message in the middle",
+            _input(user("Hi."), _said("developer", LONG, form), user(HELLO)),
+            look=weighs,
+            needs=("developer",),
+        ),
+        Experiment("instructions", "instructions", {**_input(user(HELLO)), "instructions": LONG}, look=weighs),
+        # Strings and parts.
+        Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG}, look=weighs),
+        Experiment("user.string", "user's text as a string", _input(_said("user", HELLO + " " + LONG, "string")), look=weighs),
+        Experiment("user.parts", "user's text as parts", _input(_said("user", HELLO + " " + LONG, "parts")), look=weighs),
+        Experiment(
+            "output.parts",
+            "output as parts",
+            _input(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG}]}, tools=tools),
+            look=weighs,
+            needs=("calls.paired",),
+        ),
+        # Calls in the history.
+        Experiment(
+            "calls.text-before",
+            "text before a call",
+            _input(paris, _said("assistant", "I look.", "string"), CALL, _output(LONG), tools=tools),
+            look=weighs,
+            needs=("calls.paired",),
+        ),
+        Experiment(
+            "calls.parallel",
+            "two calls, then both outputs",
+            _input(
+                paris,
+                CALL,
+                {**CALL, "call_id": "call_probe_2"},
+                _output("rain"),
+                {**_output(LONG), "call_id": "call_probe_2"},
+                tools=tools,
+            ),
+            look=weighs,
+            needs=("calls.paired",),
+        ),
+        Experiment(
+            "calls.unanswered", "call without its output", _input(paris, CALL, user(HELLO), tools=tools), needs=("calls.paired",)
+        ),
+        Experiment(
+            "calls.blocks",
+            "output as a tool_result block of a user message",
+            _input(
+                paris,
+                CALL,
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": CALL["call_id"], "content": LONG}],
+                },
+                tools=tools,
+            ),
+            look=weighs,
+        ),
+        # Items.
+        Experiment(
+            "reasoning.content",
+            "reasoning with its open text",
+            _input(
+                user("Hi."),
+                {**REASONING, "content": [{"type": "reasoning_text", "text": LONG}]},
+                _said("assistant", "Hello.", "string"),
+                user(HELLO),
+            ),
+        ),
+        Experiment(
+            "reasoning.summary",
+            "reasoning with a summary alone",
+            _input(
+                user("Hi."),
+                {**REASONING, "summary": [{"type": "summary_text", "text": LONG}]},
+                _said("assistant", "Hello.", "string"),
+                user(HELLO),
+            ),
+        ),
+        Experiment(
+            "item.custom-call",
+            "custom tool's call and output",
+            _input(
+                paris,
+                {"type": "custom_tool_call", "call_id": "call_probe_1", "name": "shell", "input": "ls"},
+                {"type": "custom_tool_call_output", "call_id": "call_probe_1", "output": LONG},
+                tools=[SHELL],
+            ),
+            look=weighs,
+        ),
+        Experiment("item.unknown", "item of a type that nobody knows", _input({"type": "antiphon:note", "text": "x"}, user(HELLO))),
+        Experiment(
+            "item.ids",
+            "items with ids",
+            _input(
+                {**user("Hi."), "id": "msg_probe_1"}, {**_said("assistant", "Hello.", "string"), "id": "msg_probe_2"}, user(HELLO)
+            ),
+            needs=("assistant.string",),
+        ),
+        Experiment(
+            "item.status",
+            "items with a status",
+            _input(user("Hi."), {**_said("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
+            needs=("assistant.string",),
+        ),
+        Experiment(
+            "item.phase",
+            "assistant's turn with a phase",
+            _input(user("Hi."), {**_said("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
+            needs=("assistant.string",),
+        ),
+        Experiment(
+            "item.cache_control",
+            "part with cache_control",
+            _input(
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": HELLO, "cache_control": {"type": "ephemeral"}}],
+                }
+            ),
+            needs=("user.parts",),
+        ),
+        # What is no text.
+        Experiment(
+            "image",
+            "image",
+            _input(_parts({"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"})),
+            look=shows,
+            needs=("user.parts",),
+        ),
+        Experiment(
+            "file",
+            "file",
+            _input(_parts({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})),
+            look=shows,
+            needs=("user.parts",),
+        ),
+        # Tools and the form of the output.
+        Experiment(
+            "tools.required",
+            "tool_choice required",
+            _input(user(HELLO), tools=tools, tool_choice="required"),
+            look=calls,
+        ),
+        Experiment(
+            "tools.named",
+            "tool_choice of one tool",
+            _input(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
+            look=calls,
+        ),
+        Experiment(
+            "tools.none", "tool_choice none", _input(paris, tools=tools, tool_choice="none"), look=calls_nothing, needs=("tools",)
+        ),
+        Experiment(
+            "tools.parallel",
+            "two calls in one answer",
+            _input(user(BOTH), tools=tools, parallel_tool_calls=True),
+            look=calls_two,
+            needs=("tools",),
+        ),
+        Experiment("tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=knows_tools),
+        Experiment(
+            "format.schema",
+            "output by a JSON schema",
+            _input(user(ALICE), text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}}),
+            look=is_person,
+        ),
+        Experiment(
+            "format.json", "output as a JSON object", _input(user(ALICE), text={"format": {"type": "json_object"}}), look=is_json
+        ),
+        # Settings.
+        Choice("field", "setting", minimal(form), FIELDS),
+        Experiment("effort.low", "reasoning.effort low", {**minimal(form), "reasoning": {"effort": "low"}}),
+        *(
+            Experiment(
+                f"effort.{word}",
+                f"reasoning.effort {word}",
+                {**minimal(form), "reasoning": {"effort": word}},
+                needs=("effort.low",),
+            )
+            for word in EFFORTS
+            if word != "low"
+        ),
+        # The answer.
+        Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
+        Experiment(
+            "cut",
+            "answer that a limit cuts",
+            {**_input(user(COUNTING)), "max_output_tokens": 16},
+            look=is_cut,
+            needs=("limit.max_output_tokens",),
+        ),
+        Experiment(
+            "limit.call-id",
+            "call id of 100 characters",
+            _input(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
+            needs=("calls.paired",),
+        ),
+        Experiment("counts", "tokens of a turn counted without running it", minimal(form), path="/responses/input_tokens"),
+    ]
+
+
+def _input(*items: Body, **settings: Any) -> Body:
+    return {"input": [*items], **settings}
+
+
+def _said(role: str, text: str, form: Form) -> Body:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": text if form == "string" else [{"type": kind, "text": text}]}
+
+
+def _user(text: str, form: Form) -> Body:
+    return _said("user", text, form)
+
+
+def _assistant(kind: str) -> Body:
+    return {"type": "message", "role": "assistant", "content": [{"type": kind, "text": LONG}]}
+
+
+def _parts(part: Body) -> Body:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": HELLO}, part]}
+
+
+def _output(text: str) -> Body:
+    return {"type": "function_call_output", "call_id": CALL["call_id"], "output": text}
+
+
+WEATHER: Body = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Tells the weather in a city.",
+    "parameters": CITY,
+    "strict": True,
+}
+SHELL: Body = {"type": "custom", "name": "shell", "description": "Runs a command."}
+CALL: Body = {"type": "function_call", "call_id": "call_probe_1", "name": "get_weather", "arguments": ARGUMENTS}
+REASONING: Body = {"type": "reasoning", "summary": []}
+FIELDS: dict[str, Body] = {
+    "temperature": {"temperature": 0.5},
+    "top_p": {"top_p": 0.9},
+    "presence_penalty": {"presence_penalty": 0.1},
+    "frequency_penalty": {"frequency_penalty": 0.1},
+    "top_logprobs": {"top_logprobs": 1},
+    "metadata": {"metadata": {"probe": "1"}},
+    "include": {"include": ["reasoning.encrypted_content"]},
+    "truncation": {"truncation": "disabled"},
+    "service_tier": {"service_tier": "auto"},
+    "safety_identifier": {"safety_identifier": "probe"},
+    "prompt_cache_key": {"prompt_cache_key": "probe"},
+    "user": {"user": "probe"},
+    "store": {"store": False},
+    "max_tool_calls": {"max_tool_calls": 4},
+    "text.verbosity": {"text": {"verbosity": "medium"}},
+    "parallel_tool_calls": {"parallel_tool_calls": True},
+}

@@ -1,0 +1,353 @@
+"""Runs the experiments on a server, one after the other, and keeps what was found however it ends.
+
+Whatever does not answer, or fails for a reason that may pass, is looked at twice: if the plainest request is still answered, it was
+this request; if not, the server is down, and the rest is not tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.probe import (
+    chat,
+    chat_steps,
+    extras,
+    gemini,
+    gemini_steps,
+    messages,
+    messages_steps,
+    responses,
+    responses_steps,
+)
+from antiphon.probe.draft import Draft, Known
+from antiphon.probe.finding import READ, Body, Choice, Experiment, Finding, Seen, Step
+from antiphon.probe.proof import proofs
+from antiphon.probe.samples import Form
+from antiphon.probe.target import Came, Line, Target
+from antiphon.profiles import Dialect
+from antiphon.profiles.loading import load_profile
+from antiphon.profiles.profile import Profile, parse_profile
+from antiphon.upstream.transport import Transport
+
+#: Tokens that an answer may have: enough for a call or a small object after some thinking; else few.
+ENOUGH: Final = 300
+BRIEF: Final = 32
+USUAL_ANSWER: Final = 40
+Tell = Callable[[Finding], object]
+Sleep = Callable[[float], Awaitable[Any]]
+
+
+class Unanswered(Exception):
+    """The server does not answer even the plainest request; the message says what it does instead."""
+
+
+class Steps(Protocol):
+    """What every dialect's module of experiments has."""
+
+    @property
+    def LIMITS(self) -> tuple[str, ...]:
+        """What a limit on the answer may be called, the usual name first."""
+
+    def minimal(self, form: Form) -> Body: ...
+
+    def limited(self, body: Body, name: str, tokens: int) -> Body: ...
+
+    def steps(self, form: Form) -> list[Step]: ...
+
+
+class Cost(Struct, frozen=True):
+    """What a run will take, roughly: requests at least and at most, and tokens read and written."""
+
+    least: int
+    most: int
+    tokens_in: int
+    tokens_out: int
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """All that was found, and the profile that follows from it."""
+
+    url: str
+    dialect: Dialect
+    model: str
+    findings: list[Finding]
+    requests: int
+    #: Why the run ended before its time, if it did.
+    stopped: str
+    profile: str
+
+
+def cost_of(dialect: Dialect) -> Cost:
+    """Told before anything is sent."""
+    all_steps = STEPS[dialect].steps("parts")
+    tries = [step for step in all_steps if isinstance(step, Experiment)]
+    choices = [step for step in all_steps if isinstance(step, Choice)]
+    least = len(tries) + len(choices) + len(STEPS[dialect].LIMITS) + AROUND
+    most = least + sum(len(choice.members) for choice in choices) + AGAIN
+    tokens_in = sum(len(msgspec.json.encode(step.body)) for step in all_steps) // 3
+    return Cost(least, most, tokens_in, len(tries) * USUAL_ANSWER)
+
+
+class Probe:
+    """One run. `findings` is what is known so far, at any time."""
+
+    def __init__(self, target: Target, transport: Transport, tell: Tell, *, sleep: Sleep = asyncio.sleep) -> None:
+        self.findings: dict[str, Finding] = {}
+        self.line = Line(target, transport)
+        self.stopped = ""
+        self._transport = transport
+        self._tell = tell
+        self._sleep = sleep
+        self._steps: Steps = STEPS[target.dialect]
+        self._form: Form = "parts" if target.dialect == "responses" else "string"
+        self._limit = ""
+        self._least: Came | None = None
+
+    async def run(self) -> Report:
+        """Everything, to the end or to where the server goes away."""
+        await self._begin()
+        try:
+            for step in self._steps.steps(self._form):
+                await self._try(step)
+            await self._look_around()
+            await self._prove()
+        except Unanswered as gone:
+            self.stopped = str(gone)
+        return self.report()
+
+    def report(self) -> Report:
+        """What is known so far."""
+        target = self.line.target
+        return Report(
+            url=target.base_url,
+            dialect=target.dialect,
+            model=target.model,
+            findings=list(self.findings.values()),
+            requests=self.line.count,
+            stopped=self.stopped,
+            profile=self._toml(),
+        )
+
+    # The plainest request
+
+    async def _begin(self) -> None:
+        """Finds a form of the plainest request that is answered: where the key goes, how text stands, how a limit is called."""
+        came = await self._plainest()
+        if came.verdict != "accepted":
+            self._found(Finding(id="minimal", title=MINIMAL, verdict=came.verdict, said=came.said, evidence=came.evidence))
+            raise Unanswered(came.said)
+
+    async def _plainest(self) -> Came:
+        forms: tuple[Form, ...] = (self._form, "string" if self._form == "parts" else "parts")
+        first: Came | None = None
+        for form in forms:
+            for limit in (*self._steps.LIMITS, ""):
+                came = await self._ask_with_key(self._body(self._steps.minimal(form), limit))
+                if came.verdict == "accepted":
+                    self._keep(came, form, limit, first)
+                    await self._other_limits(limit)
+                    return came
+                first = first or came
+                if came.is_no_api or _is_missing(came):
+                    return came
+        assert first is not None
+        return first
+
+    async def _other_limits(self, limit: str) -> None:
+        """The names of the limit that come after the one that is taken are tried as well."""
+        names = self._steps.LIMITS
+        for name in names[names.index(limit) + 1 :] if limit else ():
+            body = self._steps.limited(self._steps.minimal(self._form), name, BRIEF)
+            await self._try(Experiment(f"limit.{name}", f"limit {name}", body), limit="")
+
+    def _keep(self, came: Came, form: Form, limit: str, first: Came | None) -> None:
+        self._form, self._limit, self._least = form, limit, came
+        self._found(Finding(id="minimal", title=MINIMAL, verdict="accepted", said="taken", evidence=came.evidence))
+        if form != ("parts" if self.line.target.dialect == "responses" else "string") and first is not None:
+            other = "user.parts" if form == "string" else "user.string"
+            self._found(Finding(id=other, title=FORMS[other], verdict="refused", said=first.said, evidence=first.evidence))
+        names = self._steps.LIMITS
+        for name in names[: names.index(limit)] if limit else names:
+            said = first.said if first else "refused"
+            self._found(
+                Finding(id=f"limit.{name}", title=f"limit {name}", verdict="refused", said=said, evidence=first and first.evidence)
+            )
+        if limit:
+            self._found(
+                Finding(id=f"limit.{limit}", title=f"limit {limit}", verdict="accepted", said="taken", evidence=came.evidence)
+            )
+
+    async def _ask_with_key(self, body: Body) -> Came:
+        """A key that is refused in one header is tried in the others."""
+        came = await self._patiently(body)
+        target = self.line.target
+        if target.key is None or came.evidence.status not in (401, 403):
+            return came
+        for header in KEY_HEADERS:
+            if header == target.key_header:
+                continue
+            self.line.target = replace(target, key_header=header)
+            again = await self._patiently(body)
+            if again.evidence.status not in (401, 403):
+                return again
+        self.line.target = target
+        return came
+
+    def _body(self, body: Body, limit: str | None = None, tokens: int = BRIEF) -> Body:
+        limit = self._limit if limit is None else limit
+        model = {} if self.line.target.dialect == "gemini" else {"model": self.line.target.model}
+        return {**model, **(self._steps.limited(body, limit, tokens) if limit else body)}
+
+    def _least_body(self) -> Body:
+        return self._body(self._steps.minimal(self._form))
+
+    # Experiments
+
+    async def _try(self, step: Step, *, limit: str | None = None) -> None:
+        if step.id in self.findings:
+            return
+        missing = [id for id in step.needs if id not in self.findings or self.findings[id].verdict != "accepted"]
+        if missing:
+            self._found(Finding(id=step.id, title=step.title, verdict="untried", said=f"needs {', '.join(missing)}"))
+        elif isinstance(step, Experiment):
+            self._found(await self._finding(step, limit))
+        else:
+            await self._choose(step)
+
+    async def _choose(self, choice: Choice) -> None:
+        """All at once, and one by one if that is refused."""
+        at_once = choice.body
+        for member in choice.members.values():
+            at_once = _merged(at_once, member)
+        came = await self._careful(self._body(at_once), streams=False, path="")
+        for name, member in choice.members.items():
+            id, title = f"{choice.id}.{name}", f"{choice.title} {name}"
+            if came.verdict == "accepted":
+                self._found(Finding(id=id, title=title, verdict="accepted", said="taken, with the others", evidence=came.evidence))
+            else:
+                self._found(await self._finding(Experiment(id, title, _merged(choice.body, member))))
+
+    async def _finding(self, step: Experiment, limit: str | None = None) -> Finding:
+        body = self._body(step.body, "" if step.path else limit, ENOUGH if step.look in READ else BRIEF)
+        came = await self._careful(body, streams=step.streams, path=step.path)
+        verdict, said = came.verdict, came.said
+        if came.response is not None and step.look is not None:
+            effect, said = step.look(self._seen(came))
+            verdict = "accepted" if effect else "ignored"
+        return Finding(id=step.id, title=step.title, verdict=verdict, said=said, evidence=came.evidence)
+
+    def _seen(self, came: Came) -> Seen:
+        assert came.response is not None
+        least = self._least.response if self._least else None
+        tokens = least.usage.input_tokens if least is not None and least.usage is not None else None
+        text = Seen(response=least, least_tokens=None, least_text="").text if least is not None else ""
+        return Seen(response=came.response, least_tokens=tokens, least_text=text)
+
+    async def _careful(self, body: Body, *, streams: bool, path: str) -> Came:
+        """A verdict about this request, and not about the moment. Raises `Unanswered` where the server is gone."""
+        came = await self._patiently(body, streams=streams, path=path)
+        if came.verdict != "down":
+            return came
+        least = await self._patiently(self._least_body())
+        if least.verdict == "down":
+            raise Unanswered(f"after {self.line.count} requests the server is gone: {least.said}")
+        if came.timed_out:
+            return came._replace(said=f"{came.said}, though it answers others")
+        again = await self._patiently(body, streams=streams, path=path)
+        if again.verdict == "down" and again.evidence.status is not None and again.evidence.status not in WAITING:
+            return again._replace(verdict="refused", said=f"{again.said} (twice, though it answers others)")
+        return again
+
+    async def _patiently(self, body: Body, *, streams: bool = False, path: str = "") -> Came:
+        """Once more where the server says when."""
+        came = await self.line.ask(body, streams=streams, path=path)
+        if came.evidence.status in WAITING and 0 < came.retry_after <= LONGEST_WAIT:
+            await self._sleep(came.retry_after)
+            came = await self.line.ask(body, streams=streams, path=path)
+        return came
+
+    async def _look_around(self) -> None:
+        least = self._least_body()
+
+        async def ask(body: Body) -> Came:
+            return await self._careful(body, streams=False, path="")
+
+        assert self._least is not None
+        self._found(extras.usage(self._least))
+        self._found(await extras.wrong_request(ask, least))
+        if "model" in least:  # else it stands in the address
+            self._found(await extras.wrong_model(ask, least))
+        if self.line.target.dialect == "responses":
+            self._found(await extras.stream_order(self.line, least))
+            self._found(await extras.state(ask, least))
+            self._found(await extras.websocket(self.line, self._transport))
+
+    # The profile
+
+    async def _prove(self) -> None:
+        """What the gateway would send with the profile that follows."""
+        profile = self.profile()
+        for id, title, body, streams in proofs(profile, self.line.target.model):
+            came = await self._careful(body, streams=streams, path="")
+            self._found(Finding(id=id, title=title, verdict=came.verdict, said=came.said, evidence=came.evidence))
+
+    def draft(self) -> Draft:
+        target = self.line.target
+        draft = CONCLUSIONS[target.dialect](Known(self.findings.values(), self._form))
+        if target.key is not None and target.key_header != target.base.key_header:
+            draft.key_header = target.key_header
+        return draft
+
+    def profile(self) -> Profile:
+        return parse_profile(self._toml(), "probed", parent=load_profile)
+
+    def _toml(self) -> str:
+        target = self.line.target
+        refused = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
+        about = f"{target.base_url}, model {target.model}; facts from {self.line.count} requests of `antiphon probe`"
+        cut = f", which ended before its time: {self.stopped}" if self.stopped else f", {refused} of them refused or without effect"
+        return self.draft().toml(f"{about}{cut}.", self.findings.values())
+
+    def _found(self, finding: Finding) -> None:
+        self.findings[finding.id] = finding
+        self._tell(finding)
+
+
+def _is_missing(came: Came) -> bool:
+    """Nothing is there: neither another form nor another limit will help."""
+    return came.evidence.status in (403, 404, 405)
+
+
+def _merged(one: Body, other: Body) -> Body:
+    both = {name: {**one[name], **other[name]} for name in one if name in other and isinstance(one[name], dict)}
+    return {**one, **other, **both}
+
+
+STEPS: Final[dict[Dialect, Steps]] = {
+    "responses": responses_steps,
+    "chat": chat_steps,
+    "messages": messages_steps,
+    "gemini": gemini_steps,
+}
+CONCLUSIONS: Final[dict[Dialect, Callable[[Known], Draft]]] = {
+    "responses": responses.conclude,
+    "chat": chat.conclude,
+    "messages": messages.conclude,
+    "gemini": gemini.conclude,
+}
+FORMS: Final = {"user.parts": "user's text as parts", "user.string": "user's text as a string"}
+MINIMAL: Final = "plainest message of a user"
+KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+#: Statuses that mean: later.
+WAITING: Final = frozenset({408, 425, 429, 503, 529})
+LONGEST_WAIT: Final = 30.0
+#: Requests about usage, errors and state, and those that prove the profile.
+AROUND: Final = 12
+#: Some are looked at twice.
+AGAIN: Final = 20

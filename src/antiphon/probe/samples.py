@@ -1,0 +1,42 @@
+"""What is sent: a few small turns, plain enough for any model, that the experiments of all dialects share."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+#: How a plain text stands in a user's message: as a string, or as a list of parts.
+Form = Literal["string", "parts"]
+
+HELLO: Final = "Say hello in one word."
+WEATHER_IN_PARIS: Final = "What is the weather in Paris? Call get_weather."
+BOTH: Final = 'Do two things at once: call get_weather {"city":"Paris"} and call get_weather {"city":"Rome"}'
+ALICE: Final = "Alice is 30 years old. Give her name and age as JSON."
+COUNTING: Final = (
+    "Count from one to one hundred in English words, one number after another with commas between them, and do not stop before the "
+    "end is reached."
+)
+CALL_AS_TEXT: Final = '[Tool Call: get_weather({"city":"Paris"}) -> call_id: call_probe_1]'
+RESULT_AS_TEXT: Final = "[Tool Result for call_probe_1]: "
+ARGUMENTS: Final = '{"city":"Paris"}'
+CITY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+PERSON: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+#: A red square of eight pixels by eight.
+PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
+#: The least that is a PDF.
+PDF: Final = (
+    "JVBERi0xLjAKMSAwIG9iajw8L1R5cGUvQ2F0YWxvZy9QYWdlcyAyIDAgUj4+ZW5kb2JqIDIgMCBvYmo8PC9UeXBlL1BhZ2VzL0tp"
+    "ZHNbXS9Db3VudCAwPj5lbmRvYmoKdHJhaWxlcjw8L1Jvb3QgMSAwIFI+Pgo="
+)
+EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
+#: Ids longer than any that servers give.
+LONG_ID: Final = "call_" + "x" * 95

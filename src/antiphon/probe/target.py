@@ -1,0 +1,194 @@
+"""The server that is tried: where it is and how it is asked; one exchange, judged.
+
+A request is sent once, and again only where that may tell a bad moment from a refusal. Keys are in no evidence.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon import __version__, sse
+from antiphon.config import Timeouts
+from antiphon.dialects.common.upstream_errors import retry_after
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.probe.finding import Evidence, Verdict, excerpt
+from antiphon.profiles import Dialect, Profile
+from antiphon.protocol.fold import Fold
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, opening
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.transport import Transport
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """Where the server is, up to the version; the model to ask, and how long an answer may take."""
+
+    base_url: str
+    #: What all servers of its dialect have in common: its headers are sent.
+    base: Profile
+    model: str = ""
+    key: str | None = None
+    key_header: str = "authorization"
+    timeouts: Timeouts = Timeouts()
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.base.dialect
+
+    def url(self, path: str = "", *, streams: bool = False) -> str:
+        speech = SPEECHES[self.dialect]
+        return speech.url_at(path, self.base_url, self.model) if path else speech.url(self.base_url, self.model, streams=streams)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        headers = {"user-agent": f"antiphon-probe/{__version__}", "content-type": "application/json", **self.base.headers}
+        if self.key is not None:
+            headers[self.key_header] = f"Bearer {self.key}" if self.key_header == "authorization" else self.key
+        return headers
+
+
+class Came(NamedTuple):
+    """What a server said to one request, judged by itself."""
+
+    #: `refused` is meant for this request; `down` may be a bad moment.
+    verdict: Verdict
+    said: str
+    evidence: Evidence
+    response: Response | None = None
+    retry_after: float = 0.0
+    #: Whether it took all the time it was given: asking again would take as much.
+    timed_out: bool = False
+    body: bytes = b""
+    #: Whether nobody is there, or somebody who speaks no API: the form of a request is not what is wrong.
+    is_no_api: bool = False
+
+
+class Line:
+    """The way to one server."""
+
+    def __init__(self, target: Target, transport: Transport) -> None:
+        self.target = target
+        self.count = 0
+        self._transport = transport
+
+    async def ask(self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST") -> Came:
+        """Sends a body and judges what comes."""
+        url = self.target.url(path, streams=streams)
+        sent = b"" if body is None else msgspec.json.encode(body)
+        self.count += 1
+        evidence = Evidence(request=f"{method} {url.removeprefix(self.target.base_url)}", body=body, status=None, excerpt="")
+        try:
+            answer = await self._transport.send(method, url, self.target.headers, sent, self.target.timeouts)
+        except UpstreamFault as fault:
+            words = FAULTS.get(fault.code, "it sends what is no HTTP")
+            return Came("down", words, replace(evidence, excerpt=words), timed_out=fault.code == "upstream_timeout", is_no_api=True)
+        body_came = bytearray()
+        broken: UpstreamFault | None = None
+        try:
+            async for piece in answer.pieces():
+                body_came += piece
+                if len(body_came) > MAX_BODY:
+                    answer.abort()
+                    return Came("down", f"more than {MAX_BODY} bytes came", evidence, is_no_api=True)
+        except UpstreamFault as fault:
+            broken = fault
+        came = bytes(body_came)
+        evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(came)))
+        if broken is not None:
+            words = FAULTS.get(broken.code, "it sends what is no HTTP")
+            return Came("down", words, evidence, timed_out=broken.code == "upstream_timeout", body=came, is_no_api=True)
+        return self._judge(answer.status, answer.headers, came, evidence, streams=streams, is_turn=not path)
+
+    def _judge(
+        self, status: int, headers: Mapping[str, str], body: bytes, evidence: Evidence, *, streams: bool, is_turn: bool
+    ) -> Came:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if 300 <= status < 400:
+            return Came(
+                "down",
+                f"it leads elsewhere: {excerpt(headers.get('location', 'nowhere'), 100)}",
+                evidence,
+                body=body,
+                is_no_api=True,
+            )
+        if kind == "text/html":
+            return Came(
+                "down", f"a page of HTML came ({status}): a login page, or no API at all", evidence, body=body, is_no_api=True
+            )
+        if status >= 400:
+            words = self._clean(f"{status}: {excerpt(message_in(body), 160)}")
+            passing = status in PASSING or status >= 500
+            return Came("down" if passing else "refused", words, evidence, retry_after=retry_after(headers) or 0.0, body=body)
+        if not is_turn:
+            return Came("accepted", f"{status}", evidence, body=body)
+        if streams and kind != "text/event-stream":
+            return Came("refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body)
+        try:
+            response = self._streamed(body) if streams else self._whole(body)
+        except ApiError as error:
+            return Came(
+                "refused", self._clean(f"{status}, with an error inside: {excerpt(error.message, 160)}"), evidence, body=body
+            )
+        if response.status == ResponseStatus.FAILED:
+            why = response.error.message if response.error else "no reason is told"
+            return Came("refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body)
+        return Came("accepted", "taken", evidence, response, body=body)
+
+    def _whole(self, body: bytes) -> Response:
+        request = Request(model=self.target.model)
+        speech = SPEECHES[self.target.dialect]
+        return speech.response_to_hub(body, request, _opening(request), STAMPS, self.target.base.wire)[0]
+
+    def _streamed(self, body: bytes) -> Response:
+        request = Request(model=self.target.model, stream=True)
+        reader = SPEECHES[self.target.dialect].events_to_hub(request, _opening(request), STAMPS, self.target.base.wire)
+        frames = sse.Decoder()
+        fold = Fold()
+        for frame in [*frames.feed(body), *frames.finish()]:
+            for event in reader.feed(frame):
+                fold.feed(event)
+        for event in reader.finish():
+            fold.feed(event)
+        if reader.error is not None:
+            raise reader.error
+        return fold.response
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self.target.key, "[key]") if self.target.key else text
+
+
+def message_in(body: bytes) -> str:
+    """What an error says, in whichever of the usual places; else the whole of it."""
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        told = None
+    match told:
+        case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
+            return message
+        case _:
+            return body.decode("utf-8", "replace")
+
+
+def _opening(request: Request) -> Response:
+    return opening(request, id="resp_probe", created_at=0)
+
+
+STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))
+MAX_BODY: Final = 16 * 1024 * 1024
+#: Statuses that speak of the moment, not of the request.
+PASSING: Final = frozenset({401, 408, 425, 429})
+FAULTS: Final = {
+    "upstream_unavailable": "it cannot be reached",
+    "upstream_timeout": "it did not answer in time",
+    "upstream_disconnected": "it broke off before its answer was whole",
+}

@@ -1,0 +1,48 @@
+"""What the OpenAPI document says of `GET /v1/usage`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.server.openapi_errors import EVERYWHERE, KEYED, Codes, errors
+from antiphon.server.openapi_parts import Schema, answer, query_parameter
+from antiphon.store.usage import COUNTED
+from antiphon.store.usage_sums import BY
+
+
+def operation() -> Schema:
+    return {
+        "operationId": "getUsage",
+        "summary": "What was used",
+        "description": "Requests, tokens, errors and losses of the key's own owner, added up. Days are those of UTC.",
+        "parameters": [
+            query_parameter("by", "What is added up together.", {"enum": list(BY), "default": "model"}),
+            query_parameter("since", "The first day; without it, 30 days up to the last.", DAY),
+            query_parameter("until", "The last day; without it, today.", DAY),
+        ],
+        "responses": {"200": answer("What was used.", _list()), **errors(EVERYWHERE, KEYED, ABSENT)},
+    }
+
+
+def _list() -> Schema:
+    names = {by: {"type": "string"} for by in BY}
+    counts = {name: {"type": "integer", "minimum": 0} for name in COUNTED}
+    entry = {"type": "object", "properties": {"object": {"const": "usage"}, **names, **counts}, "required": ["object", *counts]}
+    return {
+        "type": "object",
+        "properties": {
+            "object": {"const": "list"},
+            "by": {"enum": list(BY)},
+            "since": DAY,
+            "until": DAY,
+            "data": {"type": "array", "items": entry},
+        },
+        "required": ["object", "by", "since", "until", "data"],
+    }
+
+
+DAY: Final[Schema] = {"type": "string", "format": "date"}
+ABSENT: Final[Codes] = {
+    404: {"not_found": "this gateway keeps nothing"},
+    503: {"storage_unavailable": "what was used cannot be looked up"},
+}

@@ -1,0 +1,122 @@
+"""`antiphon explain`: bodies in files, from standard input and from traces, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.recorded import record
+from tests.gateway.scripted import ScriptedAnswer
+
+from antiphon.cli import explain
+from antiphon.cli.entry import main, parser
+from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.errors import ProfileError
+from antiphon.trace.reading import read_trace
+from antiphon.trace.records import Note
+
+GOOD = {"model": "m", "input": "Hi"}
+NESTED = {"model": "m", "input": "Hi", "tools": [{"type": "function", "function": {"name": "f"}}]}
+ASKED = {"model": "mock-1", "input": [{"role": "developer", "content": "Hi"}]}
+JSON = {"content-type": "application/json"}
+REFUSAL = b'{"error":{"message":"Unexpected role","param":"messages[0].role","type":"invalid_request_error"}}'
+
+
+def run(data: Any, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
+    args = parser().parse_args(["explain", *argv])
+    out = io.StringIO()
+    stdin = io.BytesIO(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return explain.run(args, out, io.StringIO(), stdin=stdin, environ={}, cwd=cwd), out.getvalue()
+
+
+def test_a_nested_tool_is_recognised_and_explained() -> None:
+    """C-3, C-6."""
+    code, told = run(NESTED)
+    assert code == FAILED
+    assert "read as a body of the responses dialect\n" in told
+    assert "wrong  tools[0]: this tool is nested, with its name and its schema under `function`" in told
+
+
+def test_a_body_without_fault_says_so() -> None:
+    assert run(GOOD) == (OK, "read as a body of the responses dialect\nnothing here is known to be refused\n")
+
+
+def test_what_only_some_servers_refuse_is_no_failure() -> None:
+    code, told = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
+    assert code == OK
+    assert "perhaps  messages[0].role" in told
+    assert "    in a profile: quirks: developer_as_system" in told
+
+
+def test_a_body_is_held_against_a_profile(tmp_path: Path) -> None:
+    """C-6, D-2: with a file for the body, as people have it."""
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    file = tmp_path / "body.json"
+    file.write_text(json.dumps({"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}))
+    code, told = run(b"", str(file), "--against", "vercel-ai-gateway-2026-01")
+    assert code == FAILED
+    assert "quirk tool_history_as_text changes it" in told
+    with pytest.raises(ProfileError):
+        run(GOOD, "--against", "nobody")
+
+
+def test_programs_get_one_object() -> None:
+    code, told = run(NESTED, "--json", "--against", "chat")
+    found = json.loads(told)
+    assert code == FAILED
+    assert (found["dialect"], found["profile"]) == ("responses", "chat")
+    assert (found["findings"][0]["rule"], found["findings"][0]["path"]) == ("tool_form", "tools[0]")
+
+
+def test_what_the_server_said_leads_the_way() -> None:
+    """C-6: the place it names comes first."""
+    _, told = run(GOOD, "--said", '{"error":{"message":"no","param":"model"}}', "--json")
+    assert json.loads(told)["findings"][0]["path"] == "model"
+
+
+def test_a_trace_has_the_body_that_went_out_and_what_was_said_to_it(tmp_path: Path) -> None:
+    """C-6: short in the error, whole in the trace, and again on demand."""
+    answer = record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
+    message = json.loads(answer)["error"]["message"]
+    assert message.startswith("Unexpected role Diagnosis: input[0].role: not every server knows the role `developer`; ")
+    notes = [each for each in read_trace(tmp_path, "last").records if isinstance(each, Note) and each.name == "diagnosis"]
+    assert any("developer" in str(note.value) for note in notes)
+    code, told = run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")
+    first = json.loads(told)["findings"][0]
+    assert code == FAILED or first["path"]
+    assert "quirks: developer_as_system" in first["settings"]
+
+
+def test_a_trace_of_a_profile_that_is_gone_is_explained_without_it(tmp_path: Path) -> None:
+    record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes().replace(b'"profile":"open-responses"', b'"profile":"gone"'))
+    assert json.loads(run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")[1])["profile"] is None
+
+
+def test_a_trace_without_an_upstream_cannot_be_explained(tmp_path: Path) -> None:
+    record(tmp_path, {"model": "nobody's", "input": "Hi"})
+    with pytest.raises(Unusable, match="no request to an upstream"):
+        run(b"", "--trace", "last", "--dir", str(tmp_path), cwd=tmp_path.parent)
+    with pytest.raises(Unusable):
+        run(b"", "--trace", "missing", "--dir", str(tmp_path))
+
+
+class Typed(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_cannot_be_used_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Unusable, match="no JSON object"):
+        run(b"[1]")
+    with pytest.raises(Unusable, match="one of them"):
+        run(b"", "--trace", "last", "body.json")
+    with pytest.raises(Unusable, match="nothing to explain"):
+        explain.run(parser().parse_args(["explain"]), io.StringIO(), io.StringIO(), stdin=Typed())
+    assert main(["explain", str(tmp_path / "missing.json")]) == UNUSABLE
+    assert "cannot be read" in capsys.readouterr().err

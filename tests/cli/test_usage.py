@@ -1,0 +1,89 @@
+"""`antiphon usage`: what people and scripts see of what was used (C-5)."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import usage
+from antiphon.cli.entry import parser
+from antiphon.cli.exits import OK, Unusable
+from antiphon.config import StoreConfig
+from antiphon.store.opening import open_store
+from antiphon.store.usage import Usage
+
+NOW = 1_700_000_000
+TODAY = NOW // 86_400  # 2023-11-14
+
+
+def run(cwd: Path, *argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = usage.run(parser().parse_args(["usage", *argv]), out, err, environ={}, cwd=cwd, now=lambda: NOW + 0.5)
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    (tmp_path / "antiphon.toml").write_text('[store]\nurl = "sqlite:///kept.db"\n')
+    return tmp_path
+
+
+def fill(cwd: Path, *rows: Usage) -> None:
+    async def go() -> None:
+        store = await open_store(StoreConfig(url=f"sqlite:///{cwd}/kept.db"), {})
+        assert store
+        await store.add_usage(rows)
+        await store.close()
+
+    asyncio.run(go())
+
+
+def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int = 100) -> Usage:
+    return Usage(day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2)
+
+
+def test_a_table_has_a_row_for_each_and_bars_as_long_as_their_share(cwd: Path) -> None:
+    """C-5."""
+    fill(cwd, row(tokens=2380), row(model="small\x1b[2J"), row(model="none", tokens=-20), row(day=TODAY - 31, model="old"))
+    code, out, _ = run(cwd)
+    heading, big, small, none, total = out.splitlines()
+    assert code == OK
+    assert heading.split() == ["MODEL", "REQUESTS", "ERRORS", "INPUT", "CACHED", "OUTPUT", "REASONING", "LOSSES"]
+    assert big.split() == ["big", "1", "0", "2,380", "0", "20", "0", "2", "█" * 24]
+    assert "\x1b" not in small
+    assert small.endswith("  █")
+    assert none.split()[-1] == "2"
+    assert total.split()[:2] == ["total", "3"]
+
+
+def test_days_keys_and_upstreams_are_added_up_too(cwd: Path) -> None:
+    fill(cwd, row(), row(owner="bob"), row(day=TODAY - 1), row(day=TODAY - 9))
+    assert [line.split()[0] for line in run(cwd, "--by", "day", "--since", "7d")[1].splitlines()[1:-1]] == [
+        "2023-11-13",
+        "2023-11-14",
+    ]
+    assert [line.split()[:2] for line in run(cwd, "--by", "key")[1].splitlines()[1:-1]] == [["anna", "3"], ["bob", "1"]]
+    told = json.loads(run(cwd, "--by", "upstream", "--since", "2023-11-14", "--json")[1])
+    assert (told["by"], told["since"], told["until"]) == ("upstream", "2023-11-14", "2023-11-14")
+    assert [(entry["upstream"], entry["requests"]) for entry in told["data"]] == [("lab", 2)]
+
+
+def test_where_nothing_was_used_it_says_so(cwd: Path) -> None:
+    fill(cwd)
+    assert run(cwd) == (OK, "", "nothing was used since 2023-10-16\n")
+
+
+def test_where_nothing_is_kept_nothing_is_known(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
+    with pytest.raises(Unusable, match="nothing is kept"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("since", ["yesterday", "0d", "x d", "2023-13-01"])
+def test_a_day_that_is_none_is_refused(since: str, cwd: Path) -> None:
+    with pytest.raises(SystemExit):
+        run(cwd, "--since", since)

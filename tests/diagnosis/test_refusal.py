@@ -1,0 +1,149 @@
+"""Each rule that the strict servers of the four dialects have, refused by them and explained here (C-6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.fakes import test_chat_rules, test_gemini_rules, test_messages_rules, test_responses_rules
+from tests.fakes.asking import received
+
+from antiphon.diagnosis import Finding, diagnose, sentence
+from antiphon.diagnosis.refusal import LONGEST, MOST, POINTING, told_in
+from antiphon.fakes.chat import ChatManners
+from antiphon.fakes.gemini import GeminiManners
+from antiphon.fakes.messages import MessagesManners
+from antiphon.fakes.responses import ResponsesManners
+from antiphon.fakes.script import Plain
+from antiphon.profiles import Dialect, parse_profile
+
+RULES: dict[Dialect, Any] = {
+    "chat": test_chat_rules,
+    "responses": test_responses_rules,
+    "messages": test_messages_rules,
+    "gemini": test_gemini_rules,
+}
+REFUSALS: dict[Dialect, Callable[[Any], Plain | None]] = {
+    "chat": lambda body: ChatManners().refusal_of(received(body)),
+    "responses": lambda body: ResponsesManners().refusal_of(received(body)),
+    "messages": lambda body: MessagesManners().refusal_of(received(body, **test_messages_rules.VERSION)),
+    "gemini": lambda body: GeminiManners().refusal_of(test_gemini_rules.asked(body)),
+}
+CASES = [(dialect, rule) for dialect, module in RULES.items() for rule in module.RULES]
+# What the first finding is about, for every kind of mistake that the mission names (C-3, C-6).
+EXPECTED: dict[tuple[Dialect, str], tuple[str, str]] = {
+    ("responses", "an unknown type of item"): ("discriminator", "input[0].type"),
+    ("responses", "an item without a type"): ("discriminator", "input[0].type"),
+    ("responses", "the word of the assistant from the user"): ("content_type", "input[0].content[0].type"),
+    ("responses", "the word of the user from the assistant"): ("content_type", "input[0].content[0].type"),
+    ("responses", "the word of chat"): ("content_type", "input[0].content[0].type"),
+    ("responses", "tools in nested form"): ("tool_form", "tools[0]"),
+    ("responses", "an output without a call"): ("orphan_result", "input[1]"),
+    ("responses", "a call without an output"): ("unanswered_call", "input[0]"),
+    ("responses", "a long call_id"): ("long_id", "input[0].call_id"),
+    ("responses", "an unknown role"): ("role", "input[0].role"),
+    ("responses", "no input"): ("missing_field", "input"),
+    ("chat", "a result without a call"): ("orphan_result", "messages[1].tool_call_id"),
+    ("chat", "a call not answered before the next message"): ("unanswered_call", "messages[1].tool_calls[0]"),
+    ("chat", "the role of old"): ("role", "messages[0].role"),
+    ("chat", "a strict tool with an open schema"): ("schema", "tools[0].function.parameters"),
+    ("messages", "no max_tokens"): ("missing_field", "max_tokens"),
+    ("messages", "an unknown field"): ("unknown_field", "seed"),
+    ("messages", "a system message"): ("role", "messages[0].role"),
+    ("messages", "a part of another API"): ("content_type", "messages[0].content[0].type"),
+    ("messages", "an unknown member"): ("unknown_field", "messages[0].content[0].detail"),
+    ("gemini", "an unknown field further in"): ("unknown_field", "contents[0].content"),
+    ("gemini", "a result without a call"): ("orphan_result", "contents[0].parts[0]"),
+    ("gemini", "no type"): ("missing_field", "tools[0].functionDeclarations[0].parameters.properties.a.type"),
+}
+
+
+def refused(dialect: Dialect, rule: str) -> tuple[bytes, str]:
+    """A body and what the strict server of its dialect says to it."""
+    body = RULES[dialect].full(RULES[dialect].RULES[rule][0])
+    reply = REFUSALS[dialect](body)
+    assert reply is not None
+    return json.dumps(body).encode(), reply.body.decode()
+
+
+@pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
+def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: Dialect, rule: str) -> None:
+    """C-6: the place that the server names is in it, or one that leads there; a server that names none is helped all the same."""
+    body, said = refused(dialect, rule)
+    findings = diagnose(dialect, body, 400, said)
+    assert findings
+    assert len(findings) <= MOST
+    param = json.loads(said)["error"].get("param")
+    if param and dialect == "responses":
+        top = param.partition(".")[0].partition("[")[0]
+        assert any(top in finding.path for finding in findings), findings
+
+
+@pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
+def test_the_first_finding_names_the_mistake_and_its_place(dialect: Dialect, rule: str) -> None:
+    """C-3, C-6: wrong discriminators, mixed content types, nested tools, missing fields, and the rest of the usual ones."""
+    first = diagnose(dialect, *_asked(dialect, rule))[0]
+    assert (first.rule, first.path) == EXPECTED[dialect, rule]
+
+
+def _asked(dialect: Dialect, rule: str) -> tuple[bytes, int, str]:
+    body, said = refused(dialect, rule)
+    return body, 400, said
+
+
+def test_what_only_this_server_refuses_comes_with_the_setting_that_mends_it() -> None:
+    """C-6, D-2: the body is right, the server does not take such items; what it says leads to the quirk."""
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+    body = {"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}
+    said = '{"error":{"message":"Invalid input","param":"input[1]","type":"invalid_request_error"}}'
+    first = diagnose("responses", json.dumps(body).encode(), 400, said)[0]
+    assert first.path == "input[1]"
+    assert "quirks: tool_history_as_text" in first.settings
+    assert "a profile with quirks: tool_history_as_text" in sentence([first])
+
+
+def test_a_setting_that_the_profile_has_is_not_offered() -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "developer", "content": "hi"}]}).encode()
+    said = '{"error":{"message":"unknown role"}}'
+    newer = parse_profile('about = "a"\ndialect = "chat"\n[wire]\ndeveloper = "developer"\n', "newer")
+    assert diagnose("chat", body, 400, said, newer)[0].settings == ('wire.developer = "system"', "quirks: developer_as_system")
+    mended = parse_profile('about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n', "mended")
+    assert diagnose("chat", body, 400, said, mended)[0].settings == ()
+
+
+def test_a_server_that_says_nothing_leaves_suspects() -> None:
+    body = {"model": "m", "messages": [{"role": "developer", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
+    rules = {finding.rule for finding in diagnose("chat", json.dumps(body).encode(), 422, "nope")}
+    assert {"role", "discriminator"} <= rules
+
+
+def test_what_is_no_refusal_of_a_body_has_no_diagnosis() -> None:
+    assert diagnose("chat", b"{}", 500, "oops") == []
+    assert diagnose("chat", b"[", 400, "oops") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ('{"detail":[{"loc":["body","messages",0,"role"],"msg":"bad"}]}', ["body.messages.0.role"]),
+        ('{"error":"Missing required parameter: \'tools[0].name\'."}', ["tools[0].name"]),
+        ("[{'type': 'x'}] at messages[1].content", ["messages[1].content"]),
+        ("nothing to see", []),
+        ('{"error":{"details":[{"fieldViolations":[{"field":"contents[0]","description":"bad"}]}]}}', ["contents[0]"]),
+        ('{"a":' * 20 + '"x"' + "}" * 20, []),
+        ('{"error":null,"code":3}', []),
+    ],
+)
+def test_places_are_found_however_a_server_tells_them(said: str, places: list[str]) -> None:
+    assert told_in(said).places == places
+
+
+def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
+    pointing = Finding(rule="value", path="a", problem=f"{POINTING}, where 1 stands")
+    assert sentence([]) == sentence([pointing]) == ""
+    wrong = Finding(rule="value", path="", problem="is empty")
+    assert sentence([pointing, wrong]) == "Diagnosis: the body: is empty."
+    assert len(sentence([Finding(rule="value", path="a", problem="x" * 999)])) == LONGEST + 1

@@ -1,0 +1,163 @@
+"""`dialects/common/plain_history`, and what two dialects make of it: the short way gives what the long way gives, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.generate.conversations import requests
+
+from antiphon.dialects.common.history import NO_RESULT
+from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.plain_history import plain_text
+from antiphon.dialects.gemini.history_from_hub import conversation_of_turns
+from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.plain_history import plain_contents
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.dialects.messages.history_from_hub import history_of_turns
+from antiphon.dialects.messages.plain_history import plain_messages
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.content import InputText, OutputTextParam, Refusal
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+Json = dict[str, Any]
+
+
+def goes_the_short_way(request: Request) -> bool:
+    """Whether it does, to servers of messages and gemini; both must then be told the same as by the long way, without a loss."""
+    items, losses = input_items(request), Losses()
+    names = ToolNames.of(request)
+    messages = plain_messages(items, names)
+    if messages is not None:
+        long = history_of_turns(items, names, MessagesWire(), losses, [])
+        assert msgspec.json.encode(messages) == msgspec.json.encode(long.messages)
+        assert long.system == []
+    for wire in (GeminiWire(), GeminiWire(call_ids=True)):
+        contents = plain_contents(items, GeminiNames(request), wire)
+        if contents is not None:
+            wanted = conversation_of_turns(request, GeminiNames(request), wire, losses)
+            assert msgspec.json.encode(contents) == msgspec.json.encode(wanted.contents)
+            assert wanted.system == []
+    assert list(losses) == []
+    return messages is not None and contents is not None
+
+
+@settings(max_examples=50)
+@given(request=requests())
+def test_any_conversation(request: Request) -> None:
+    goes_the_short_way(request)
+
+
+def user(text: Any = "Hi") -> Json:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def said(text: str = "Yes.", role: str = "assistant") -> Json:
+    return {"type": "message", "role": role, "content": text}
+
+
+def call(id: str = "c", arguments: str = '{"a": 1}', **more: Any) -> Json:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": arguments, **more}
+
+
+def output(id: str = "c", value: Any = "42", **more: Any) -> Json:
+    return {"type": "function_call_output", "call_id": id, "output": value, **more}
+
+
+# Small conversations of these, in any order, come upon every rule.
+PIECES = [
+    user(),
+    user(" "),
+    said(),
+    said("\n"),
+    said("Be brief.", "system"),
+    {**said(), "phase": "commentary"},
+    {**user(), "mood": "good"},
+    call(),
+    call("d", ""),
+    call("e", "no object"),
+    call("d", namespace="n"),
+    call("d", mood="good"),
+    output(),
+    output("d", ""),
+    output("e"),
+    output("d", [{"type": "input_text", "text": "x"}]),
+    output("d", mood="good"),
+    {"type": "reasoning", "summary": []},
+]
+
+
+@settings(max_examples=50)
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
+def test_any_order_of_small_pieces(pieces: list[Json]) -> None:
+    goes_the_short_way(read([user("First"), *pieces]))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [user()],
+        [user(), said(), user()],
+        [user(), call(), output()],
+        [user(), call(arguments=""), output(value=""), user()],
+        [user(), said(), call(), call("d", " {} "), output(), output("d", NO_RESULT), said(), user()],
+        [user(), call(), output(), call("d"), output("d"), said(), call("e"), output("e")],
+    ],
+)
+def test_an_agents_conversation_goes_the_short_way(pieces: list[Json]) -> None:
+    assert goes_the_short_way(read(pieces))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [said(), user()],
+        [user(), user()],
+        [user(), said(), said(), user()],
+        [user(), said()],
+        [call(), output()],
+        [user(), call()],
+        [user(), call(), said(), output()],
+        [user(), call(), call("d"), output(), user()],
+        [user(), call(), call("d"), output("d"), output()],
+        [user(), call(), output(), call(), output()],
+        [user(), output()],
+        [user(), call(), output(), output()],
+        [user(), call(arguments="[]"), output()],
+        [user(), call(arguments="{"), output()],
+        [user(), call("ä"), output("ä"), {"type": "reasoning", "summary": []}],
+        [user(), said("Be brief.", "system"), user()],
+        [user(), {**said(), "phase": "commentary"}, user()],
+        [user(" ")],
+    ],
+)
+def test_every_other_goes_the_long_way(pieces: list[Json]) -> None:
+    assert not goes_the_short_way(read(pieces))
+
+
+def test_an_id_that_a_server_of_messages_refuses_goes_the_long_way_there() -> None:
+    request = read([user(), call("ä"), output("ä")])
+    assert plain_messages(input_items(request), ToolNames.of(request)) is None
+    assert plain_contents(input_items(request), GeminiNames(request), GeminiWire()) is not None
+
+
+def test_plain_text_is_told_by_a_short_cut_and_nothing_else_is() -> None:
+    extra = {"x": Raw(b"1")}
+    assert plain_text("a") == "a"
+    assert plain_text([InputText(text="a")]) == "a"
+    assert plain_text([OutputTextParam(text="a", annotations=[])]) == "a"
+    for part in (InputText(text="a", extra=extra), OutputTextParam(text="a", extra=extra), Refusal(refusal="a")):
+        assert plain_text([part]) is None
+    assert plain_text([]) is None
+    assert plain_text([InputText(text="a"), InputText(text="b")]) is None
+
+
+def read(pieces: list[Json]) -> Request:
+    return decode_request(msgspec.json.encode({"model": "m", "input": pieces}))

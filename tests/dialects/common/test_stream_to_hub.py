@@ -1,0 +1,86 @@
+"""What every reader of a server's stream does at its end, whatever the dialect."""
+
+from __future__ import annotations
+
+import pytest
+from tests.generate.events import counting_stamps
+
+from antiphon.dialects.common.stream_to_hub import Outcome, StreamToHub, invalid
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Usage, opening
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def finish(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+class Reader(StreamToHub):
+    """A dialect of one word: why it ended."""
+
+    _answer: Answer
+
+    def __init__(self) -> None:
+        super().__init__(opening(Request(model="m"), id="resp_1", created_at=1), counting_stamps())
+        self._answer = Answer()
+
+    def feed(self, word: str) -> None:
+        self._reason = word
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return self._answer.outcomes
+
+    def _read_whole(self, body: bytes) -> None:
+        self._reason = body.decode()
+        self._end()
+
+    def _end(self) -> None:
+        if self._reason == "error":
+            self._fail(UpstreamFault("it gave up"))
+        else:
+            self._end_as("max_output_tokens" if self._reason == "length" else None)
+
+    def _counted(self) -> Usage | None:
+        return None
+
+
+@pytest.mark.parametrize(("word", "status"), [("stop", "completed"), ("length", "incomplete"), ("error", "failed")])
+def test_a_reason_says_how_it_ends_and_it_ends_once(word: str, status: str) -> None:
+    """REQ-3, STR-7: bytes that break off after it change nothing."""
+    reader = Reader()
+    reader.feed(word)
+    last = reader.finish(UpstreamFault("cut"))[-1]
+    assert last.__struct_config__.tag == f"response.{status}"
+    assert (reader.finish(), reader.outcomes) == ([], [status])
+
+
+@pytest.mark.parametrize("error", [None, UpstreamFault("cut", code="upstream_disconnected")])
+def test_a_stream_without_a_reason_to_end_is_no_whole_answer(error: ApiError | None) -> None:
+    """STR-8."""
+    reader = Reader()
+    assert reader.finish(error)
+    assert reader.outcomes == ["failed"]
+    assert reader.error is not None
+    assert reader.error.code == "upstream_disconnected"
+
+
+def test_a_whole_answer_is_read_as_a_stream_is_and_its_error_is_raised() -> None:
+    """STR-14."""
+    response, losses = Reader().response(b"length")
+    assert (response.status, list(losses)) == ("incomplete", [])
+    with pytest.raises(UpstreamFault, match="it gave up"):
+        Reader().response(b"error")
+
+
+def test_what_cannot_be_read_is_shown_in_part_and_without_keys() -> None:
+    """ERR-5."""
+    fault = invalid("nonsense", b"sk-" + b"a" * 40 + b" \xff" + b"x" * 100)
+    assert fault.code == "upstream_invalid_response"
+    assert fault.message.startswith("the upstream sent nonsense: ")
+    assert "aaaa" not in fault.message
+    assert len(fault.message) < 120

@@ -1,0 +1,144 @@
+"""faults.md, "Upstream", for servers of messages and gemini: those rows where it matters how a server spells its answers.
+
+Whatever happens below that, to connections and heads, is the same for all of them, and proved in `test_upstream_faults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from tests.faults import test_upstream_faults as upstream_faults
+from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, chunked, laboratory
+from tests.faults.test_upstream_faults import CALLS, lab_frames, whole_answer
+from tests.server.probing import UPSTREAM_KEY
+
+from antiphon import fakes
+from antiphon.fakes import SSE_HEAD, end, exactly, gemini_error, messages_error, turn
+from antiphon.fakes.gemini_errors import error_frame, retry_info
+from antiphon.fakes.messages_errors import error_event
+from antiphon.fakes.script import Plain
+
+
+@pytest.fixture(scope="module", params=["messages", "gemini"])
+def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    with laboratory(request.param) as lab:
+        yield lab
+
+
+# The same tests before these servers.
+test_frames_that_are_no_events = upstream_faults.test_frames_that_are_no_events_fail_the_response
+test_single_bytes = upstream_faults.test_an_answer_of_single_bytes_is_the_same_answer
+test_text_that_looks_like_frames = upstream_faults.test_text_that_looks_like_frames_stays_text
+test_each_request_gets_its_own_answer = upstream_faults.test_each_request_of_many_faults_gets_its_own_answer
+
+
+def refusal(lab: Lab, status: int, message: str) -> Plain:
+    return messages_error(status, message) if lab.dialect == "messages" else gemini_error(status, message)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "status", "code"),
+    [
+        (500, 502, "upstream_error"),
+        (503, 503, "overloaded"),
+        (529, 503, "overloaded"),
+        (401, 502, "upstream_auth_failed"),
+        (403, 502, "upstream_auth_failed"),
+        (429, 429, "rate_limit_exceeded"),
+    ],
+)
+def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: bool, theirs: int, status: int, code: str) -> None:
+    """ERR-4, ERR-5: never a 401 to the client. Asked once."""
+    lab.says = refusal(lab, theirs, f"no luck with api_key={UPSTREAM_KEY} at http://127.0.0.1:9/v1")
+    answer = lab.ask(stream=stream)
+    answer.tells(status, code)
+    assert b"127.0.0.1" not in answer.body
+    assert len(lab.upstream.received) == 1
+
+
+def test_the_time_to_wait_is_told_wherever_the_server_says_it(lab: Lab) -> None:
+    """ERR-2: gemini has it in the body alone."""
+    is_messages = lab.dialect == "messages"
+    lab.says = messages_error(429, headers={"retry-after": "30"}) if is_messages else gemini_error(429, details=[retry_info(30)])
+    answer = lab.ask()
+    answer.tells(429, "rate_limit_exceeded")
+    assert answer.headers["retry-after"] == "30"
+
+
+def test_a_stream_that_dies_at_any_frame(lab: Lab) -> None:
+    """STR-7, STR-8: before the first event a 502, after it `response.failed`, and complete once it is; inside frames too."""
+    frames = lab_frames(lab, CALLS, True)
+    whole = b"".join(frames)
+    completing = [frame for frame in frames if b'"stop_reason":"' in frame or b'"finishReason":"' in frame][-1]
+    last = whole.index(completing) + len(completing.rstrip(b"\r\n"))
+    offsets = {sum(map(len, frames[:number])) for number in range(len(frames) + 1)} | set(range(0, len(whole), 97))
+    for at in sorted(offsets):
+        lab.says = exactly(SSE_HEAD, whole[:at], end("fin"))
+        told = lab.ask(stream=True)
+        if at >= last:
+            assert (told.outcome, told.text) == (("completed", None), "Wéll… 😀"), at
+        else:
+            assert told.outcome == ("failed", "upstream_disconnected"), at
+            assert told.status == 502 or "Wéll… 😀".startswith(told.text), at
+
+
+def test_a_plain_answer_that_dies(lab: Lab) -> None:
+    whole = whole_answer(lab, CALLS, stream=False)
+    for at in (1, len(whole) // 2, len(whole) - 1):
+        lab.says = exactly(whole[:at], end("fin"))
+        lab.ask().tells(502, "upstream_disconnected")
+
+
+@pytest.mark.parametrize("how", [None, "fin", "hang"])
+def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bool, how: str | None) -> None:
+    """Never a hang, though the upstream keep its connection open."""
+    frames = lab_frames(lab, turn(fakes.text("Hel", "lo."), omit=["done", "usage"]), True)
+    lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD, b"".join(frames), end("hang"))
+    answer = lab.ask(stream=stream, model="hasty-1" if how else "mock-1")
+    assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
+
+
+def test_what_takes_too_long_after_the_first_event_fails_in_the_stream(lab: Lab, stream: bool) -> None:
+    """STR-8."""
+    lab.says = exactly(SSE_HEAD, lab_frames(lab, turn(fakes.text("Hel", "lo.")), True)[0], end("hang"))
+    answer = lab.ask(stream=stream, model="hasty-1")
+    assert answer.outcome == ("failed", "upstream_timeout")
+    assert answer.status == (200 if stream else 504)
+
+
+def test_arguments_cut_by_length_are_incomplete(lab: Lab) -> None:
+    """Where a call comes in pieces. In the other dialect it comes whole, and what is cut is what was said before."""
+    called = [fakes.tool_call("c1", "f", '{"a":')] if lab.dialect == "messages" else []
+    lab.says = turn(fakes.text("Well"), *called, fakes.finish("length"))
+    answer = lab.ask(stream=True)
+    assert (answer.outcome, answer.text) == (("incomplete", None), "Well")
+    last = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))
+    assert last["status"] == "incomplete"
+    assert last.get("arguments") == ('{"a":' if called else None)
+
+
+@pytest.mark.parametrize("spelling", ["crlf", "cr", "lines", "bom", "no line end", "comments", "no space"])
+def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, spelling: str) -> None:
+    body = b"".join(lab_frames(lab, CALLS, True)).replace(b"\r\n", b"\n")
+    lab.says = exactly(SSE_HEAD, body, end("fin"))
+    want = lab.ask(stream=True).gist
+    lab.says = exactly(SSE_HEAD, upstream_faults.respelled(body, spelling), end("fin"))
+    assert lab.ask(stream=True).gist == want
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(("code", "status"), [("overloaded", 503), ("rate_limit_exceeded", 429), ("upstream_error", 502)])
+def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
+    lab: Lab, stream: bool, begun: bool, code: str, status: int
+) -> None:
+    """ERR-4: before the first event with its own status, after it in the stream."""
+    types = {"overloaded": "overloaded_error", "rate_limit_exceeded": "rate_limit_error", "upstream_error": "api_error"}
+    frame = error_event(types[code], "x") if lab.dialect == "messages" else error_frame({502: 500}.get(status, status), "x")
+    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
+    lab.says = exactly(SSE_HEAD, before + frame, end("fin"))
+    answer = lab.ask(stream=stream)
+    assert answer.outcome == ("failed", code)
+    if not begun or not stream:
+        assert answer.status == status

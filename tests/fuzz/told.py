@@ -1,0 +1,134 @@
+"""What a client of each dialect was told, judged by that dialect's own form: answers, streams and errors.
+
+It judges form alone: whether a client can read it to its end. What it says is compared elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antiphon import sse
+
+TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
+
+
+def check_error(dialect: str, status: int, body: bytes) -> None:
+    """Invariant 3: an error in the form of the dialect, that is none of ours."""
+    assert 400 <= status < 600
+    assert len(body) < 4000, "an error that long is an echo"
+    assert code_in(dialect, msgspec.json.decode(body), status) != "internal_error"
+
+
+def code_in(dialect: str, body: Any, status: int | None = None) -> str | None:
+    """The code of an error, which must have its dialect's form."""
+    error = body["error"]
+    match dialect:
+        case "messages":
+            assert {"type", "error"} <= set(body) <= {"type", "error", "request_id"}
+            assert body["type"] == "error"
+            assert {"type", "message"} <= set(error) <= {"type", "message", "code", "param"}
+        case "gemini":
+            assert set(body) == {"error"}
+            assert set(error) == {"code", "message", "status", "details"}
+            assert status is None or error["code"] == status
+            return next(str(detail["reason"]) for detail in error["details"] if "reason" in detail)
+        case _:
+            assert set(body) == {"error"}
+            assert set(error) == {"message", "type", "code", "param"}
+    code: str | None = error.get("code")
+    return code
+
+
+def check_whole(dialect: str, body: bytes) -> None:
+    """An answer of one piece, in the form of the dialect."""
+    told = msgspec.json.decode(body)
+    match dialect:
+        case "responses":
+            assert told["status"] in ("completed", "incomplete", "failed")
+        case "chat":
+            assert told["object"] == "chat.completion"
+            assert told["choices"][0]["finish_reason"]
+        case "messages":
+            assert told["type"] == "message"
+            assert told["stop_reason"]
+        case _:
+            assert told["candidates"][0]["finishReason"]
+
+
+def check_stream(dialect: str, out: bytes) -> None:
+    """Invariant 1: a stream ends once, with its end or with an error, and nothing comes after that."""
+    frames = sse.Decoder().feed(out)
+    match dialect:
+        case "responses":
+            assert frames[-1].data == sse.DONE
+            assert [frame.event for frame in frames if frame.event in TERMINAL] == [frames[-2].event]
+            assert b"internal_error" not in frames[-2].data
+        case "chat":
+            assert frames[-1].data == sse.DONE
+            _check_ends([_end_of_chunk(msgspec.json.decode(frame.data)) for frame in frames[:-1]])
+        case "messages":
+            _check_message([msgspec.json.decode(frame.data) for frame in frames], [frame.event for frame in frames])
+        case _:
+            check_gemini([msgspec.json.decode(frame.data) for frame in frames])
+
+
+def check_gemini(told: list[Any]) -> None:
+    """The members of a stream, whether they came as events or as one array."""
+    _check_ends([_end_of_answer(frame) for frame in told])
+
+
+def _check_ends(ends: list[str | None]) -> None:
+    """The last that says so is the end. Of those that only count tokens there may be one more."""
+    if ends[-1] == "usage":
+        del ends[-1]
+    assert [end for end in ends if end] == ends[-1:]
+
+
+def _end_of_chunk(chunk: Any) -> str | None:
+    if "error" in chunk:
+        assert code_in("chat", chunk) != "internal_error"
+        return "error"
+    if not chunk["choices"]:
+        return "usage"
+    [choice] = chunk["choices"]
+    reason: str | None = choice["finish_reason"]
+    return reason
+
+
+def _end_of_answer(answer: Any) -> str | None:
+    if "error" in answer:
+        assert code_in("gemini", answer) != "internal_error"
+        return "error"
+    [candidate] = answer["candidates"]
+    reason: str | None = candidate.get("finishReason")
+    return reason
+
+
+def _check_message(events: list[Any], names: list[str]) -> None:
+    """One message; its blocks come one after the other, numbered, each whole before the next."""
+    assert [event["type"] for event in events] == names
+    assert names[-1] in ("message_stop", "error")
+    if names[-1] == "error":
+        assert code_in("messages", events.pop()) != "internal_error"
+    else:
+        assert names[-2] == "message_delta"
+        assert events[-2]["delta"]["stop_reason"]
+    kinds = [event["type"] for event in events]
+    assert kinds[:1] in ([], ["message_start"])
+    assert kinds.count("message_start") <= 1
+    assert kinds.count("message_stop") <= 1
+    block, is_open = -1, False
+    for event in events:
+        match event["type"]:
+            case "content_block_start":
+                assert (event["index"], is_open) == (block + 1, False)
+                block, is_open = block + 1, True
+            case "content_block_delta":
+                assert (event["index"], is_open) == (block, True)
+            case "content_block_stop":
+                assert (event["index"], is_open) == (block, True)
+                is_open = False
+            case "message_delta" | "message_stop":
+                assert not is_open

@@ -1,0 +1,394 @@
+"""Bugs that other gateways are known for, each over every pair of a server's and a client's dialect where it can occur.
+
+From the server's bytes to the client's, without sockets. A reader that goes by what each event adds must have the right thing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.gateway.scripted import JSON, ScriptedAnswer
+from tests.peers import spelling
+from tests.peers.reading import Told, read
+from tests.peers.spelling import OSLO, ROME, SIGNATURE
+
+from antiphon.config import Config, UpstreamConfig
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
+from antiphon.gateway.routes import Routes, Target
+from antiphon.gateway.turn import Prepared, Turn, prepare
+from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+
+DIALECTS = ("chat", "responses", "messages", "gemini")
+every_client = pytest.mark.parametrize("client", DIALECTS)
+every_server = pytest.mark.parametrize("server", DIALECTS)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+SAID: Any = [{"role": "user", "content": "Rome?"}]
+FUNCTION = {"name": "get_weather", "parameters": SCHEMA}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "gemini": "/v1beta/models/m:streamGenerateContent",
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "chat": {
+        **{"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": SAID},
+        "tools": [{"type": "function", "function": FUNCTION}],
+    },
+    "responses": {"model": "m", "stream": True, "input": "Rome?", "tools": [{"type": "function", **FUNCTION}]},
+    "messages": {
+        **{"model": "m", "stream": True, "max_tokens": 100, "messages": SAID},
+        "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
+    },
+    "gemini": {
+        "contents": [{"parts": [{"text": "Rome?"}]}],
+        "tools": [{"functionDeclarations": [FUNCTION]}],
+        "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
+    },
+}
+TEXT = ("text", "Let me look.")
+THOUGHT = ("thought", "Hm, Rome.")
+CALL = ("call", "call_a", "get_weather", ROME)
+
+
+def target(server: Any) -> Target:
+    profile = "deepseek" if server == "chat" else None  # one that thinks, and wants its thoughts back
+    upstream = UpstreamConfig(name="lab", dialect=server, profile=profile, base_url="http://lab/v1", models=["*"])
+    return Routes(Config(upstreams=[upstream]), {}, {}).find("m")
+
+
+def asking(client: Any, server: str) -> Turn:
+    request, _ = request_at(PATHS[client], CLIENT_SPEECHES[client], json.dumps(ASKED[client]).encode())
+    return begun(prepare(request, target(server)))
+
+
+def begun(prepared: Prepared) -> Turn:
+    numbers = iter(range(1000))
+    return Turn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1), None)
+
+
+def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
+    """What a client has of a server's stream, which is the same whether it comes at once or frame by frame."""
+    told: list[bytes] = []
+    for pieces in (frames, [b"".join(frames)]):
+        turn = asking(client, server)
+        pipe = turn.pipe(CLIENT_SPEECHES[client].events_from_hub(turn.prepared.request))
+        told.append(b"".join(map(pipe.feed, pieces)) + pipe.finish())
+    assert told[0] == told[1]
+    return read(client, told[0])
+
+
+def content(told: Told, *, has_call: bool = True) -> set[tuple[str, ...]]:
+    """What was said, whatever a dialect's order is, and the arguments as JSON."""
+    assert bool(told.calls) == has_call
+    return {(*each[:-1], json.dumps(json.loads(each[-1]))) if each[0] == "call" else each for each in told.said}
+
+
+def without_ids(told: Told) -> list[tuple[str, ...]]:
+    return [(name, json.dumps(json.loads(arguments))) for _, _, name, arguments in told.calls]
+
+
+TEXT_AND_CALL: dict[str, list[bytes]] = {
+    "chat": spelling.chat({"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"),
+    "responses": spelling.responses(spelling.message_item(0, TEXT[1]), spelling.call_item(1, "call_a", ROME)),
+    "messages": spelling.messages(*spelling.text_block(0, TEXT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"),
+    "gemini": spelling.gemini([{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]),
+}
+
+
+@every_client
+@every_server
+def test_a_call_is_not_lost_beside_text_in_one_chunk_or_turn(client: str, server: str) -> None:
+    """STR-3."""
+    told = streamed(client, server, TEXT_AND_CALL[server])
+    assert content(told) == {TEXT, (*CALL[:-1], '{"city": "Rome"}')}
+    assert told.stop == {"chat": "tool_calls", "responses": "completed", "messages": "tool_use", "gemini": "STOP"}[client]
+
+
+WHOLE: dict[str, Any] = {
+    "chat": {
+        "choices": [
+            {
+                "message": {"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]},
+                "finish_reason": "tool_calls",
+            }
+        ]
+    },
+    "responses": {
+        "status": "completed",
+        "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": TEXT[1], "annotations": []}]},
+            {"type": "function_call", "call_id": "call_a", "name": "get_weather", "arguments": ROME},
+        ],
+    },
+    "messages": {
+        "content": [
+            {"type": "text", "text": TEXT[1]},
+            {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}},
+        ],
+        "stop_reason": "tool_use",
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]}, "finishReason": "STOP"}]
+    },
+}
+
+
+@every_client
+@every_server
+def test_a_call_is_not_lost_beside_text_in_an_answer_of_one_piece(client: Any, server: str) -> None:
+    turn = asking(client, server)
+    work = turn.whole(ScriptedAnswer([json.dumps(WHOLE[server]).encode()], JSON))
+    with pytest.raises(StopIteration) as over:
+        work.send(None)
+    body, _ = CLIENT_SPEECHES[client].response_from_hub(over.value.value, turn.prepared.request)
+    for words in (TEXT[1], "call_a", "get_weather", "Rome"):
+        assert words in body.decode()
+
+
+HISTORY: dict[str, dict[str, Any]] = {
+    "chat": {
+        "messages": [
+            *SAID,
+            {"role": "assistant", "content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]},
+            {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
+        ]
+    },
+    "responses": {
+        "input": [
+            *SAID,
+            {"role": "assistant", "content": TEXT[1]},
+            {"type": "function_call", "call_id": "call_a", "name": "get_weather", "arguments": ROME},
+            {"type": "function_call_output", "call_id": "call_a", "output": "sunny"},
+        ]
+    },
+    "messages": {
+        "messages": [
+            *SAID,
+            {"role": "assistant", "content": WHOLE["messages"]["content"]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_a", "content": "sunny"}]},
+        ]
+    },
+    "gemini": {
+        "contents": [
+            {"parts": [{"text": "Rome?"}]},
+            {"role": "model", "parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]},
+            {"role": "user", "parts": [{"functionResponse": {"id": "call_a", "name": "get_weather", "response": {"a": "sunny"}}}]},
+        ]
+    },
+}
+
+
+@every_client
+@every_server
+def test_a_call_is_not_lost_beside_text_in_the_history(client: Any, server: str) -> None:
+    body = json.dumps({**ASKED[client], **HISTORY[client]}).encode()
+    request, _ = request_at(PATHS[client], CLIENT_SPEECHES[client], body)
+    sent = prepare(request, target(server)).body.decode()
+    assert [sent.count(words) for words in (TEXT[1], "sunny")] == [1, 1]
+    assert sent.index("Rome?") < sent.index(TEXT[1]) < sent.index("sunny")
+    assert sent.count("city") == 2  # once in the schema, once in the call
+
+
+SHARED: dict[str, list[bytes]] = {
+    "chat": spelling.chat(
+        {"tool_calls": [spelling.chat_call("call_a", ROME)]},
+        {"tool_calls": [spelling.chat_call("call_b", OSLO)]},
+        finish="tool_calls",
+    ),
+    "responses": spelling.responses(
+        spelling.call_item(0, "call_a", ROME, ids=("fc_a",) * 3), spelling.call_item(0, "call_b", OSLO, ids=("fc_b",) * 3)
+    ),
+    "messages": spelling.messages(
+        *spelling.call_block(0, "call_a", ROME), *spelling.call_block(0, "call_b", OSLO), stop="tool_use"
+    ),
+    "gemini": spelling.gemini([spelling.gemini_call(ROME), spelling.gemini_call(OSLO)]),
+}
+
+
+@every_client
+@every_server
+def test_calls_that_share_index_0_or_have_no_ids_are_two(client: str, server: str) -> None:
+    """TOOL-1."""
+    told = streamed(client, server, SHARED[server])
+    assert without_ids(told) == [("get_weather", '{"city": "Rome"}'), ("get_weather", '{"city": "Oslo"}')]
+    ids = [call[1] for call in told.calls]
+    assert len(set(ids)) == 2
+    assert server == "gemini" or ids == ["call_a", "call_b"]
+
+
+DRIFTING: dict[str, list[bytes]] = {
+    "chat": spelling.chat(
+        {"tool_calls": [spelling.chat_call("call_a", '{"city":')]},
+        {"tool_calls": [spelling.chat_call("call_b", '"Rome"}', name=None)]},
+        finish="tool_calls",
+    ),
+    "responses": spelling.responses(spelling.call_item(0, "call_a", ROME, ids=("fc_1", "fc_2", "fc_3"))),
+}
+
+
+@every_client
+@pytest.mark.parametrize("server", DRIFTING)
+def test_ids_are_the_same_from_the_first_delta_to_the_end(client: str, server: str) -> None:
+    """STR-9, ITEM-1: the reader of the hub's dialect compares the id of each item in all events that name it."""
+    told = streamed(client, server, DRIFTING[server])
+    assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
+
+
+# What was read besides, by each API's own arithmetic: 100 in all, of which 40 came from a cache.
+COUNTED: dict[str, list[bytes]] = {
+    "chat": spelling.chat(
+        {"content": "Hi"},
+        usage={"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}},
+    ),
+    "responses": spelling.responses(
+        spelling.message_item(0, "Hi"),
+        usage={
+            **{"input_tokens": 100, "output_tokens": 7, "total_tokens": 107},
+            **{"input_tokens_details": {"cached_tokens": 40}, "output_tokens_details": {"reasoning_tokens": 0}},
+        },
+    ),
+    "messages": spelling.messages(
+        *spelling.text_block(0, "Hi"),
+        read={"input_tokens": 50, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 10, "output_tokens": 1},
+        usage={"output_tokens": 7},
+    ),
+    "gemini": spelling.gemini(
+        [{"text": "Hi"}],
+        usage={"promptTokenCount": 100, "candidatesTokenCount": 7, "totalTokenCount": 107, "cachedContentTokenCount": 40},
+    ),
+}
+
+
+@every_client
+@every_server
+def test_usage_after_the_finish_reason_is_told_and_cached_tokens_are_counted_once(client: str, server: str) -> None:
+    """REQ-4."""
+    assert streamed(client, server, COUNTED[server]).usage == {"read": 100, "cached": 40, "written": 7}
+
+
+CUT: dict[str, list[bytes]] = {
+    "chat": spelling.chat({"content": "Once upon"}, finish="length"),
+    "responses": spelling.responses(spelling.message_item(0, "Once upon"), reason="max_output_tokens"),
+    "messages": spelling.messages(*spelling.text_block(0, "Once upon"), stop="max_tokens"),
+    "gemini": spelling.gemini([{"text": "Once upon"}], finish="MAX_TOKENS"),
+}
+
+
+@every_client
+@every_server
+def test_what_was_cut_by_length_is_not_told_as_completed(client: str, server: str) -> None:
+    """REQ-3."""
+    told = streamed(client, server, CUT[server])
+    stops = {"chat": "length", "responses": "max_output_tokens", "messages": "max_tokens", "gemini": "MAX_TOKENS"}
+    assert (told.said, told.stop) == ([("text", "Once upon")], stops[client])
+
+
+AT_ONCE: dict[str, list[bytes]] = {
+    "responses": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="done")),
+    "responses, in the item": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="item")),
+    "messages": spelling.messages(
+        *spelling.block(0, {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}}), stop="tool_use"
+    ),
+    "chat": spelling.chat({"tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"),
+    "gemini": spelling.gemini([spelling.gemini_call(ROME, "call_a")]),
+}
+
+
+@every_client
+@pytest.mark.parametrize("case", AT_ONCE)
+def test_arguments_that_come_only_at_the_end_or_at_once_reach_readers_of_deltas(client: str, case: str) -> None:
+    """STR-9."""
+    told = streamed(client, case.partition(",")[0], AT_ONCE[case])
+    assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
+
+
+TEXT_THEN_THOUGHT: dict[str, list[bytes]] = {
+    "chat": spelling.chat({"content": TEXT[1]}, {"reasoning_content": THOUGHT[1]}),
+    "responses": spelling.responses(spelling.message_item(0, TEXT[1]), spelling.reasoning_item(1, THOUGHT[1])),
+    "messages": spelling.messages(*spelling.text_block(0, TEXT[1]), *spelling.thinking_block(1, THOUGHT[1])),
+    "messages, overlapping": spelling.messages(
+        *spelling.text_block(0, TEXT[1])[:-1],
+        *spelling.thinking_block(1, THOUGHT[1]),
+        {"type": "content_block_stop", "index": 0},
+    ),
+    "gemini": spelling.gemini([{"text": TEXT[1]}], [{"text": THOUGHT[1], "thought": True}]),
+}
+
+
+@every_client
+@pytest.mark.parametrize("case", TEXT_THEN_THOUGHT)
+def test_blocks_do_not_overlap_when_text_precedes_thinking_and_thinking_is_no_text(client: str, case: str) -> None:
+    """RSN-1: the reader of messages fails where a block begins before the last one has stopped."""
+    told = streamed(client, case.partition(",")[0], TEXT_THEN_THOUGHT[case])
+    assert content(told, has_call=False) == {TEXT, THOUGHT}
+
+
+@every_client
+def test_a_second_beginning_begins_nothing(client: str) -> None:
+    """STR-1: the reader of messages wants one `message_start`, the hub's grammar one `response.created`."""
+    frames = spelling.messages(*spelling.text_block(0, "Hel"), *spelling.text_block(1, "lo."))
+    told = streamed(client, "messages", [frames[0], *frames[:4], frames[0], *frames[4:]])
+    assert "".join(text for _, text in told.said) == "Hello."
+
+
+THINKING: dict[str, list[bytes]] = {
+    "chat": spelling.chat(
+        {"reasoning_content": THOUGHT[1]}, {"tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"
+    ),
+    "responses": spelling.responses(spelling.reasoning_item(0, THOUGHT[1]), spelling.call_item(1, "call_a", ROME)),
+    "messages": spelling.messages(
+        *spelling.thinking_block(0, THOUGHT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"
+    ),
+    "gemini": spelling.gemini(
+        [{"text": THOUGHT[1], "thought": True}], [{**spelling.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}]
+    ),
+}
+#: What only the maker of a thought can have given, as it stands in what the maker is sent.
+MARKS = {"chat": THOUGHT[1], "responses": SIGNATURE, "messages": SIGNATURE, "gemini": SIGNATURE}
+
+
+@every_client
+@every_server
+def test_thinking_is_thinking_to_every_client(client: str, server: str) -> None:
+    """RSN-1: never text in its place."""
+    told = streamed(client, server, THINKING[server])
+    assert content(told) == {THOUGHT, (*CALL[:-1], '{"city": "Rome"}')}
+
+
+@pytest.mark.parametrize("then", DIALECTS)
+@every_server
+def test_reasoning_goes_back_to_its_maker_and_to_nobody_else(server: str, then: str) -> None:
+    """RSN-2, RSN-3: neither what was thought nor its signature, in whatever wrapping; and that is told as a loss (F-4)."""
+    prepared = continued(server, then)
+    sent = prepared.body.decode()
+    assert "Rome" in sent
+    if server == then:
+        assert MARKS[server] in sent
+    else:
+        assert not any(words in sent for words in (THOUGHT[1], SIGNATURE, "antiphon.reasoning"))
+        assert any("reasoning" in f"{loss.what} {loss.why}" for loss in prepared.losses)
+
+
+def continued(server: str, then: str) -> Prepared:
+    """The next turn of a conversation that another server began, as clients of the hub's dialect continue it."""
+    asked: dict[str, Any] = {**ASKED["responses"], "include": ["reasoning.encrypted_content"]}
+    turn = begun(prepare(_request(asked), target(server)))
+    pipe = turn.pipe(CLIENT_SPEECHES["responses"].events_from_hub(turn.prepared.request))
+    pipe.feed(b"".join(THINKING[server]))
+    pipe.finish()
+    response = pipe.response
+    assert isinstance(response, Response)
+    output = json.loads(codec.encode(response))["output"]
+    result = {"type": "function_call_output", "call_id": "call_a", "output": "sunny"}
+    return prepare(_request({**asked, "input": [*SAID, *output, result]}), target(then))
+
+
+def _request(body: dict[str, Any]) -> Request:
+    return decode_request(json.dumps(body).encode())

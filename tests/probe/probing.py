@@ -1,0 +1,41 @@
+"""Probing as tests do it: no waiting, and everything that was found by its name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from antiphon.config import Timeouts
+from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.probe.finding import Finding
+from antiphon.probe.run import Probe, Report
+from antiphon.probe.target import Target
+from antiphon.profiles import Dialect, load_profile
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
+
+QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
+
+
+def target_of(url: str, dialect: Dialect, **settings: Any) -> Target:
+    base = load_profile(USUAL_PROFILES[dialect])
+    settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
+    return Target(base_url=url, base=base, **settings)
+
+
+def probe(target: Target, transport: Transport | None = None) -> tuple[Report, dict[str, Finding]]:
+    """A whole run."""
+
+    async def run() -> Report:
+        network = transport or HttpTransport({})
+        try:
+            return await Probe(target, network, lambda _: None, sleep=_no_sleep).run()
+        finally:
+            await network.close()
+
+    report = asyncio.run(run())
+    return report, {finding.id: finding for finding in report.findings}
+
+
+async def _no_sleep(_: float) -> None:
+    """Tests have no time."""

@@ -1,0 +1,157 @@
+"""What findings mean: for every dialect, the settings that follow from what a server does not take."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any, get_args
+
+import pytest
+
+from antiphon.probe import chat, gemini, messages, responses
+from antiphon.probe.draft import Draft, Known
+from antiphon.probe.finding import Finding, Verdict
+from antiphon.probe.run import STEPS, cost_of
+from antiphon.profiles import Dialect, load_profile, parse_profile
+from antiphon.profiles.profile import WIRES
+
+CONCLUDE = {"responses": responses.conclude, "chat": chat.conclude, "messages": messages.conclude, "gemini": gemini.conclude}
+
+
+def found(**verdicts: Verdict) -> list[Finding]:
+    return [Finding(id=id.replace("__", "."), title=id, verdict=verdict, said="x") for id, verdict in verdicts.items()]
+
+
+def draft_of(dialect: str, **verdicts: Verdict) -> Draft:
+    """All that is tried is accepted, but for these."""
+    steps = [step.id for step in STEPS[dialect].steps("parts")]  # type: ignore[index]
+    best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
+    return CONCLUDE[dialect](Known(found(**{**best, **verdicts})))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "quirks"),
+    [
+        ({"developer": "refused", "system": "refused"}, ["developer_as_system", {"name": "system_to_instructions", "move": "all"}]),
+        (
+            {"system": "refused", "instructions": "ignored"},
+            [{"name": "instructions_to_system", "role": "developer"}, "system_as_developer"],
+        ),
+        ({"calls__paired": "refused"}, ["tool_results_in_user_messages"]),
+        ({"calls__paired": "refused", "calls__blocks": "refused"}, ["tool_history_as_text"]),
+        ({"image": "ignored", "file": "refused"}, ["media_as_notes"]),
+        ({"image": "ignored"}, ["images_as_notes"]),
+        ({"file": "down"}, ["files_as_notes"]),
+        ({"item__ids": "refused", "item__cache_control": "refused"}, ["drop_item_ids", "strip_cache_control"]),
+        ({"reasoning__summary": "refused"}, ["open_reasoning"]),
+        ({"reasoning__content": "refused"}, ["drop_reasoning"]),
+        ({"user__string": "refused"}, ["strings_as_parts"]),
+        (
+            {"user__string": "refused", "assistant__output_text": "refused"},
+            ["assistant_as_string", {"name": "strings_as_parts", "roles": ["user", "system", "developer"]}],
+        ),
+        ({"system__middle": "refused"}, [{"name": "system_to_instructions", "move": "all"}]),
+    ],
+    ids=str,
+)
+def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], quirks: list[Any]) -> None:
+    """D-4, D-1: in an order in which each leaves the others their work."""
+    assert draft_of("responses", **verdicts).quirks == quirks
+
+
+@pytest.mark.parametrize(
+    ("dialect", "verdicts", "wire"),
+    [
+        ("responses", {"assistant__output_text": "refused", "assistant__string": "refused"}, {"assistant_content": "input_text"}),
+        ("responses", {"tools__required": "refused", "tools__named": "refused"}, {"lacks": ["tool_choice"]}),
+        ("responses", {"effort__low": "refused", "format__schema": "ignored"}, {"lacks": ["reasoning", "text.format"]}),
+        (
+            "responses",
+            {"cut": "ignored", "item__status": "refused", "item__phase": "refused"},
+            {"cut": "by_usage", "phase": "drop"},
+        ),
+        (
+            "chat",
+            {"calls__null": "refused", "calls__paired": "refused", "calls__absent": "refused"},
+            {"reasoning_field": "reasoning_content"},
+        ),
+        (
+            "chat",
+            {"calls__null": "refused", "calls__paired": "refused", "calls__absent": "refused", "calls__reasoning": "refused"},
+            {"reasoning_field": "reasoning", "reasoning_history": "all"},
+        ),
+        ("chat", {"tools": "ignored", "tools__strict": "refused"}, {"free_tools": False, "strict_tools": False}),
+        ("chat", {"format__schema": "refused", "format__json": "refused"}, {"json_output": "none"}),
+        (
+            "chat",
+            {"format__schema": "refused", "tools__required": "ignored"},
+            {"json_output": "json_object", "forced_tools": "none"},
+        ),
+        ("messages", {"format__output_config": "refused"}, {"json_output": "output_format"}),
+        ("messages", {"thinking__adaptive": "refused", "thinking__budget": "refused"}, {"thinking": "none"}),
+        ("gemini", {"calls__ids": "refused", "thinking__level": "refused", "thinking__budget": "refused"}, {"thinking": "none"}),
+        ("gemini", {"format__schema": "refused"}, {"schemas": "openapi"}),
+        ("gemini", {"format__schema": "refused", "format__openapi": "refused"}, {"json_output": "json_object"}),
+        ("gemini", {"tools": "refused"}, {"schemas": "openapi"}),
+        ("gemini", {"thinking__level": "refused", "counts": "refused"}, {"counts_tokens": False}),
+    ],
+    ids=str,
+)
+def test_wire_options_for_servers_of_every_dialect(dialect: str, verdicts: dict[str, Verdict], wire: dict[str, Any]) -> None:
+    """D-4."""
+    assert wire.items() <= draft_of(dialect, **verdicts).wire.items()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "verdicts", "quirk"),
+    [
+        (
+            "chat",
+            {
+                "calls__null": "refused",
+                "calls__paired": "refused",
+                "calls__absent": "refused",
+                "calls__reasoning": "refused",
+                "calls__thought": "refused",
+            },
+            "tool_history_as_text",
+        ),
+        ("messages", {"calls__paired": "refused"}, "tool_history_as_text"),
+        ("gemini", {"calls__paired": "refused", "calls__ids": "refused"}, "tool_history_as_text"),
+        ("gemini", {"image": "refused", "file": "refused"}, "media_as_notes"),
+        ("gemini", {"image": "refused"}, "images_as_notes"),
+        ("gemini", {"file": "refused"}, "files_as_notes"),
+    ],
+    ids=str,
+)
+def test_quirks_for_servers_of_other_dialects(dialect: str, verdicts: dict[str, Verdict], quirk: str) -> None:
+    """D-4, D-2."""
+    assert draft_of(dialect, **verdicts).quirks == [quirk]
+
+
+@pytest.mark.parametrize("dialect", CONCLUDE)
+@pytest.mark.parametrize("verdict", ["accepted", "ignored", "refused", "down", "untried"])
+def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict) -> None:
+    """D-4: also of a server that takes nothing at all."""
+    ids = [step.id for step in STEPS[dialect].steps("parts")]
+    names = getattr(STEPS[dialect], "FIELDS", {})
+    findings = [
+        Finding(id=id, title=id, verdict=verdict, said='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
+    ]
+    text = CONCLUDE[dialect](Known(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
+    profile = parse_profile(text, "probed", parent=load_profile)
+    assert profile.dialect == dialect
+    assert isinstance(profile.wire, WIRES[dialect])
+    assert tomllib.loads(text)["about"] == 'odd "words"  here; facts from a test.'
+
+
+def test_nothing_found_is_nothing_said() -> None:
+    assert CONCLUDE["responses"](Known()).toml("x", []) == 'about = "x"\nextends = "open-responses"\n'
+
+
+@pytest.mark.parametrize("dialect", get_args(Dialect))
+def test_what_a_run_costs_is_known_before(dialect: Dialect) -> None:
+    """D-4."""
+    cost = cost_of(dialect)
+    assert 30 < cost.least < cost.most < 110
+    assert 1_000 < cost.tokens_in < 10_000
+    assert 500 < cost.tokens_out < 5_000

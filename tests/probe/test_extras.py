@@ -1,0 +1,92 @@
+"""What is looked at besides single turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+from tests.cli.network import FakeNetwork
+from tests.probe.probing import probe, target_of
+from tests.running import one_upstream, running
+
+from antiphon.config import StoreConfig
+from antiphon.fakes import ChatServer, Received, Reply, ResponsesServer, end, exactly, text, turn, whole
+from antiphon.fakes.improvise import improvise
+from antiphon.fakes.responses import prompt_of
+from antiphon.probe.extras import state, websocket
+from antiphon.probe.finding import Evidence, Finding
+from antiphon.probe.target import Came, Line
+from antiphon.upstream.http import HttpTransport
+
+
+def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> None:
+    """D-4: the gateway itself is one."""
+    with ChatServer() as upstream:
+        config = one_upstream(upstream.base_url)
+        config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
+        with running(config) as gateway:
+            _, found = probe(target_of(f"{gateway.url}/v1", "responses"))
+    assert (found["state"].verdict, found["state"].said) == ("accepted", "the earlier turn was read again")
+    assert found["websocket"].verdict == "accepted"
+    assert found["stream.order"].verdict == "accepted"
+    assert found["error.shape"].said == "400, an object with code, message, param, type"
+
+
+def test_poor_streams_and_odd_errors_are_told() -> None:
+    def reply(received: Received) -> Reply:
+        if received.json.get("stream"):
+            frame = (
+                b'event: response.completed\ndata: {"type":"response.completed","response":{"output":[],"status":"completed"}}\n\n'
+            )
+            return exactly(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + frame, end("fin"))
+        return improvise(prompt_of(received.json))
+
+    with ResponsesServer(reply, models=["mock-1"]) as server:
+        _, found = probe(target_of(server.base_url, "responses"))
+    assert found["stream.order"].verdict == "ignored"
+    assert "faults, the first: " in found["stream.order"].said
+    assert found["error.model"].said == "404, an object with code, message, param, type"
+
+
+def test_a_server_that_keeps_nothing_is_told() -> None:
+    async def asked(*answers: Came) -> Finding:
+        left = list(answers)
+
+        async def ask(_: object) -> Came:
+            return left.pop(0)
+
+        typed: Callable[[dict[str, object]], Awaitable[Came]] = ask
+        return await state(typed, {"input": "hi"})
+
+    evidence = Evidence(request="POST /responses", body=None, status=200, excerpt="")
+    refused = Came("refused", "400: no", evidence)
+    nameless = Came("accepted", "taken", evidence, body=b"[1]")
+    assert asyncio.run(asked(refused)).said == "nothing is kept: 400: no"
+    assert asyncio.run(asked(nameless)).verdict == "refused"
+    assert asyncio.run(asked(nameless._replace(body=b"odd"))).verdict == "refused"
+
+
+def test_a_websocket_needs_a_network_that_has_them_and_a_server_that_is_there() -> None:
+    async def tried() -> list[Finding]:
+        line = Line(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
+        network = HttpTransport({})
+        try:
+            return [await websocket(line, network), await websocket(line, FakeNetwork())]
+        finally:
+            await network.close()
+
+    gone, other = asyncio.run(tried())
+    assert (gone.verdict, gone.said) == ("refused", "the upstream cannot be reached")
+    assert (other.verdict, other.said) == ("untried", "this network has none")
+
+
+def test_errors_in_no_form_that_clients_read_are_told() -> None:
+    with ChatServer(lambda _: turn(text("Hello.")), strict=False) as server:
+        _, found = probe(target_of(server.base_url, "chat"))
+    assert found["error.shape"].verdict == "ignored"
+    bad = whole({"oops": 1}, 400)
+    with ChatServer(lambda received: bad if received.json["messages"] == 7 else turn(text("Hello.")), strict=False) as server:
+        _, found = probe(target_of(server.base_url, "chat"))
+    assert (found["error.shape"].verdict, found["error.shape"].said) == ("refused", "400, in no form that clients read")

@@ -1,0 +1,90 @@
+"""What an answer shows, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.probe.finding import (
+    Look,
+    Seen,
+    calls,
+    calls_nothing,
+    calls_two,
+    excerpt,
+    is_cut,
+    is_json,
+    is_person,
+    knows_tools,
+    shows,
+    weighs,
+)
+from antiphon.protocol.content import OutputText
+from antiphon.protocol.items import FunctionCall, Item, Message
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, opening
+from antiphon.protocol.status import ItemStatus, ResponseStatus
+
+
+def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: bool = False) -> Seen:
+    said = Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])])
+    output: list[Item] = [said] if text else []
+    output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
+    response = opening(Request(), id="r", created_at=0)
+    fields = {name: getattr(response, name) for name in Response.__struct_fields__}
+    usage = (
+        None
+        if tokens is None
+        else Usage(
+            input_tokens=tokens,
+            output_tokens=1,
+            total_tokens=tokens + 1,
+            input_tokens_details=InputTokensDetails(cached_tokens=0),
+            output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+        )
+    )
+    status = ResponseStatus.INCOMPLETE if cut else ResponseStatus.COMPLETED
+    return Seen(
+        response=Response(**{**fields, "output": output, "usage": usage, "status": status}), least_tokens=10, least_text="Hi."
+    )
+
+
+@pytest.mark.parametrize(
+    ("look", "answer", "effect"),
+    [
+        (weighs, seen("The lamp.", tokens=10), True),
+        (weighs, seen("No.", tokens=10), False),
+        (weighs, seen("No.", tokens=90), True),
+        (weighs, seen("No."), True),
+        (shows, seen("Hi.", tokens=10), False),
+        (shows, seen("A square.", tokens=10), True),
+        (shows, seen("Hi.", tokens=11), True),
+        (calls, seen(called=1), True),
+        (calls, seen("No."), False),
+        (calls, seen("I", cut=True), True),
+        (calls_two, seen(called=1), False),
+        (calls_two, seen(called=2), True),
+        (calls_nothing, seen(called=1), False),
+        (calls_nothing, seen("Hi."), True),
+        (knows_tools, seen(called=1), True),
+        (knows_tools, seen("Hi.", tokens=12), False),
+        (knows_tools, seen("Hi.", tokens=12, cut=True), False),
+        (knows_tools, seen("Hi.", tokens=60), True),
+        (is_json, seen("[1]"), False),
+        (is_json, seen("{}"), True),
+        (is_json, seen("{", cut=True), True),
+        (is_person, seen('{"name":"a","age":1}'), True),
+        (is_person, seen('{"name":"a","age":"1"}'), False),
+        (is_person, seen("Alice."), False),
+        (is_cut, seen("one", cut=True), True),
+        (is_cut, seen("one"), False),
+    ],
+)
+def test_an_effect_is_seen_where_there_is_one(look: Look, answer: Seen, effect: bool) -> None:
+    """D-4: accepted and ignored are told apart by what comes back."""
+    assert look(answer)[0] is effect
+    assert look(answer)[1]
+
+
+def test_long_answers_are_shortened() -> None:
+    assert excerpt(b"a\n  b", 10) == "a b"
+    assert excerpt("x" * 30, 10) == "x" * 10 + "…"

@@ -1,0 +1,89 @@
+"""Whole runs: secret constraints are found, and with the profile that was written the gateway gets on with the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.probe.probing import probe, target_of
+from tests.probe.scenarios import Writes, play
+from tests.probe.servers import CONSTRAINTS, VERCEL, Constraint, drawn, server_of, vercel
+from tests.running import one_upstream, running
+
+from antiphon.fakes.harness import FakeServer
+from antiphon.profiles import Dialect, load_profile
+
+Server = tuple[Dialect, list[Constraint], Callable[[], FakeServer]]
+
+
+def _drawn(dialect: Dialect, seed: int) -> Server:
+    constraints = drawn(dialect, seed)
+    return dialect, constraints, lambda: server_of(dialect, constraints)
+
+
+SEVEN: Final[dict[str, Server]] = {
+    "the published one": ("responses", VERCEL, vercel),
+    "responses 1": _drawn("responses", 1),
+    "responses 2": _drawn("responses", 2),
+    "chat 1": _drawn("chat", 1),
+    "chat 2": _drawn("chat", 2),
+    "messages 1": _drawn("messages", 1),
+    "messages 2": _drawn("messages", 2),
+}
+
+
+@pytest.mark.parametrize("name", SEVEN)
+def test_secret_constraints_are_found_and_the_gateway_succeeds_with_the_profile(name: str, tmp_path: Path) -> None:
+    """D-4, D-1: the profile loads, and every scenario passes without one refusal by the server."""
+    dialect, constraints, make = SEVEN[name]
+    with make() as server:
+        report, found = probe(target_of(server.base_url, dialect))
+        shown = {id: found[id].verdict for each in constraints for id in each.shows}
+        assert shown == {id: verdict for each in constraints for id, verdict in each.shows.items()}
+        assert {id: each.said for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
+        file = tmp_path / "probed.toml"
+        file.write_text(report.profile, encoding="utf-8")
+        assert load_profile(file).dialect == dialect
+        server.refusals.clear()
+        with running(one_upstream(server.base_url, dialect=dialect, profile=str(file))) as gateway:
+            play(gateway, _writes(constraints))
+        assert [refusal.body for refusal in server.refusals] == []
+
+
+def _writes(constraints: list[Constraint]) -> Writes:
+    names = {each.name for each in constraints}
+    if "no schemas" in names:
+        return "any JSON"
+    return "text" if names & {"no formats", "formats are forgotten"} else "JSON by a schema"
+
+
+@pytest.mark.parametrize("dialect", CONSTRAINTS)
+def test_every_constraint_is_drawn_by_some_seed(dialect: Dialect) -> None:
+    """So that other seeds show other servers."""
+    seen = {each.name for seed in range(40) for each in drawn(dialect, seed)}
+    assert seen == {each.name for each in CONSTRAINTS[dialect]}
+
+
+def test_the_nine_payloads_are_told_as_the_published_table_has_them() -> None:
+    """D-4, D-1: in its order, and before everything else but the name of the limit."""
+    with vercel() as server:
+        report, found = probe(target_of(server.base_url, "responses"))
+    first = [finding.id for finding in report.findings if not finding.id.startswith("limit.")][:9]
+    assert {id: found[id].verdict for id in first} == {
+        "minimal": "accepted",
+        "developer": "accepted",
+        "tools": "accepted",
+        "assistant.string": "accepted",
+        "assistant.output_text": "refused",
+        "calls.paired": "refused",
+        "result.alone": "refused",
+        "result.after-text": "refused",
+        "calls.as-text": "accepted",
+    }
+    evidence = found["result.alone"].evidence
+    assert evidence is not None
+    assert (evidence.request, evidence.status) == ("POST /responses", 500)
+    assert "exceeds the number of toolUse blocks" in evidence.excerpt
+    assert evidence.body["input"][1]["type"] == "function_call_output"

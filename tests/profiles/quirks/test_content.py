@@ -1,0 +1,52 @@
+"""The two forms of content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.profiles.written import run
+
+from antiphon.profiles.quirks.content import StringsAsParts
+
+
+def message(role: str, content: Any) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
+    """C-2."""
+    parts = [{"type": "input_text", "text": "as it is"}]
+    sent, losses = run(
+        "strings_as_parts", input=[message("system", "a"), message("assistant", "b"), message("user", parts), message("user", "c")]
+    )
+    assert [item["content"] for item in sent["input"]] == [
+        [{"type": "input_text", "text": "a"}],
+        [{"type": "output_text", "text": "b"}],
+        parts,
+        [{"type": "input_text", "text": "c"}],
+    ]
+    assert losses == {}
+
+
+def test_an_input_that_is_a_string_becomes_the_message_that_it_means() -> None:
+    """ITEM-8."""
+    sent, _ = run("strings_as_parts", input="hi")
+    assert sent["input"] == [message("user", [{"type": "input_text", "text": "hi"}])]
+
+
+def test_the_assistants_strings_may_stay() -> None:
+    """D-1."""
+    sent, _ = run("strings_as_parts", StringsAsParts(roles=("user",)), input=[message("assistant", "a"), message("user", "b")])
+    assert [item["content"] for item in sent["input"]] == ["a", [{"type": "input_text", "text": "b"}]]
+
+
+def test_parts_of_text_become_one_string_and_others_stay() -> None:
+    """F-4: what a string has no room for is told."""
+    text = {"type": "input_text", "text": "see"}
+    image = {"type": "input_image", "image_url": "https://e.x/i.png"}
+    sent, losses = run(
+        "parts_as_strings",
+        input=[message("user", [text, {**text, "mark": 1}]), message("user", [text, image]), message("user", "as it is")],
+    )
+    assert [item["content"] for item in sent["input"]] == ["see\nsee", [text, image], "as it is"]
+    assert losses == {"input[0].content[1].mark": "is left out"}

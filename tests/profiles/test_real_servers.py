@@ -1,0 +1,120 @@
+"""The shipped profiles of servers as they really are, by what is sent with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.probe.servers import vercel
+from tests.running import one_upstream, running
+
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.profiles import load_profile
+from antiphon.protocol.codec import decode_request
+from antiphon.upstream.speech import SPEECHES
+
+HISTORY = [
+    {"type": "message", "role": "system", "content": "Be brief."},
+    {"type": "message", "role": "user", "content": "What time is it, and where?"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me check the time."}]},
+    {"type": "function_call", "call_id": "call_123", "name": "get_time", "arguments": "{}"},
+    {"type": "function_call", "call_id": "call_124", "name": "get_place", "arguments": '{"near": true}'},
+    {"type": "function_call_output", "call_id": "call_123", "output": "The current time is 3:00 PM"},
+    {"type": "function_call_output", "call_id": "call_124", "output": "Rome"},
+    {"type": "message", "role": "developer", "content": "Be kind."},
+    {"type": "message", "role": "system", "content": "Be honest."},
+]
+
+
+def sent(profile_name: str, **request: Any) -> dict[str, Any]:
+    """The body that a server gets."""
+    profile = load_profile(profile_name)
+    prepared, _ = profile.prepare(decode_request(msgspec.json.encode({"model": "m", **request})))
+    body, _ = SPEECHES[profile.dialect].request_from_hub(prepared, profile.wire)
+    decoded: dict[str, Any] = msgspec.json.decode(body)
+    return decoded
+
+
+def test_the_vercel_gateway_gets_strings_and_the_two_text_forms_exactly() -> None:
+    """D-1, D-2: instructions for system messages, developer as it is, calls and results as text."""
+    body = sent("vercel-ai-gateway-2026-01", input=HISTORY)
+    assert body["instructions"] == "Be brief."
+    said = [(item["role"], item["content"]) for item in body["input"]]
+    assert {item["type"] for item in body["input"]} == {"message"}
+    assert said == [
+        ("user", "What time is it, and where?"),
+        (
+            "assistant",
+            "Let me check the time.\n\n[Tool Call: get_time({}) -> call_id: call_123]\n\n"
+            '[Tool Call: get_place({"near": true}) -> call_id: call_124]',
+        ),
+        ("user", "[Tool Result for call_123]: The current time is 3:00 PM"),
+        ("user", "[Tool Result for call_124]: Rome"),
+        ("developer", "Be kind."),
+        ("developer", "Be honest."),
+    ]
+
+
+def test_through_the_gateway_the_published_server_takes_what_it_refuses_by_itself() -> None:
+    """D-1: the same history, with the profile and without."""
+    body = {"model": "mock-1", "input": HISTORY, "tools": [{"type": "function", "name": "get_time"}]}
+    with vercel() as server:
+        with running(one_upstream(server.base_url, dialect="responses", profile="open-responses")) as gateway:
+            assert gateway.post(body).status_code == 400
+        server.refusals.clear()
+        with running(one_upstream(server.base_url, dialect="responses", profile="vercel-ai-gateway-2026-01")) as gateway:
+            assert gateway.post(body).json()["status"] == "completed"
+        assert server.refusals == []
+
+
+def test_results_are_blocks_of_one_user_message_in_their_order() -> None:
+    """E-2, E-4: with their ids, after the calls; hints about caching are taken out."""
+    hinted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x", "cache_control": {"type": "e"}}]}
+    body = sent("ccr-tool-result", input=[*HISTORY[:7], hinted])
+    assert body["instructions"] == "Be brief."
+    assert [item["type"] for item in body["input"]] == [
+        "message",
+        "message",
+        "function_call",
+        "function_call",
+        "message",
+        "message",
+    ]
+    assert body["input"][4]["content"] == [
+        {"type": "tool_result", "tool_use_id": "call_123", "content": "The current time is 3:00 PM"},
+        {"type": "tool_result", "tool_use_id": "call_124", "content": "Rome"},
+    ]
+    assert body["input"][5]["content"] == [{"type": "input_text", "text": "x"}]
+
+
+@pytest.mark.parametrize("name", ["llama.cpp", "vllm", "ollama", "openrouter", "groq", "deepseek", "azure"])
+def test_the_servers_that_people_have_are_known_by_name(name: str) -> None:
+    """D-1."""
+    assert load_profile(name).name == name
+
+
+def test_llama_cpp_has_two_names() -> None:
+    one, other = load_profile("llama.cpp"), load_profile("llama-cpp")
+    assert (one.wire, one.quirks, one.dialect) == (other.wire, other.quirks, other.dialect)
+
+
+def test_a_server_that_forgets_tool_choice_is_forced_by_a_schema() -> None:
+    tool = {"type": "function", "name": "get_time", "parameters": {"type": "object", "properties": {}}}
+    body = sent("ollama", input="hi", tools=[tool], tool_choice="required")
+    assert "tool_choice" not in body
+    assert body["response_format"]["type"] == "json_schema"
+
+
+def test_settings_of_a_servers_own_reach_it() -> None:
+    """REQ-7."""
+    assert sent("vllm", input="hi", top_k=5)["top_k"] == 5
+    assert sent("openrouter", input="hi", provider={"order": ["a"]})["provider"] == {"order": ["a"]}
+    wire = load_profile("openrouter").wire
+    assert isinstance(wire, ChatWire)
+    assert wire.reasoning_field == "reasoning"
+
+
+def test_azure_is_the_makers_api_with_its_key_in_another_header() -> None:
+    azure, maker = load_profile("azure"), load_profile("openai")
+    assert (azure.key_header, azure.wire) == ("api-key", maker.wire)

@@ -1,0 +1,15 @@
+"""`docs/usage.md` names everything that is counted, and all it can be added up by (C-5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from antiphon.store.usage import COUNTED
+from antiphon.store.usage_sums import BY
+
+PAGE = (Path(__file__).parents[2] / "docs" / "usage.md").read_text(encoding="utf-8")
+
+
+def test_the_page_names_what_is_counted_and_by_what() -> None:
+    assert [name for name in COUNTED if f"`{name}`" not in PAGE] == []
+    assert [by for by in BY if f"`--by {by}`" not in PAGE] == []
