@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.cli.network import FakeAnswer, FakeNetwork, nobody
-from tests.probe.servers import vercel
+from tests.probe.servers import CONSTRAINTS, server_of, vercel
 
 from antiphon.cli.entry import parser
 from antiphon.cli.exits import Failed, Unusable
 from antiphon.cli.probe import base_url, run
 from antiphon.config import Timeouts
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Reply, ResponsesServer, end, error, text, turn
+from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, Reply, ResponsesServer, end, error, text, turn
 from antiphon.fakes.faults import page
 from antiphon.profiles import load_profile
 from antiphon.upstream.http import HttpTransport
@@ -73,6 +73,17 @@ def test_what_a_server_speaks_is_found_out(make: type[ChatServer], dialect: str)
     assert f"dialect {dialect}, model mock-1\n" in err
 
 
+def test_a_server_that_wants_its_limit_under_another_name_or_a_key_is_found_all_the_same() -> None:
+    constraints = [each for each in CONSTRAINTS["chat"] if each.name == "only max_completion_tokens"]
+    with server_of("chat", constraints) as server:
+        _, _, err = _run(server.base_url)
+    assert "dialect chat" in err
+    with ChatServer(key="right") as server, pytest.raises(Failed, match="404"):
+        _run(server.base_url, "--model", "m", "--dialect", "responses", "--key-env", "K", K="wrong")
+    with ResponsesServer(key="right") as server, pytest.raises(Failed, match="401: incorrect API key"):
+        _run(server.base_url, "--model", "m", "--key-env", "K", K="wrong")
+
+
 def test_a_server_that_stops_half_way_ends_with_1_and_what_was_found_is_told(tmp_path: Path) -> None:
     file = tmp_path / "cut.toml"
     with ChatServer([*[turn(text("Hello."))] * 8, *[error(503, "down")] * 4]) as server:
@@ -99,8 +110,9 @@ def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
     with pytest.raises(Failed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
-    silent = {"responses": none, "completions": none, "messages": none, "m:generateContent": none}
-    with pytest.raises(Failed, match=r"speaks no dialect that is known here: responses 404: \{\}; chat 404"):
+    refusing = FakeAnswer(b"{}", status=400)
+    silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
+    with pytest.raises(Failed, match=r"speaks no dialect that is known here: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 
@@ -109,6 +121,18 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         _run("127.0.0.1:9", "-o", str(tmp_path / "none" / "a.toml"))
     with ChatServer() as server, pytest.raises(Failed, match="cannot be written: Is a directory"):
         _run(server.base_url, "--dialect", "chat", "-o", str(tmp_path))
+
+
+def test_a_profile_that_does_not_do_is_told() -> None:
+    """A server that takes nothing but the plainest turns: nothing in a profile mends that."""
+
+    def reply(received: Received) -> Reply:
+        return turn(text("Hello.")) if len(received.json["messages"]) == 1 else error(400, "one message")
+
+    with ChatServer(reply) as server:
+        code, out, _ = _run(server.base_url, "--dialect", "chat")
+    assert code == 0
+    assert "with this profile 3 of the turns that the gateway would send are still not taken\n" in out
 
 
 def test_an_interruption_keeps_what_was_found() -> None:

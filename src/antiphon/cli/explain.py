@@ -164,7 +164,7 @@ def _input(file: Path | None, stdin: BinaryIO) -> bytes:
 
 EPILOG: Final = """examples:
   antiphon explain body.json
-  antiphon explain body.json --against vercel-ai-gateway-2026-01
+  antiphon explain body.json --against my-server.toml
   antiphon explain body.json --said "messages.1.role: Input should be 'user' or 'assistant'"
   antiphon explain --trace last
 

@@ -169,6 +169,10 @@ class _Table:
         self._out.write(f"\n{told}; {report.requests} requests\n")
         if report.stopped:
             self._out.write(f"{self._paint('bold', 'ended before its time')}: {one_line(report.stopped)}\n")
+        unproved = [each for each in report.findings if each.id.startswith("proof.") and each.verdict != "accepted"]
+        if unproved:
+            said = f"with this profile {len(unproved)} of the turns that the gateway would send are still not taken"
+            self._out.write(f"{self._paint('bold', said)}\n")
         if output is None:
             self._out.write(f"\n{report.profile}")
         else:

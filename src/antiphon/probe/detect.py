@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import msgspec
 
-from antiphon.probe.run import STEPS
+from antiphon.probe.run import BRIEF, STEPS
 from antiphon.probe.samples import Form
 from antiphon.probe.target import Came, Line, Target
 from antiphon.upstream.speech import SPEECHES
@@ -31,19 +32,29 @@ async def first_model(targets: Sequence[Target], transport: Transport) -> str:
 
 
 async def spoken(targets: Sequence[Target], transport: Transport) -> Target:
-    """The first of these that is answered."""
+    """The first of these that is answered. Where a key is asked for there is a server, too."""
     said: list[str] = []
     for target in targets:
-        steps = STEPS[target.dialect]
-        model = {} if target.dialect == "gemini" else {"model": target.model}
-        forms: tuple[Form, ...] = ("parts", "string") if target.dialect == "responses" else ("string",)
-        for form in forms:
-            came = await Line(target, transport).ask({**model, **steps.limited(steps.minimal(form), steps.LIMITS[0], 64)})
-            _check_there(target, came)
-            if came.verdict == "accepted":
-                return target
+        came = await _greeted(target, transport)
+        if came.verdict == "accepted" or came.evidence.status in (401, 403):
+            return target
         said.append(f"{target.dialect} {came.said}")
     raise Nothing(f"{targets[0].base_url} speaks no dialect that is known here: {'; '.join(said)}")
+
+
+async def _greeted(target: Target, transport: Transport) -> Came:
+    """The plainest request, in one form after the other, as long as somebody is there who does not take it."""
+    steps = STEPS[target.dialect]
+    model = {} if target.dialect == "gemini" else {"model": target.model}
+    forms: tuple[Form, ...] = ("string", "parts")
+    line = Line(target, transport)
+    for form, limit in product(forms, (*steps.LIMITS, "")):
+        body = steps.minimal(form)
+        came = await line.ask({**model, **(steps.limited(body, limit, BRIEF) if limit else body)})
+        _check_there(target, came)
+        if came.evidence.status not in (400, 422):
+            break
+    return came
 
 
 def _check_there(target: Target, came: Came) -> None:

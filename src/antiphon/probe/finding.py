@@ -45,8 +45,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        parts = [part for item in self.response.output for part in getattr(item, "content", None) or ()]
-        return "".join(getattr(part, "text", "") for part in parts)
+        return text_of(self.response)
 
     @property
     def calls(self) -> list[str]:
@@ -159,6 +158,12 @@ def is_cut(seen: Seen) -> tuple[bool, str]:
     if seen.was_cut:
         return True, "it says that the answer was cut"
     return False, "it does not say that the answer was cut"
+
+
+def text_of(response: Response) -> str:
+    """All that was said in words."""
+    parts = [part for item in response.output for part in getattr(item, "content", None) or ()]
+    return "".join(getattr(part, "text", "") for part in parts)
 
 
 def _json_in(text: str) -> Any:

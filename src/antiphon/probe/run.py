@@ -26,7 +26,7 @@ from antiphon.probe import (
     responses_steps,
 )
 from antiphon.probe.draft import Draft, Known
-from antiphon.probe.finding import READ, Body, Choice, Experiment, Finding, Seen, Step
+from antiphon.probe.finding import READ, Body, Choice, Experiment, Finding, Seen, Step, text_of
 from antiphon.probe.proof import proofs
 from antiphon.probe.samples import Form
 from antiphon.probe.target import Came, Line, Target
@@ -244,10 +244,11 @@ class Probe:
 
     def _seen(self, came: Came) -> Seen:
         assert came.response is not None
-        least = self._least.response if self._least else None
-        tokens = least.usage.input_tokens if least is not None and least.usage is not None else None
-        text = Seen(response=least, least_tokens=None, least_text="").text if least is not None else ""
-        return Seen(response=came.response, least_tokens=tokens, least_text=text)
+        assert self._least is not None
+        assert self._least.response is not None
+        least = self._least.response
+        tokens = least.usage.input_tokens if least.usage is not None else None
+        return Seen(response=came.response, least_tokens=tokens, least_text=text_of(least))
 
     async def _careful(self, body: Body, *, streams: bool, path: str) -> Came:
         """A verdict about this request, and not about the moment. Raises `Unanswered` where the server is gone."""

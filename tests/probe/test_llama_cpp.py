@@ -1,0 +1,67 @@
+"""A real server with three endpoints: llama.cpp's own, and the profiles that its findings make. It takes minutes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.probe.probing import probe, target_of
+from tests.running import one_upstream, running
+
+from antiphon.config import Timeouts
+from antiphon.probe.run import Report
+from antiphon.profiles import Dialect, load_profile, parse_profile
+from antiphon.upstream.embedded import EmbeddedModel
+
+pytestmark = pytest.mark.heavy
+SLOW = Timeouts(connect=5.0, first_byte=120.0, idle=120.0, total=240.0)
+
+
+@pytest.fixture(scope="module")
+def llama_cpp() -> Iterator[EmbeddedModel]:
+    model = EmbeddedModel(os.environ)
+    model.start()
+    yield model
+    model.stop()
+
+
+def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[Report, Any]:
+    report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
+    assert report.stopped == ""
+    assert {id: each.said for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
+    file = folder / "probed.toml"
+    file.write_text(report.profile, encoding="utf-8")
+    config = one_upstream(model.base_url, dialect=dialect, profile=str(file), api_key_env="KEY")
+    with running(config, environ={"KEY": model.key}) as gateway:
+        answer = gateway.post({"model": "local", "input": "Say hello.", "max_output_tokens": 16})
+        assert answer.status_code == 200
+    return report, parse_profile(report.profile, "probed", parent=load_profile)
+
+
+def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
+    """D-4."""
+    _, profile = _probed(llama_cpp, "responses", tmp_path)
+    shipped = load_profile("llama-cpp")
+    assert [quirk.name for quirk in profile.quirks] == ["assistant_as_string", "open_reasoning", "media_as_notes"]
+    for name in ("extension_tools", "counts_tokens", "cut", "lacks"):
+        assert getattr(profile.wire, name) == getattr(shipped.wire, name)
+
+
+def test_its_chat_endpoint_gives_a_profile_that_forces_tools_by_a_schema(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
+    """D-4."""
+    _, profile = _probed(llama_cpp, "chat", tmp_path)
+    wire = profile.wire
+    assert (wire.images, wire.free_tools, wire.forced_tools, wire.json_output) == (False, False, "schema", "json_schema")
+    assert wire.counts_tokens
+
+
+def test_its_messages_endpoint_gives_a_profile_without_images_and_structured_output(
+    llama_cpp: EmbeddedModel, tmp_path: Path
+) -> None:
+    """D-4."""
+    _, profile = _probed(llama_cpp, "messages", tmp_path)
+    wire = profile.wire
+    assert (wire.images, wire.json_output, wire.counts_tokens, wire.unsigned_thinking) == (False, "none", True, True)
