@@ -12,8 +12,10 @@ import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
 from tests.store.places import in_sqlite
 
+from antiphon.config import Config, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.routes import Routes
 from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream, prepare
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
@@ -258,6 +260,19 @@ def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() ->
     assert record is not None
     assert b'"logprob":-0.5' not in codec.encode(told.output)
     assert b'"logprob":-0.5' in record.output
+
+
+@pytest.mark.parametrize(("key", "told"), [("open sesame", "you sent [key]"), ("open", "you sent open")])
+def test_a_key_that_a_server_says_after_us_is_not_passed_on(key: str, told: str) -> None:
+    """ERR-5: by what it is, and not by what keys look like; what is too short for one may be any word."""
+    config = UpstreamConfig(name="lab", dialect="chat", base_url="http://lab/v1", api_key_env="KEY", models=["*"])
+    place = Routes(Config(upstreams=[config]), {"KEY": key}, {}).find("m")
+    stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1)
+    turn = Turn(prepare(decode_request(b'{"model": "m", "input": "Hi"}'), place), stamps, None)
+    said = msgspec.json.encode({"error": {"message": f"you sent {key}"}})
+    with pytest.raises(ApiError) as caught:
+        run(turn.ask(ScriptedTransport(ScriptedAnswer([said], JSON, 400))))
+    assert caught.value.message == told
 
 
 # Reasoning that is refused

@@ -39,10 +39,15 @@ class Upstream(Struct, frozen=True, kw_only=True):
     base_url: str
     headers: dict[str, str]
     timeouts: Timeouts
+    key: str = ""
 
     @property
     def name(self) -> str:
         return self.config.name
+
+    def without_key(self, body: bytes) -> bytes:
+        """What a server said, without the key that it may have said after us, whatever that looks like (ERR-5)."""
+        return body.replace(self.key.encode(), b"[key]") if len(self.key) >= SHORTEST_KEY else body
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -99,6 +104,7 @@ def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], 
         base_url=place.base_url.rstrip("/"),
         headers=headers,
         timeouts=each.timeouts or place.timeouts or config.timeouts,
+        key=place.key or "",
     )
 
 
@@ -113,3 +119,4 @@ def _shown(model: str) -> str:
 
 
 MOST_KNOWN: Final = 1024
+SHORTEST_KEY: Final = 8  # that is looked for: less may be a word like any other

@@ -263,7 +263,9 @@ class Turn:
             body = b""
         if 200 <= answer.status < 400:
             return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
-        error = self.prepared.target.upstream.speech.error_to_hub(answer.status, answer.headers, body)
+        upstream = self.prepared.target.upstream
+        body = upstream.without_key(body)
+        error = upstream.speech.error_to_hub(answer.status, answer.headers, body)
         self._explain(error, sent, answer.status, body)
         return error
 

@@ -1,0 +1,59 @@
+"""What a turn that was refused tells of why: a sentence after the server's words, and no more than helps (C-6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, target
+
+from antiphon.errors import ApiError
+from antiphon.gateway import turn as turn_module
+from antiphon.gateway.turn import Turn, prepare
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.stamps import Stamps
+
+DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+
+
+def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
+    """What the client is told when the server says this."""
+    request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
+    turn = Turn(prepare(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+    body = msgspec.json.encode({"error": {"message": said}})
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(turn.ask(ScriptedTransport(ScriptedAnswer([body], JSON, status))))
+    return caught.value.message
+
+
+def test_the_reason_stands_after_the_servers_own_words() -> None:
+    """C-6."""
+    told = refused("Unknown role.")
+    assert told.startswith("Unknown role. Diagnosis: input[0].role: not every server knows the role `developer`; ")
+    assert "quirks: developer_as_system" in told
+
+
+def test_nothing_is_added_where_nothing_more_is_known() -> None:
+    assert refused("Unknown role.", input="Hi") == "Unknown role."
+
+
+def test_what_is_no_refusal_of_the_body_is_told_as_it_is() -> None:
+    assert refused("The role of this model is unknown.", 404) == "The role of this model is unknown."
+    assert refused("Out of roles.", 500) == "Out of roles."
+    assert (
+        refused("This model's maximum context length is 9 tokens; role.")
+        == "This model's maximum context length is 9 tokens; role."
+    )
+
+
+def test_a_refusal_of_reasoning_keeps_the_words_that_decide_what_is_done() -> None:
+    """RSN-3."""
+    said = "The encrypted content of role x could not be verified."
+    assert refused(said) == said
+
+
+def test_a_body_that_is_very_long_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "MAX_EXPLAINED", 10)
+    assert refused("Unknown role.") == "Unknown role."
