@@ -39,7 +39,7 @@ def test_a_good_server_passes_every_case_that_it_can_show() -> None:
 
 
 def test_a_gateway_over_a_chat_server_passes_every_case_that_it_can_show() -> None:
-    """HTTP-1 to HTTP-6, STR-1 to STR-14, ERR-1 to ERR-3 and the rest, as a stranger sees them."""
+    """B-10. HTTP-1 to HTTP-6, STR-1 to STR-14, ERR-1 to ERR-3 and the rest, as a stranger sees them."""
     with ChatServer() as upstream:
         lab = UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url, models=["mock-1"])
         config = Config(upstreams=[lab], keys=[KeyConfig(name="alice", env="ALICE")])
