@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-clients test-probe test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 install: .venv/installed .venv/installed-model
 
@@ -33,6 +33,10 @@ test: install
 # Clients that are too heavy for every day, against strict scripted servers. Needs npm.
 test-clients: install .clients/installed
 	$(BIN)/python -m pytest -m heavy tests/clients
+
+# `antiphon probe` against the embedded model's own server, at its three endpoints: some minutes.
+test-probe: install
+	$(BIN)/python -m pytest -m heavy tests/probe
 
 .clients/installed: Makefile
 	npm install --prefix .clients --no-save --no-audit --no-fund --loglevel=error $(CLIENTS)

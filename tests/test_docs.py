@@ -56,7 +56,22 @@ def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["cli", "producer", "server", "gateway", "check", "client", "fakes", "upstream", "store", "trace", "config", "profiles"]
+    "room",
+    [
+        "cli",
+        "producer",
+        "server",
+        "gateway",
+        "check",
+        "probe",
+        "client",
+        "fakes",
+        "upstream",
+        "store",
+        "trace",
+        "config",
+        "profiles",
+    ],
 )
 def test_every_file_of_a_room_is_in_the_plan(room: str) -> None:
     assert _told(_table(PLAN, room)) == _modules(room)

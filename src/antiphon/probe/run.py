@@ -312,7 +312,7 @@ class Probe:
         target = self.line.target
         refused = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
         about = f"{target.base_url}, model {target.model}; facts from {self.line.count} requests of `antiphon probe`"
-        cut = f", which ended before its time: {self.stopped}" if self.stopped else f", {refused} of them refused or without effect"
+        cut = f", which ended before its time: {self.stopped}" if self.stopped else f"; {refused} things refused or without effect"
         return self.draft().toml(f"{about}{cut}.", self.findings.values())
 
     def _found(self, finding: Finding) -> None:
