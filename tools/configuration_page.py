@@ -175,8 +175,8 @@ RULES = """\
 - A setting that does not exist, a value of the wrong type and a variable that is named but not set are errors, told with file, line
   and what was wanted.
 - Keys stand in the environment, never in the file; those of clients may also stand in it as hashes: `printf %s "$KEY" | sha256sum`.
-- Paths (`trace.dir`, a profile's file, the file of `store.url`) are meant from the folder of the file that names them. A [profile](profiles.md) in the folder `profiles`
-  beside that file needs no path.
+- Paths (`trace.dir`, a profile's file, the file of `store.url`) are meant from the folder of the file that names them. A
+  [profile](profiles.md) in the folder `profiles` beside that file needs no path.
 - In names of models `*` stands for any characters and is the only wildcard. The first rule that matches
   counts, in the first upstream that has one.
 - `losses = "strict"` refuses a turn before the upstream sees any of it if something of it could not be told: 400

@@ -361,7 +361,7 @@ def test_every_code_that_stands_in_the_source_is_on_the_page_of_errors() -> None
     raised = set(re.findall(r"\b(?:default_)?code ?= ?\"([a-z_]+)\"", source))
     told = {code for _, _, code in told_in_openapi()}
     elsewhere = re.findall(
-        r"^\| (?:WebSocket|kept response) \| `\w+` \| `(\w+)` \| .+ \| .+ \|$", ERRORS_PAGE.read_text(), re.MULTILINE
+        r"^\| (?:WebSocket|kept response|agent) \| `\w+` \| `(\w+)` \| .+ \| .+ \|$", ERRORS_PAGE.read_text(), re.MULTILINE
     )
     assert len(raised) > 20
     assert raised <= told | set(elsewhere)
