@@ -63,12 +63,13 @@ fix: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A hundred thousand damaged bodies and answers, then two hundred thousand requests to a real gateway with its memory watched, then two
+# More examples of the laws, a hundred thousand damaged bodies and answers, then two hundred thousand requests to a real gateway with its memory watched, then two
 # hundred gateways on each kind of store that are killed while a thousand responses are kept; an hour.
 CASES ?= 100000
 REQUESTS ?= 200000
 KILLS ?= 200
 soak: install
+	ANTIPHON_EXAMPLES=500 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/protocol tests/dialects tests/profiles
 	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
 	PYTHONPATH=. $(BIN)/python -m soak.run --requests $(REQUESTS) --seed $$(date +%s)
 	PYTHONPATH=. $(BIN)/python -m soak.kills --store sqlite --rounds $(KILLS) --seed $$(date +%s)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "antiphon",
     deadline=None,
-    max_examples=int(os.environ.get("ANTIPHON_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("ANTIPHON_EXAMPLES", "30")),
     derandomize=not os.environ.get("ANTIPHON_RANDOM"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -318,7 +318,7 @@ def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte
 
 
 @given(event=one_line, text=st.text())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_what_is_written_is_read(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
     assert fed([sse.encode(event, data)]) == [Frame(event, data)]

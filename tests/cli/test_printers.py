@@ -169,7 +169,7 @@ def test_escape_sequences_of_a_model_do_not_reach_the_terminal(delta: str) -> No
     assert printable(shown) == shown
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_whatever_comes_standard_output_gets_the_text_alone(events: list[StreamEvent]) -> None:
     out = io.StringIO()

@@ -35,7 +35,7 @@ def test_an_empty_no_color_asks_for_nothing() -> None:
     assert Paint(Terminal(), {"NO_COLOR": ""}).is_on
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.text(st.characters(max_codepoint=0x2FF)))
 def test_nothing_that_steers_a_terminal_is_printable(text: str) -> None:
     kept = printable(text)
@@ -51,7 +51,7 @@ def test_one_line_is_one_line() -> None:
     assert one_line(" a\n\nb\x1b\tc ") == "a b c"
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=3), st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cs"]))))
 def test_json_for_a_terminal_means_the_same_on_one_line(value: dict[str, str]) -> None:
     raw = json.dumps(value, ensure_ascii=False, indent=1).encode()

@@ -104,7 +104,7 @@ def streamed(served: Served, client: Any, data: bytes) -> tuple[list[Any], Any]:
     return answers, None
 
 
-@settings(max_examples=50, suppress_health_check=SLOWLY, deadline=None)
+@settings(max_examples=30, suppress_health_check=SLOWLY, deadline=None)
 @given(events=lives())
 def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[StreamEvent]) -> None:
     """Law (d) with the official client: words, thoughts, calls, and every failure as an error."""
@@ -121,7 +121,7 @@ def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[St
         assert answers[-1].candidates[0].finish_reason
 
 
-@settings(max_examples=50, suppress_health_check=SLOWLY, deadline=None)
+@settings(max_examples=30, suppress_health_check=SLOWLY, deadline=None)
 @given(events=lives(("complete", "incomplete")))
 def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: list[StreamEvent]) -> None:
     """STR-14."""

@@ -284,7 +284,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("dialect", get_args(Dialect))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(body=st.dictionaries(st.sampled_from(FIELDS), JSON | st.lists(JSON, max_size=3), max_size=5))
 def test_no_body_makes_the_linter_fall(dialect: Dialect, body: dict[str, Any]) -> None:
     for finding in lint(json.dumps(body).encode(), dialect):

@@ -82,7 +82,7 @@ def response_of(data: bytes) -> Response:
     return chat.response_to_hub(data, REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(turns(), st.booleans())
 def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: Turn, logprobs: bool) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""

@@ -385,7 +385,7 @@ def test_every_field_that_has_a_rule_is_a_known_field() -> None:
     assert named <= FIELDS
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(requests())
 def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -> None:
     """Whatever a client's history looks like; settings and schemas are the client's own business."""

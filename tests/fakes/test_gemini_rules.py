@@ -675,7 +675,7 @@ def test_base64_is_read_in_either_alphabet(text: str, wanted: bytes | None) -> N
     assert from_base64(text) == wanted
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(requests())
 def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -> None:
     """REQ-6, F-4: whatever a client's history looks like; settings, schemas and data are the client's own business."""

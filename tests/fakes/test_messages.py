@@ -109,7 +109,7 @@ def to_hub(data: bytes) -> Response:
     return fold(told)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(turns())
 def test_a_stream_and_a_whole_answer_say_the_same(said: Turn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""

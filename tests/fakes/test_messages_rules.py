@@ -597,7 +597,7 @@ def test_a_refusal_means_to_the_gateway_what_it_means_here(limits: MessagesLimit
 WIRE = MessagesWire(fields=("temperature", "top_k", "stop_sequences", "metadata"))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(requests())
 def test_every_conversation_that_the_dialect_writes_is_taken(request_: Request) -> None:
     """REQ-6: whatever a client's history looks like. What clients say of caching is their own business."""

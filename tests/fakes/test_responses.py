@@ -69,7 +69,7 @@ def timeless(response: Response) -> Response:
     return replace(response, created_at=0, completed_at=None)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(turns())
 def test_a_stream_obeys_the_grammar_and_says_what_the_whole_answer_says(said: Turn) -> None:
     """STR-14, on the upstream's side."""

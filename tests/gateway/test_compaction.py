@@ -95,7 +95,7 @@ def test_an_item_is_known_again_however_it_is_spelled() -> None:
     assert len(set(map(fingerprint, different))) == len(different)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(conversation=conversations.conversations())
 def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[ItemParam]) -> None:
     """CMP-2, CMP-3: whatever items there are, they can be sealed, known again and left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
 from tests.store.places import in_sqlite
 
-from antiphon.config import Config, UpstreamConfig
+from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.routes import Routes
@@ -25,6 +26,7 @@ from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Record
+from antiphon.trace.writing import Traces
 
 T = TypeVar("T")
 COMPLETION = {
@@ -298,6 +300,19 @@ def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: b
     assert [loss.path for loss in turn.losses] == ["input"]
     assert told == ["invalid_encrypted_content"]
     assert turn.prepared.without_reasoning is None  # an answer may last, and holds no history
+
+
+def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
+    """RSN-3: whoever reads the trace sees why the server was asked twice."""
+    traces = Traces(TraceConfig(dir=str(tmp_path)))
+    request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
+    trace = traces.begin("req_1")
+    trace.client_request("POST", "/v1/responses", [], b"{}")
+    turn = Turn(prepare(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace)
+    run(turn.ask(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
+    trace.finish()
+    traces.close()
+    assert b"invalid_encrypted_content: The encrypted content" in b"".join(path.read_bytes() for path in tmp_path.rglob("*.*"))
 
 
 def test_it_is_never_asked_a_third_time() -> None:

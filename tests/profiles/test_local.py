@@ -25,7 +25,7 @@ def sent(request: Request) -> tuple[dict[str, Any], list[str]]:
     return assert_chat_accepts(body), [loss.path for loss in [*losses, *more]]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(requests(orphans=True))
 def test_the_model_is_sent_text_in_three_roles_and_nothing_else(request: Request) -> None:
     """F-4: its template knows no tools, calls, results or parts, and llama.cpp answers 500 to media."""

@@ -196,7 +196,7 @@ def test_the_empirical_table_is_a_profile() -> None:
     assert [loss.what for loss in losses] == ["an item of type compaction is left out"]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(request_=requests())
 def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_: Request) -> None:
     """D-1: no calls, no results and nothing else but messages; assistant history as strings."""

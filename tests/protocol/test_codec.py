@@ -212,7 +212,7 @@ def test_no_bytes_make_a_reader_raise_anything_but_an_error_for_the_client(read:
     assert fault is None or fault.status == 400
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     document=documents(Request),
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=3)), min_size=1),

@@ -51,13 +51,13 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 @given(written(ENDINGS))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_fold_of_what_the_writer_said_is_what_it_made_STR_6(life: Life) -> None:
     assert fold(life.events) == life.response
 
 
 @given(responses())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_fold_of_a_replay_is_the_response_ITEM_7(response: Response) -> None:
     """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error included."""
     events = replay(response)

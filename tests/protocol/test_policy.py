@@ -252,7 +252,7 @@ def items_of(events: list[StreamEvent]) -> list[Item]:
 # Laws
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(request=asked(), events=lives())
 def test_what_comes_out_passes_the_grammar(request: Request, events: list[StreamEvent]) -> None:
     """STR-5, STR-6, STR-7: also where calls were withheld or the response was made to fail."""
@@ -261,7 +261,7 @@ def test_what_comes_out_passes_the_grammar(request: Request, events: list[Stream
     assert judge(delivered) == []
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(request=asked(), events=lives())
 def test_numbers_in_carried_events_are_right_as_well(request: Request, events: list[StreamEvent]) -> None:
     """STR-5, ITEM-5: an event that nobody knows has its numbers in its bytes."""
@@ -278,7 +278,7 @@ def _is_extension(event: StreamEvent) -> bool:
     return isinstance(event, ItemAdded) and isinstance(event.item, UnknownItem)
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(request=asked(), events=lives())
 def test_a_forbidden_call_is_in_no_event_and_is_reported(request: Request, events: list[StreamEvent]) -> None:
     """TOOL-3, F-4."""
@@ -297,7 +297,7 @@ def test_a_forbidden_call_is_in_no_event_and_is_reported(request: Request, event
         assert any(loss.path == f"output[{index}]" and item.name in loss.what for loss in losses)
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(request=asked(), events=lives())
 def test_without_parallel_calls_there_is_one_at_most(request: Request, events: list[StreamEvent]) -> None:
     """TOOL-4: and it is the first that was allowed."""
@@ -309,7 +309,7 @@ def test_without_parallel_calls_there_is_one_at_most(request: Request, events: l
     assert len(losses) == len(calls) - len(wanted)
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(request=asked(), events=lives())
 def test_nothing_but_calls_is_withheld(request: Request, events: list[StreamEvent]) -> None:
     """RSN-1, F-4: everything else is delivered, in its order, with what was not asked for taken out and nothing else."""
@@ -322,7 +322,7 @@ def test_nothing_but_calls_is_withheld(request: Request, events: list[StreamEven
     assert list(map(_bare, after)) == list(map(_bare, before))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(events=lives())
 def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: list[StreamEvent]) -> None:
     """RSN-1, RSN-2, STR-12: nothing is copied that is not changed."""
@@ -332,7 +332,7 @@ def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: 
     assert losses == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     choice=st.sampled_from([UNSET, "none", SpecificFunction(name="look"), SpecificCustom(name="patch", namespace="files")]),
     parallel=st.booleans(),
@@ -347,7 +347,7 @@ def test_the_fold_of_what_comes_out_is_its_terminal_response(choice: Any, parall
     assert fold(delivered) == last.response
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(request=asked(), events=lives())
 def test_a_response_that_does_not_stream_obeys_the_same_rules(request: Request, events: list[StreamEvent]) -> None:
     """STR-14: inside, everything is a stream, so there is no second policy."""

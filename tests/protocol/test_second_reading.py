@@ -293,7 +293,7 @@ def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
     return replaced(document, spot.keys, value), spot.path, value
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_one_thing_that_is_wrong_is_named_by_its_path_with_what_came_and_what_was_wanted(data: st.DataObject) -> None:
     """ERR-3."""

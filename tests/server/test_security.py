@@ -328,7 +328,7 @@ def asked_at(path: str) -> bytes:
     return msgspec.json.encode(asker.asked if asker else ASKED)
 
 
-KEPT = {"/v1/conversations", *map(named, OF_ONE)}  # which nothing is here
+KEPT = {"/v1/conversations", "/v1/usage", *map(named, OF_ONE)}  # which nothing is here
 
 
 def answer_to(place: Probed, method: str, path: str, *headers: tuple[str, str | bytes]) -> tuple[int, bytes]:

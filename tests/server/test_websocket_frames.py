@@ -108,7 +108,7 @@ def _messages(draw: st.DrawFn) -> tuple[bytes, list[Received]]:
     return data, heard
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(_messages(), st.lists(st.integers(0, 400), max_size=5))
 def test_any_text_in_any_fragments_and_any_cuts_arrives(sent: tuple[bytes, list[Received]], cuts: list[int]) -> None:
     data, heard = sent

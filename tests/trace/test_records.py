@@ -11,7 +11,7 @@ from antiphon.protocol.losses import Loss
 from antiphon.trace.records import AnyRecord, ClientRequest, Cut, Data, LossList, Note, UpstreamPiece, decode_record, encode_record
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.binary())
 def test_bytes_come_back_as_they_were(raw: bytes) -> None:
     read = decode_record(encode_record(UpstreamPiece(at=0.5, data=Data(raw))))

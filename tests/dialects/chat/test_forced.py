@@ -241,7 +241,7 @@ def test_reasoning_before_the_call_stays_reasoning() -> None:
 
 
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 2]), st.data())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_any_arguments_in_any_cut_come_back_as_they_were(
     arguments: Json, one: bool, indent: int | None, data: st.DataObject
 ) -> None:
@@ -261,7 +261,7 @@ def test_any_arguments_in_any_cut_come_back_as_they_were(
 
 
 @given(OBJECTS, st.sampled_from([None, "length"]), st.booleans(), st.data())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_a_call_cut_anywhere_ends_once_and_is_not_complete(
     arguments: Json, finish: str | None, one: bool, data: st.DataObject
 ) -> None:

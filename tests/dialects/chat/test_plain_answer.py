@@ -109,7 +109,7 @@ def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
     assert not goes_the_short_way(completion(), wire)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     text=st.text(max_size=12),
     more=st.dictionaries(

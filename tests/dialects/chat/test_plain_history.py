@@ -41,7 +41,7 @@ def assert_both_ways_agree(items: list[ItemParam], wire: ChatWire) -> bool:
     return short is not None
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(request=requests(), wire=st.one_of(st.just(ChatWire()), wires()))
 def test_any_conversation(request: Request, wire: ChatWire) -> None:
     assert_both_ways_agree(input_items(request), wire)
@@ -85,7 +85,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
 def test_any_order_of_small_pieces(pieces: list[dict[str, Any]]) -> None:
     assert_both_ways_agree(read(pieces), ChatWire())

@@ -47,7 +47,7 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=50)
+MANY = settings(max_examples=30)
 
 
 # The laws.
@@ -60,7 +60,7 @@ def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: C
     assert_chat_accepts(body, developer=wire.developer == "developer", media_in_tools=wire.tool_images == "keep")
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(requests(orphans=True), wires())
 def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: ChatWire) -> None:
     body, losses = request_from_hub(request, wire)

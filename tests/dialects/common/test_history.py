@@ -114,7 +114,7 @@ def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
     return places
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(conversations())
 def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items: list[ItemParam]) -> None:
     turns = history_of(items, Losses()).turns
@@ -123,7 +123,7 @@ def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items:
     assert all(max(turn) < min(after) for turn, after in pairwise(places))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(conversations(orphans=True))
 def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn(items: list[ItemParam]) -> None:
     for turn in history_of(items, Losses(), "synthesize").turns:
@@ -133,7 +133,7 @@ def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn
             assert len(set(ids)) == len(ids)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(conversations(orphans=True))
 def test_turns_made_into_items_again_make_the_same_turns(items: list[ItemParam]) -> None:
     turns = history_of(items, Losses(), "text").turns

@@ -146,7 +146,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(SCHEMAS)
 def test_a_strict_server_takes_whatever_was_narrowed(schema: dict[str, Any]) -> None:
     """Issue 7, point 5."""

@@ -48,7 +48,7 @@ def goes_the_short_way(request: Request) -> bool:
     return messages is not None and contents is not None
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(request=requests())
 def test_any_conversation(request: Request) -> None:
     goes_the_short_way(request)
@@ -93,7 +93,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
 def test_any_order_of_small_pieces(pieces: list[Json]) -> None:
     goes_the_short_way(read([user("First"), *pieces]))

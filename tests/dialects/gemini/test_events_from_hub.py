@@ -57,7 +57,7 @@ from antiphon.protocol.tools import FunctionToolParam
 # Laws
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended(events: list[StreamEvent]) -> None:
     """Clients take an answer without parts for a broken one, and forget the whole turn."""
@@ -70,7 +70,7 @@ def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended
             assert (answer["modelVersion"], answer["responseId"]) == ("m", "resp_1")
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     """Law (d), RSN-2: words in their order, thoughts, every seal, and every call with its own arguments."""
@@ -87,7 +87,7 @@ def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
         assert seals_of(again) == [sealed for event in events if (sealed := sealed_by(event))]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) -> None:
     from_hub = EventsFromHub(REQUEST, array=True)
@@ -95,7 +95,7 @@ def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) 
     assert json.loads(data) == tell(events).answers
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_every_frame_is_one_line_for_readers_that_cut_at_any_line_end(events: list[StreamEvent]) -> None:
     """Common clients of this API split a stream as `str.splitlines` does, also at U+0085, U+2028 and U+2029."""

@@ -29,7 +29,7 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=50)
+MANY = settings(max_examples=30)
 WIRES = st.builds(
     GeminiWire,
     system=st.sampled_from(["first", "as_user"]),

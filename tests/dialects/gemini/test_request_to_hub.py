@@ -35,7 +35,7 @@ from antiphon.protocol.request import (
 WITH_IDS = GeminiWire(call_ids=True, images_in_results=True, system="first")
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(requests(orderly=True))
 def test_hub_to_gemini_to_hub_says_the_same(request: Request) -> None:
     """Law (d): every text, call and result, in order; system texts move to the beginning, which is named as a loss."""
@@ -98,7 +98,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     return {"contents": [*contents, user({"text": draw(TEXTS)})], "generationConfig": settings, "tools": tools}
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(bodies())
 def test_gemini_to_hub_to_gemini_asks_the_same(body: dict[str, Any]) -> None:
     """Law (d), REQ-7: calls and results, with ids or without, and every setting of the dialect's own."""

@@ -30,7 +30,7 @@ def said(response: Response) -> Any:
     return msgspec.to_builtins([response.status, response.output, response.usage, response.incomplete_details])
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
 def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> None:
     """Law (c), STR-14: read by a client of this dialect, and every loss is named in both."""

@@ -29,7 +29,7 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=50)
+MANY = settings(max_examples=30)
 
 
 # The laws. Hints about caching are made up in these conversations, and no server would take them.

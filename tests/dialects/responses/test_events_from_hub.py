@@ -77,7 +77,7 @@ def type_of(event: Event | UnknownEvent) -> str:
 
 
 @given(st.lists(DELTAS, max_size=4))
-@settings(max_examples=70)
+@settings(max_examples=40)
 def test_the_templates_write_what_the_general_way_would(deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta]) -> None:
     from_hub, on_websocket = EventsFromHub(REQUEST), EventsFromHub(REQUEST, framing="websocket")
     for delta in deltas:

@@ -66,7 +66,7 @@ def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
 
 
 @given(written(), st.sampled_from(["standard", "older"]))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: Style) -> None:
     """Hub → this dialect → hub, in both styles (API-6): the same response, and for every event of it an equal one."""
     from_hub = EventsFromHub(REQUEST, style=style)
@@ -82,7 +82,7 @@ def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: Styl
 
 
 @given(one_by_one(), habits())
-@settings(max_examples=70)
+@settings(max_examples=40)
 def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habit]) -> None:
     read = read_events(apply(chosen, as_json(rich.events)))
     assert judge(read.events) == []
@@ -91,7 +91,7 @@ def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habi
 
 
 @given(written(endings=("complete", "incomplete", "fail")), habits(where=(), who=(), parts=()))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_items_side_by_side_are_kept_apart_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
     """STR-9: poor habits, but ids and indexes are kept, and items are announced: else their order could not be known."""
     read = read_events(apply([habit for habit in chosen if habit is not without_added], as_json(life.events)))
@@ -119,7 +119,7 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from(
 
 
 @given(st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6))
-@settings(max_examples=70)
+@settings(max_examples=40)
 def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
     """Whatever stands where, also inside items, parts and responses."""
     given = [frame for frame in frames(recording(f"{name}.sse")) if frame.data.startswith(b"{") and b"ud83d" not in frame.data]

@@ -57,7 +57,7 @@ def refs_of(request: Request) -> set[ToolRef]:
 
 
 @given(requests())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request: Request) -> None:
     body, losses = request_from_hub(request, FLAT)
     members = json.loads(body)

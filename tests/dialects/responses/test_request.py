@@ -63,7 +63,7 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 @given(requests())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_clients_body_is_the_hubs_request(request: Request) -> None:
     """REQ-7"""
     body = codec.encode(request)
@@ -81,7 +81,7 @@ def test_a_request_in_good_order_goes_to_a_full_server_as_it_is(request: Request
 
 
 @given(requests(), WIRES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_what_was_written_for_a_server_stays_as_it_is_for_the_same_server(request: Request, wire: ResponsesWire) -> None:
     """Hub → this dialect → hub → this dialect: the second time there is nothing left to change, or to lose."""
     body, _ = request_from_hub(request, wire)
@@ -91,7 +91,7 @@ def test_what_was_written_for_a_server_stays_as_it_is_for_the_same_server(reques
 
 
 @given(requests(), WIRES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wire: ResponsesWire) -> None:
     """F-4, REQ-6: nothing is lost in silence."""
     body, losses = request_from_hub(request, wire)
@@ -104,7 +104,7 @@ def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wir
 
 
 @given(requests(), WIRES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: ResponsesWire) -> None:
     """C-2: whatever the client wrote."""
     body, _ = sent(request, wire)
@@ -120,7 +120,7 @@ def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: 
 
 
 @given(requests(), WIRES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_nothing_is_sent_that_the_server_has_no_place_for(request: Request, wire: ResponsesWire) -> None:
     """REQ-6, D-1"""
     body, losses = sent(request, wire)

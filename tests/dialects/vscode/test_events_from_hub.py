@@ -94,7 +94,7 @@ def said(*content: Any) -> Message:
 # Laws
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives())
 def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]) -> None:
     """C-4, STR-7: what was cut never looks whole."""
@@ -104,7 +104,7 @@ def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]
     assert (ends == ["done"]) == (type(events[-1]).__name__ in ("ResponseCompleted", "ResponseIncomplete"))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
 def test_a_stream_says_what_the_whole_answer_says(response: Response) -> None:
     """A-8, STR-14."""

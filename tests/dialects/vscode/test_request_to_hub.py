@@ -120,7 +120,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.fixed_dictionaries({"role": LEAVES, "content": st.lists(VALUES, max_size=4)}), max_size=3), VALUES)
 def test_whatever_comes_is_read_or_refused_and_nothing_else(messages: list[Any], options: Any) -> None:
     """ERR-1: no body is an accident."""

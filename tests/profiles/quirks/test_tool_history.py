@@ -156,7 +156,7 @@ def test_a_result_with_an_image_is_a_block_of_its_parts() -> None:
     assert sent["input"][0]["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": parts}]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(request_=requests())
 def test_every_result_becomes_one_block_and_none_is_left(request_: Request) -> None:
     """E-2, E-5."""
