@@ -134,7 +134,9 @@ def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     assert squeezed(reasoning_of(again)) == squeezed(reasoning_of(events))
     # A call whose arguments never began may not have its whole name: a failed stream does not deliver it (TOOL-3).
     has_failed = fold(again).status == "failed"
-    assert calls_of(again, has_failed) == calls_of(events, has_failed)
+    # One that waits behind another is told after it, which then never ends.
+    said, told_again = calls_of(events, has_failed), calls_of(again, has_failed)
+    assert told_again == ([call for call in said if call in told_again] if has_failed else said)
 
 
 @given(lives())
