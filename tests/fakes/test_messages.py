@@ -407,18 +407,19 @@ def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
 
 
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
+    sdk: Any = anthropic  # what it is asked is plain JSON here
     said = turn(reasoning("so", "?"), redacted("data"), text("Hel", "lo"), tool_call("t1", "get_weather", '{"place"', ':"Rome"}'))
     asked = {"model": "m", "max_tokens": 100, "messages": [USER], "tools": [TOOL]}
     with (
         MessagesServer([said, said, turn(text("a"), raw(error_event())), messages_error(529)], key="k") as server,
-        anthropic.Anthropic(api_key="k", base_url=server.origin, max_retries=0) as client,
+        sdk.Anthropic(api_key="k", base_url=server.origin, max_retries=0) as client,
     ):
         plain = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             streamed_message = stream.get_final_message()
-        with pytest.raises(anthropic.APIStatusError) as failed, client.messages.stream(**asked) as stream:
+        with pytest.raises(sdk.APIStatusError) as failed, client.messages.stream(**asked) as stream:
             stream.until_done()
-        with pytest.raises(anthropic.APIStatusError) as busy:
+        with pytest.raises(sdk.APIStatusError) as busy:
             client.messages.create(**asked)
         counted = client.messages.count_tokens(model="m", messages=[USER])
         models = [model.id for model in client.models.list()]
