@@ -797,3 +797,19 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await store.close()
 
     asyncio.run(go())
+
+
+def test_a_number_leads_backwards_alone(tmp_path: Path) -> None:
+    """A response that continues itself, or one that came after it, is known by ids: a walk along numbers has an end."""
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        for each in (record("resp_1", previous="resp_1"), record("resp_2", previous="resp_3"), record("resp_3", previous="resp_2")):
+            await store.save("anna", each, [], [])
+            await store.save("anna", each, [], [])
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+            assert db.execute("SELECT seq, before FROM turns").fetchall() == [(1, None), (2, None), (3, 2)]
+        assert [await store.chain("anna", f"resp_{number}") for number in (1, 2, 3)] == [None] * 3
+        await store.close()
+
+    asyncio.run(go())

@@ -33,8 +33,8 @@ def said(response: Response) -> Any:
 @settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
 def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> None:
-    """Law (c), STR-14: read by a client of this dialect, and every loss is named in both. A seal between two texts of an answer
-    that was cut is told in both, but our own reader takes it for that of the text which was cut, if it comes in one frame with it."""
+    """Law (c), STR-14: read by a client of this dialect, and every loss is named in both. A seal between two texts of a cut
+    answer is told in both; our own reader takes it for that of the text which was cut, if both come in one frame."""
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
     body, losses = response_from_hub(response, REQUEST)
     whole, _ = response_to_hub(body, REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
