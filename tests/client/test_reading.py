@@ -54,6 +54,20 @@ def test_a_poor_server_s_stream_is_mended_and_keeps_its_id() -> None:
     assert stream.text == "Hello."
 
 
+@pytest.mark.parametrize(("told", "wanted"), [({"completed_at": 1700000005.5}, True), ({}, False)])
+def test_when_a_response_was_completed_is_for_its_server_to_say(told: dict[str, Any], wanted: bool) -> None:
+    """B-9: it has one end, whoever hears of it when."""
+    said: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp_poor"}},
+        {"type": "response.output_text.delta", "item_id": "m", "delta": "Hello."},
+        {"type": "response.completed", "response": {"status": "completed", **told}},
+    ]
+    with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client:
+        response = client.stream("Hi.").final()
+    assert (response.completed_at == 1700000005) is wanted
+    assert response.completed_at is not None
+
+
 @pytest.mark.parametrize("dialect", ["responses", "chat", "messages", "gemini"])
 def test_every_recorded_stream_comes_out_conformant(dialect: Any) -> None:
     """B-9: good servers and poor ones, of any dialect; and the snapshot is the fold of what was told, at every moment."""

@@ -17,7 +17,7 @@ from antiphon.client.server import STAMPS, Server, new_id
 from antiphon.dialects.common.envelope import seal
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
-from antiphon.protocol.events import ResponseFailed, StreamEvent
+from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEvent
 from antiphon.protocol.items import Item, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -81,6 +81,8 @@ class NumberedEvents:
         events = to_hub.feed(frame)
         if events and type(events[-1]) is ResponseFailed:
             return _as_cancelled(events, frame)
+        if events and type(events[-1]) is ResponseCompleted:
+            events[-1] = _as_timed(events[-1], frame)
         return events
 
     def go_on(self) -> int | None:
@@ -111,10 +113,11 @@ class NumberedEvents:
 
 
 class _Begun(Struct, frozen=True):
-    """What a server says of a response first."""
+    """What a server says of a response."""
 
     id: str | None = None
     created_at: float | None = None
+    completed_at: float | None = None
     model: str | None = None
 
 
@@ -165,6 +168,12 @@ def _as_cancelled(events: list[StreamEvent], frame: sse.Frame) -> list[StreamEve
     cancelled = replace(end.response, status=ResponseStatus.CANCELLED, error=None)
     before = [event for event in events if event.sequence_number < end.sequence_number - 1]
     return [*before, ResponseFailed(sequence_number=end.sequence_number - 1, response=cancelled)]
+
+
+def _as_timed(end: ResponseCompleted, frame: sse.Frame) -> ResponseCompleted:
+    """When a response was completed, its server knows; only where it does not say so is that when it was heard."""
+    told = _begun_in(_response_in(frame.data)).completed_at
+    return end if told is None else replace(end, response=replace(end.response, completed_at=int(told)))
 
 
 def _status_in(response: Raw) -> str | None:
