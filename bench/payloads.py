@@ -1,4 +1,8 @@
-"""What benchmarks send: a request of ten turns, six tools, about 20 KB, always the same; and a short question."""
+"""What benchmarks send: a request of ten turns, six tools, about 20 KB, always the same but for one number; and a short question.
+
+The number stands in the last message: the conversation was sent before, but for what is said next, as agents do it. Or it stands in
+the first one, and nobody has sent any such conversation.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,13 @@ PROSE = (
     'month is nearly spent. "Please roll back first", said the on-call engineer — then investigate. '
 )
 TOOLS = ("search_logs", "query_metrics", "get_deployment", "rollback", "open_ticket", "page_oncall")
+STAMP = "############"  # where the load generator writes a number
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 
 
-def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
+def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False, new: bool = False) -> bytes:
     """The body of `POST /v1/responses`."""
-    return encoded({**_responses(model, stream), "store": store})
+    return encoded({**_responses(model, stream, new), "store": store})
 
 
 def plain_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
@@ -35,9 +40,9 @@ def encoded(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def chat_body(model: str = "mock", *, stream: bool = True) -> bytes:
+def chat_body(model: str = "mock", *, stream: bool = True, new: bool = False) -> bytes:
     """The same conversation for servers that pass chat requests on."""
-    asked = _responses(model, stream)
+    asked = _responses(model, stream, new)
     body = {
         "model": model,
         "messages": [{"role": "system", "content": asked["instructions"]}, *map(_chat_message, asked["input"])],
@@ -68,11 +73,12 @@ def chat_chunk(delta: dict[str, Any]) -> bytes:
     return json.dumps(chunk, separators=(",", ":")).encode()
 
 
-def _responses(model: str, stream: bool) -> dict[str, Any]:
+def _responses(model: str, stream: bool, new: bool) -> dict[str, Any]:
     rng = random.Random(7)
     items: list[dict[str, Any]] = []
     for turn in range(10):
-        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": _prose(rng, 70)}]})
+        number = f"{STAMP} " if turn == (0 if new else 9) else ""
+        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": number + _prose(rng, 70)}]})
         if turn == 9:
             break
         if turn % 3 == 1:

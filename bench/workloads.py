@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 from bench import payloads
+from bench.payloads import STAMP
 from bench.servers import Server, pinned
 from bench.targets import BIN, Kind
 from msgspec import Struct
@@ -29,6 +30,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     requests: int
     body: Literal["long", "plain"] | bytes = "long"
     store: bool = False  # of a body that is made here
+    new: bool = False  # whether nobody has sent the long body's conversation before
     marker: str = ""  # what a response in Open Responses must have in it besides its end
     goal: float | None = None  # CPU in multiples of nginx
     goal_naive: float | None = None  # how many times cheaper than the naive stack
@@ -71,8 +73,9 @@ def start(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: in
     """The load generator, under way."""
     target = server.target
     requests = max(workload.connections, round(workload.requests * share))  # never fewer streams at once: a wake-up is shared
+    path = _body(server.folder, target.kind, workload)
     command = [str(BIN / "loadgen"), "--port", str(server.port), "--path", target.path, "--bearer", server.key]
-    command += ["--body", str(_body(server.folder, target.kind, workload)), "--ramp", str(ramp_ms)]
+    command += ["--body", str(path), "--ramp", str(ramp_ms), *(["--stamp", STAMP] if STAMP.encode() in path.read_bytes() else [])]
     command += ["--conns", str(workload.connections), "--requests", str(requests)]
     for marker in workload.markers(target.kind):
         command += ["--expect", marker]
@@ -100,8 +103,8 @@ def _bytes(kind: Kind, workload: Workload) -> bytes:
     if workload.body == "plain":
         return payloads.plain_body(workload.model, stream=workload.stream, store=workload.store)
     if kind == "responses":
-        return payloads.responses_body(workload.model, stream=workload.stream, store=workload.store)
-    return payloads.chat_body(workload.model, stream=workload.stream)
+        return payloads.responses_body(workload.model, stream=workload.stream, store=workload.store, new=workload.new)
+    return payloads.chat_body(workload.model, stream=workload.stream, new=workload.new)
 
 
 WORKLOADS = {
@@ -125,6 +128,23 @@ WORKLOADS = {
             requests=400,
             goal=8.0,
             goal_naive=12.0,
+        ),
+        Workload(
+            name="burst-new",
+            what="a burst for a conversation that nobody sent before",
+            model="mock-n64",
+            connections=8,
+            requests=400,
+            new=True,
+        ),
+        Workload(
+            name="json-new",
+            what="no stream, for a conversation that nobody sent before",
+            model="mock-n64",
+            stream=False,
+            connections=8,
+            requests=400,
+            new=True,
         ),
         Workload(
             name="paced",

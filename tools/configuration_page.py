@@ -97,6 +97,7 @@ port = 8080
 workers = 1
 allowed_hosts = ["gateway.example.com"]        # besides loopback names and the host above
 allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
+recall_mib = 8                                 # of requests that are remembered for the next turn
 max_body_mib = 64
 websocket = true                               # on /v1/responses
 public_metrics = false                         # whether /metrics answers without a key

@@ -1,11 +1,12 @@
 // loadgen - closed-loop HTTP/1.1 load generator that understands SSE.
 //
-// Every connection sends the same POST again as soon as the previous answer is complete.
+// Every connection sends the same POST again as soon as the previous answer is complete; with --stamp, the same but
+// for a number in place of that text.
 // Counts "data:" lines, checks that each answer is a 200 containing every --expect, and, when the
 // upstream stamps its deltas (model mock-n..-g..-s), measures the delay of every token.
 //
 //   loadgen --port P --path /v1/responses --body req.json --conns 32 --requests 2000
-//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--dump FILE]
+//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--stamp TEXT] [--dump FILE]
 // Prints one JSON object. Build: cc -O2 -o loadgen loadgen.c
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,11 +32,12 @@ typedef struct conn {
     int64_t remain;                                            // bytes left of the body/chunk, -1 unknown
     int phase;                                                 // chunk parser: 0 size line, 1 data, 2 CRLF, 3 trailer
     size_t out_off; int64_t t0;
+    char *req;                                                 // its own, if requests are told apart
 } conn;
 
 static int ep, port = 8000, conns = 1, ramp_ms; static double duration; static long requests = 100;
 static const char *path = "/v1/responses", *body_file, *expect[8], *dump, *bearer = "sk-none"; static int expects;
-static char *req; static size_t req_len;
+static char *req, *stamp; static size_t req_len, stamp_at; static int64_t stamped;
 static long started, done, ok, errors, events, reconnects; static int64_t bytes, deadline;
 static samples ttfb, total, delay;
 
@@ -48,7 +50,7 @@ static void c_open(conn *c);
 static int has_all(conn *c) { for (int i = 0; i < expects; i++) if (!memmem(c->body, c->b_len, expect[i], strlen(expect[i]))) return 0; return 1; }
 static void c_send(conn *c) {
     while (c->out_off < req_len) {
-        ssize_t w = send(c->fd, req + c->out_off, req_len - c->out_off, MSG_NOSIGNAL);
+        ssize_t w = send(c->fd, (c->req ? c->req : req) + c->out_off, req_len - c->out_off, MSG_NOSIGNAL);
         if (w < 0) { if (errno == EAGAIN) { epoll_ctl(ep, EPOLL_CTL_MOD, c->fd, &(struct epoll_event){EPOLLIN | EPOLLOUT, {c}}); } return; }
         c->out_off += w;
     }
@@ -57,6 +59,11 @@ static void c_send(conn *c) {
 static int more(void) { return (duration > 0 ? now_ns() < deadline : started < requests); }
 static void c_begin(conn *c) {
     started++; c->in_len = c->b_len = c->line = 0; c->in_head = 1; c->got_byte = c->hit = c->status = 0; c->out_off = 0; c->phase = 0; c->t0 = now_ns();
+    if (stamp) {                                               // a number that no other request has
+        char digits[32]; size_t n = strlen(stamp); snprintf(digits, sizeof digits, "%0*lld", (int)n, (long long)(stamped++ % 1000000000000LL));
+        if (!c->req) { c->req = malloc(req_len); memcpy(c->req, req, req_len); }
+        memcpy(c->req + stamp_at, digits, n);
+    }
     c_send(c);
 }
 static void c_drop(conn *c) { if (c->fd >= 0) close(c->fd); c->fd = -1; }
@@ -130,16 +137,21 @@ static void c_read(conn *c) {
 }
 int main(int argc, char **argv) {
     static struct option o[] = {{"port", 1, 0, 'p'}, {"path", 1, 0, 'P'}, {"body", 1, 0, 'b'}, {"conns", 1, 0, 'c'}, {"requests", 1, 0, 'n'}, {"duration", 1, 0, 'd'},
-        {"ramp", 1, 0, 'r'}, {"expect", 1, 0, 'e'}, {"dump", 1, 0, 'D'}, {"bearer", 1, 0, 'B'}, {0}};
+        {"ramp", 1, 0, 'r'}, {"expect", 1, 0, 'e'}, {"dump", 1, 0, 'D'}, {"bearer", 1, 0, 'B'}, {"stamp", 1, 0, 's'}, {0}};
     for (int k; (k = getopt_long(argc, argv, "", o, 0)) != -1;) switch (k) {
         case 'p': port = atoi(optarg); break; case 'P': path = optarg; break; case 'b': body_file = optarg; break; case 'c': conns = atoi(optarg); break;
         case 'n': requests = atol(optarg); break; case 'd': duration = atof(optarg); break; case 'r': ramp_ms = atoi(optarg); break; case 'e': if (expects < 8) expect[expects++] = optarg; break;
-        case 'D': dump = optarg; break; case 'B': bearer = optarg; break; default: return 2; }
+        case 'D': dump = optarg; break; case 'B': bearer = optarg; break; case 's': stamp = optarg; break; default: return 2; }
     signal(SIGPIPE, SIG_IGN);
     FILE *f = fopen(body_file, "rb"); if (!f) { perror(body_file); return 2; }
     fseek(f, 0, SEEK_END); size_t n = ftell(f); rewind(f);
     req = malloc(n + 16384); req_len = sprintf(req, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream, application/json\r\nUser-Agent: loadgen/1\r\nContent-Length: %zu\r\n\r\n", path, port, bearer, n);
     req_len += fread(req + req_len, 1, n, f); fclose(f);
+    if (stamp) {
+        char *found = memmem(req, req_len, stamp, strlen(stamp));
+        if (!found || strlen(stamp) > 12) { fprintf(stderr, "no place for a stamp of at most 12 characters: %s\n", stamp); return 2; }
+        stamp_at = found - req; stamped = now_ns() / 1000;
+    }
     ep = epoll_create1(0); conn *cs = calloc(conns, sizeof *cs); int64_t t0 = now_ns(); deadline = t0 + (int64_t)(duration * 1e9);
     int64_t hard = t0 + (int64_t)((duration > 0 ? duration + 60 : 600) * 1e9); int opened = 0;
     struct epoll_event ev[1024];

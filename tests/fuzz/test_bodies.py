@@ -15,8 +15,8 @@ from tests.gateway.scripted import target
 from antiphon.dialects import responses
 from antiphon.errors import ApiError
 from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
+from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Target
-from antiphon.gateway.turn import prepare
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
 

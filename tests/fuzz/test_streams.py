@@ -21,7 +21,8 @@ from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.client_speech import CLIENT_SPEECHES
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.turn import Turn, prepare
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.turn import Turn
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event, decode_request, decode_response
 from antiphon.protocol.events import StreamEvent

@@ -11,7 +11,8 @@ from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, targ
 
 from antiphon.errors import ApiError
 from antiphon.gateway import turn as turn_module
-from antiphon.gateway.turn import Turn, prepare
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.turn import Turn
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.stamps import Stamps
 

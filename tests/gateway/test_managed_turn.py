@@ -16,7 +16,8 @@ from antiphon.dialects import responses
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compacting import Compactor, Made
 from antiphon.gateway.managed_turn import ManagedTurn, Nothing, Plan, ReaderBehind
-from antiphon.gateway.turn import is_json, prepare
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.turn import is_json
 from antiphon.protocol.events import ItemAdded, OutputTextDelta, ResponseCreated, ResponseQueued, StreamEvent, TextRun, UnknownEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge

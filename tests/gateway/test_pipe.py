@@ -13,7 +13,8 @@ from antiphon.dialects import responses
 from antiphon.dialects.responses.events_from_hub import MESSAGE_END
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
-from antiphon.gateway.turn import Turn, prepare
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.turn import Turn
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent

@@ -16,8 +16,9 @@ from tests.store.places import in_sqlite
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Routes
-from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream, prepare
+from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.fold import fold

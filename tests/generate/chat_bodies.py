@@ -51,6 +51,7 @@ def wires(**fixed: Any) -> st.SearchStrategy[ChatWire]:
         "empty_content": st.sampled_from(["null", "empty", "absent"]),
         "reasoning_field": st.sampled_from(["reasoning_content", "reasoning", "none"]),
         "reasoning_history": st.sampled_from(["tool_loop", "all"]),
+        "missing_reasoning": st.sampled_from(["absent", "blank"]),
         "tool_images": st.sampled_from(["lift", "keep"]),
         "images": st.booleans(),
         "custom_tools": st.sampled_from(["function", "native"]),

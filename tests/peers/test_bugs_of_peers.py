@@ -16,8 +16,9 @@ from tests.peers.spelling import OSLO, ROME, SIGNATURE
 
 from antiphon.config import Config, UpstreamConfig
 from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
+from antiphon.gateway.preparing import Prepared, prepare
 from antiphon.gateway.routes import Routes, Target
-from antiphon.gateway.turn import Prepared, Turn, prepare
+from antiphon.gateway.turn import Turn
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.request import Request

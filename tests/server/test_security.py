@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.server.askers import ASKERS
 from tests.server.probing import ALICE, ASKED, BOB, UPSTREAM_KEY, Canary, Probed, canary, head, probed
+from tests.server.test_known_head import answer_on
 from tests.websocket_client import Refused, open_websocket
 
 from antiphon import __version__
@@ -356,6 +357,22 @@ def test_only_what_is_documented_as_public_answers_without_a_key(guarded: Probed
         assert no_key == wrong_key
         assert no_key[0] == 401
     assert guarded.seen == []
+
+
+def test_on_one_connection_every_key_is_its_owner_s(guarded: Probed) -> None:
+    """Security: heads that came before are known again, whoever else asks in between; a wrong key is as wrong as ever."""
+    wrong = "c" + ALICE[1:]
+    asked = [ALICE, ALICE, BOB, BOB, wrong, wrong, ALICE, ALICE]
+    served = []
+    with guarded.gateway.connect() as connection:
+        for at, key in enumerate(asked):
+            body = msgspec.json.encode({**ASKED, "metadata": {"at": "x" * at}})
+            lines = [("host", "localhost"), ("content-type", "application/json"), ("content-length", str(len(body)))]
+            connection.sendall(head("POST", "/v1/responses", *lines, ("authorization", f"Bearer {key}")) + body)
+            served.append("output" in msgspec.json.decode(answer_on(connection)))
+    assert served == [True, True, True, True, False, False, True, True]
+    owners = [line.get("owner") for line in guarded.gateway.requests(len(asked))[-len(asked) :]]
+    assert owners == ["alice", "alice", "bob", "bob", None, None, "alice", "alice"]
 
 
 @pytest.mark.parametrize(("path", "method"), every_call())

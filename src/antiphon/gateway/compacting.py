@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import Contents, chosen, fingerprint
+from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Target
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.gateway.transcript import transcript_of
-from antiphon.gateway.turn import Turn, prepare
+from antiphon.gateway.turn import Turn
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import Compaction, ItemParam, Message, MessageParam
 from antiphon.protocol.losses import Losses

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compacting import Compactor, Made, added, usage_of
 from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.preparing import Prepared, prepare
 from antiphon.gateway.token_estimate import estimate
 from antiphon.gateway.truncation import room_in, shortened
-from antiphon.gateway.turn import MAX_WHOLE, Prepared, Turn, prepare
+from antiphon.gateway.turn import MAX_WHOLE, Turn
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
     ItemAdded,

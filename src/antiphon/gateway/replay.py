@@ -21,8 +21,9 @@ from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_speech import HUB, ClientSpeech, request_at, speech_at
 from antiphon.gateway.history import stands_alone
 from antiphon.gateway.pipe import EventsFromHub, Pipe
+from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Target, Upstream
-from antiphon.gateway.turn import Turn, is_json, prepare
+from antiphon.gateway.turn import Turn, is_json
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses

@@ -8,27 +8,22 @@ exist in both directions.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, sentence
 from antiphon.dialects.common.refused_reasoning import refuses_reasoning
-from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.pipe import EventsFromHub, Pipe
-from antiphon.gateway.routes import Target
+from antiphon.gateway.preparing import Prepared
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.grammar import Violation
-from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
-from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Pad, Policy
-from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writing import Trace
@@ -40,45 +35,6 @@ MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
 
 
-# What the gateway does itself, and no upstream hears of.
-OURS: Final[dict[str, Any]] = dict.fromkeys(
-    ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
-)
-
-
-class Prepared(Struct, kw_only=True):
-    """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
-    and who reads it needs only to know what was offered. So it is with what would be sent if the reasoning in it were refused."""
-
-    target: Target
-    request: Request  # as the client asked, settled by the gateway
-    sent: Request  # as the upstream is asked
-    body: bytes
-    losses: Losses
-    without_reasoning: Callable[[], bytes] | None = None  # the body once more; None if there is no reasoning in it
-
-
-def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepared:
-    """What is sent to the upstream, and what could not be. State is ours to keep: an upstream is told the whole conversation, and
-    to keep none of it."""
-    losses = Losses()
-    profile = target.upstream.profile
-    settled = _settle(request, keeps=keeps, losses=losses)
-    sent, found = profile.prepare(replace(settled, model=target.model, store=False, **OURS))
-    losses.extend(found)
-    body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
-    losses.extend(found)
-    kept = _without_history(settled)
-    return Prepared(
-        target=target,
-        request=kept,
-        sent=kept if sent is settled else _without_history(sent),
-        body=body,
-        losses=losses,
-        without_reasoning=partial(_body_without_reasoning, sent, target) if _holds_reasoning(sent) else None,
-    )
-
-
 class Turn:
     """A prepared turn, on its way."""
 
@@ -87,7 +43,7 @@ class Turn:
     ) -> None:
         self.keeper = keeper  # None: the response is not kept
         self.prepared = prepared
-        self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
+        self.opening = prepared.opening_with(stamps.new_id("resp"), stamps.now())
         self.losses = prepared.losses
         self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
         self.asks_again = True  # if reasoning is refused; not where nothing may be lost
@@ -300,31 +256,3 @@ def is_page(answer: Answer) -> bool:
 def is_packed(answer: Answer) -> bool:
     """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
     return answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
-
-
-def _without_history(request: Request) -> Request:
-    items = request.input
-    offers: list[ItemParam] = []
-    if type(items) is list and AdditionalTools in map(type, items):
-        offers = [item for item in items if type(item) is AdditionalTools]
-    return replace(request, input=offers or UNSET)
-
-
-def _holds_reasoning(request: Request) -> bool:
-    return type(request.input) is list and ReasoningParam in map(type, request.input)
-
-
-def _body_without_reasoning(sent: Request, target: Target) -> bytes:
-    items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
-    return target.upstream.speech.request_from_hub(replace(sent, input=items), target.upstream.profile.wire)[0]
-
-
-def _settle(request: Request, *, keeps: bool, losses: Losses) -> Request:
-    """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
-    if request.background and not keeps:
-        why = "this gateway keeps no responses" if request.store is not False else "store is false"
-        said = f"background: got true, but {why}, and what runs in the background must be kept"
-        raise UnsupportedParameter(said, param="background")
-    if not keeps and request.store:
-        losses.add("store", "the response is not stored", "this gateway keeps no responses")
-    return request if request.store is keeps else replace(request, store=keeps)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError, ApiError, ClientFault
+from antiphon.gateway.client_speech import ClientSpeech
 from antiphon.profiles.known_clients import HEADERS_OF_PAGES
 from antiphon.server import openapi
-from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
+from antiphon.server.asgi import FACTS, JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
 from antiphon.server.background import Background
 from antiphon.server.background_endpoints import cancel_response
 from antiphon.server.body import ClientLeft
@@ -113,14 +114,23 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
-        exchange = Exchange(id, scope, receive, send, speech_for(scope), self._edge.headers_for(scope))
+        facts: dict[str, Any] | None = scope.get(FACTS)
+        admitted: _Admitted | None = facts.get(ADMITTED) if facts is not None else None
+        if admitted is not None:
+            exchange = Exchange(id, scope, receive, send, admitted.speech, admitted.headers)
+        else:
+            exchange = Exchange(id, scope, receive, send, speech_for(scope), self._edge.headers_for(scope))
         if services.traces is not None:
             exchange.trace = services.traces.begin(id)
         if services.telemetry is not None:
             exchange.line.traceparent = first_of(scope, b"traceparent").decode("latin-1")
         services.under_way += 1
         try:
-            await self._serve(exchange)
+            if admitted is not None:
+                exchange.line.owner = admitted.owner
+                await admitted.endpoint(services, exchange)
+            else:
+                await self._serve(exchange)
         except ClientLeft:
             exchange.left = True
         except ApiError as error:
@@ -157,7 +167,20 @@ class App:
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
+        facts: dict[str, Any] | None = scope.get(FACTS)
+        if facts is not None and scope["path"] in ROUTES:
+            headers = self._edge.headers_for(scope)
+            facts[ADMITTED] = _Admitted(exchange.speech, headers, exchange.line.owner, endpoint)
         await endpoint(self._services, exchange)
+
+
+class _Admitted(NamedTuple):
+    """What a head comes to that passed every edge; the same head does so again."""
+
+    speech: ClientSpeech
+    headers: Headers
+    owner: str | None
+    endpoint: Endpoint
 
 
 def _route_of_model(exchange: Exchange) -> Route | None:
@@ -193,6 +216,7 @@ async def health(services: Services, exchange: Exchange) -> None:
 
 async def show_metrics(services: Services, exchange: Exchange) -> None:
     """What was counted, and nothing of what was said."""
+    services.logger.flush()
     await exchange.answer(200, [(b"content-type", CONTENT_TYPE)], services.metrics.text())
 
 
@@ -201,6 +225,7 @@ async def openapi_document(services: Services, exchange: Exchange) -> None:
     await exchange.answer(200, [JSON], openapi.document())
 
 
+ADMITTED: Final = "admitted"  # among the facts of a head
 METRICS: Final = "/metrics"
 ROUTES: Final[dict[str, Route]] = {
     "/v1/responses": Route(methods={"POST": create_response}),

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError
 from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect, request_at
 from antiphon.gateway.history import Archive
+from antiphon.gateway.preparing import Prepared
 from antiphon.gateway.token_estimate import estimate
-from antiphon.gateway.turn import Prepared
 from antiphon.profiles import Dialect
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger

@@ -99,16 +99,16 @@ class Logger:
         self._hearers: list[Callable[[RequestLine], None]] = []
 
     def tell(self, hearer: Callable[[RequestLine], None]) -> None:
-        """From here on `hearer` is told of every request that is over, as the log is."""
+        """From here on `hearer` is told of every request that is over, as the log is: together with others, a moment later."""
         self._hearers.append(hearer)
 
     def request(self, line: RequestLine) -> None:
         """One request is over."""
         line.note_end()
-        for hear in self._hearers:
-            hear(line)
         with self._lock:
-            self._waiting.append(line)  # its text is made with that of the others, away from whoever waits for an answer
+            # What is made of it is made with the others, away from whoever waits for an answer, and where all but the first of them
+            # find the code at hand.
+            self._waiting.append(line)
             if len(self._waiting) > 1:
                 return  # somebody will be here in a moment
         try:
@@ -117,10 +117,13 @@ class Logger:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits."""
+        """Writes what waits, and tells those who want to hear of it."""
         with self._lock:
             if self._waiting:
                 lines, self._waiting = self._waiting, []
+                for hear in self._hearers:
+                    for line in lines:
+                        hear(line)
                 self._write("\n".join(map(self._formed, lines)))
 
     def _formed(self, line: RequestLine) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from antiphon.config import Config, StoreConfig
 from antiphon.gateway.models import Models
 from antiphon.gateway.planning import Planner
+from antiphon.gateway.recall import Recall
 from antiphon.gateway.routes import Place, Routes
 from antiphon.gateway.sealing import Seal, keys_for
 from antiphon.protocol.stamps import Stamps
@@ -109,6 +110,7 @@ class Services:
         self.routes = Routes(config, environ, places or {})
         self.models = Models(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
+        self.recall = Recall(config.server.recall_mib * MIB, time.monotonic)
         self.seal = Seal(keys_for(config, environ))
         self.planner = Planner(seal=self.seal, models=self.models, stamps=self.stamps)
         self.pad = padding
@@ -125,13 +127,14 @@ class Services:
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
             self.logger.tell(self.telemetry.end)
+        self._upkeep.append(self._loop.create_task(self._forget()))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = watched(store, self.metrics)
             self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
             self.logger.tell(self.usage.request)
             upkeep = (sweep(self.store, self.config.store, self.logger), self.usage.run())
-            self._upkeep = list(map(self._loop.create_task, upkeep))
+            self._upkeep += map(self._loop.create_task, upkeep)
 
     def begin_to_stop(self) -> None:
         """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
@@ -157,6 +160,7 @@ class Services:
         for task in self._upkeep:
             task.cancel()
             await asyncio.wait([task])
+        self.logger.flush()  # which tells the others too
         if self.usage is not None:
             with suppress(TimeoutError):  # a store that does not answer keeps nobody from going
                 await asyncio.wait_for(self.usage.flush(), LAST_WORDS)
@@ -169,6 +173,11 @@ class Services:
         self.logger.flush()
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
+
+    async def _forget(self) -> None:
+        while True:
+            await asyncio.sleep(BETWEEN_FORGETTING)
+            self.recall.forget_old()
 
     def _count_running(self) -> float:
         return self.background.running if self.background is not None else 0
@@ -213,6 +222,7 @@ class _RandomBits:
 
 
 LAST_WORDS: Final = 5.0  # seconds
+BETWEEN_FORGETTING: Final = 60.0  # seconds
 POOLED: Final = 128
 _random_bits: Final = _RandomBits()
 

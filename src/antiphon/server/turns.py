@@ -20,7 +20,9 @@ from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.planning import is_planned
-from antiphon.gateway.turn import Turn, prepare
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.recall import Recalled
+from antiphon.gateway.turn import Turn
 from antiphon.protocol import codec
 from antiphon.protocol.errors import Error
 from antiphon.protocol.grammar import Violation
@@ -51,6 +53,7 @@ async def begin(
     line: RequestLine,
     trace: Trace | None,
     *,
+    recalled: Recalled | None = None,
     remembers: bool = False,
     strict: bool | None = None,
 ) -> Begun:
@@ -89,7 +92,7 @@ async def begin(
     if trace is not None:
         trace.hub_request(codec.encode(request))
         trace.note("kept", int(stored is not None))
-    prepared = prepare(request, target, keeps=stored is not None)
+    prepared = prepare(request, target, keeps=stored is not None, recalled=recalled)
     if strict:
         _refuse_losses([*came, *prepared.losses])
     if plan is not None and plan.compactor is not None:

@@ -70,6 +70,7 @@ class UsageCounter:
 
     async def _flush(self) -> None:
         async with self._writing:
+            self._logger.flush()  # which tells of those that just ended
             taken, self._counts = self._counts, {}
             if not taken:
                 return

@@ -17,6 +17,7 @@ from antiphon.dialects import chat, gemini, messages, responses
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.profiles import Dialect
 from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -36,6 +37,18 @@ class EventsToHub(Protocol):
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]: ...
 
 
+class History(Protocol):
+    """A conversation as far as it is written for a server. It is not changed: going on from it gives another."""
+
+    def go_on(self, items: list[ItemParam]) -> History | None:
+        """With these items behind it; None if they cannot be written by themselves."""
+        ...
+
+    def whole(self) -> bytes:
+        """The messages, if nothing comes behind."""
+        ...
+
+
 # `text_run` of a reader that can take many pieces of a text at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 
@@ -50,6 +63,8 @@ class Speech(Struct, frozen=True):
     error_to_hub: Callable[[int, Mapping[str, str], bytes], ApiError]
     stream_path: str = ""  # where a stream is asked for elsewhere
     models_path: str = "/models"
+    #: The beginning of a conversation, in a dialect whose messages can be written one after the other.
+    history_from_hub: Callable[[Request, Any], History] | None = None
 
     def url(self, base_url: str, model: str, *, streams: bool) -> str:
         """Where a turn is asked for."""
@@ -69,7 +84,14 @@ def resource_of(model: str) -> str:
 
 
 SPEECHES: Final[dict[Dialect, Speech]] = {
-    "chat": Speech("/chat/completions", chat.request_from_hub, chat.EventsToHub, chat.response_to_hub, chat.error_to_hub),
+    "chat": Speech(
+        "/chat/completions",
+        chat.request_from_hub,
+        chat.EventsToHub,
+        chat.response_to_hub,
+        chat.error_to_hub,
+        history_from_hub=chat.history_from_hub,
+    ),
     "responses": Speech(
         "/responses", responses.request_from_hub, responses.EventsToHub, responses.response_to_hub, responses.error_to_hub
     ),

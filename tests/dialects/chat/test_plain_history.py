@@ -12,7 +12,7 @@ from tests.generate.chat_bodies import wires
 from tests.generate.conversations import requests
 
 from antiphon.dialects.chat.messages_from_hub import messages_of_turns
-from antiphon.dialects.chat.plain_history import plain_messages
+from antiphon.dialects.chat.plain_history import Told, history_from_hub, plain_messages
 from antiphon.dialects.chat.wire import ChatWire, MessageOut
 from antiphon.dialects.common.names import ToolNames
 from antiphon.errors import ApiError
@@ -63,6 +63,7 @@ def output(id: str = "c", value: Any = "42", **more: Any) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": id, "output": value, **more}
 
 
+WANTS_REASONING = ChatWire(reasoning_field="reasoning_content", reasoning_history="all", missing_reasoning="blank")
 # Small conversations of these, in any order, come upon every rule.
 PIECES = [
     user(),
@@ -86,9 +87,32 @@ PIECES = [
 
 
 @settings(max_examples=40)
-@given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
-def test_any_order_of_small_pieces(pieces: list[dict[str, Any]]) -> None:
-    assert_both_ways_agree(read(pieces), ChatWire())
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=7), wire=st.sampled_from([ChatWire(), WANTS_REASONING]))
+def test_any_order_of_small_pieces(pieces: list[dict[str, Any]], wire: ChatWire) -> None:
+    assert_both_ways_agree(read(pieces), wire)
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES[:2] + PIECES[2:3] * 2 + PIECES[8:10] + PIECES[12:14]), max_size=9), data=st.data())
+def test_a_conversation_may_be_written_piece_by_piece(pieces: list[dict[str, Any]], data: st.DataObject) -> None:
+    """Wherever it is parted, it comes to the same, as far as each part can be written by itself."""
+    items = read(pieces)
+    request = Request(input=items)
+    whole = plain_messages(items, ToolNames.of(request), ChatWire())
+    told: Told | None = history_from_hub(request)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=3)))
+    for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True):
+        told = told and told.go_on(items[start:end])
+    if told is not None:
+        assert whole is not None
+        assert b"[%b]" % told.whole() == msgspec.json.encode(whole)
+    if whole is not None and not cuts:
+        assert told is not None
+
+
+def test_a_server_that_wants_reasoning_with_every_call_gets_it_in_the_plainest_conversation() -> None:
+    """The short way would leave it out, and the server refuse the request."""
+    assert not assert_both_ways_agree(read([user(), call(), output()]), WANTS_REASONING)
+    assert assert_both_ways_agree(read([user(), said(), user()]), WANTS_REASONING)
 
 
 @pytest.mark.parametrize(

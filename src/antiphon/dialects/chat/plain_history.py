@@ -6,14 +6,16 @@ Nothing in such a conversation can be lost, so nothing is looked for. Whatever e
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
+import msgspec
 from msgspec import Struct
 
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, MessageOut, ToolCallOut
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.plain_history import plain_text
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
+from antiphon.protocol.request import Request
 
 
 class Said(Struct, frozen=True, gc=False):
@@ -23,12 +25,54 @@ class Said(Struct, frozen=True, gc=False):
     content: str
 
 
+class Told(Struct, frozen=True, gc=False):
+    """The beginning of a conversation that is as plain as that, as far as it is written."""
+
+    names: ToolNames
+    wire: ChatWire
+    written: bytes = b""  # messages, with commas in between
+    said: str | None = None  # by the assistant last, whose turn may go on with calls
+
+    def go_on(self, items: list[ItemParam]) -> Told | None:
+        """The same conversation with more of it; None if it is not plain, or a call waits for its output at the end."""
+        found = _plain(self.said, items, self.names, self.wire)
+        if found is None:
+            return None
+        done, said = found
+        return Told(self.names, self.wire, _joined(self.written, done) if done else self.written, said)
+
+    def whole(self) -> bytes:
+        """All messages, if nothing comes behind."""
+        return self.written if self.said is None else _joined(self.written, [Said("assistant", self.said)])
+
+
+def history_from_hub(request: Request, wire: ChatWire = ChatWire()) -> Told:  # noqa: B008
+    """A conversation before its first item, among the tools of a request."""
+    return Told(ToolNames.of(request), wire)
+
+
 def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> list[Said | MessageOut] | None:
     """The messages of a conversation that is as plain as that; None if it is not."""
+    found = _plain(None, items, names, wire)
+    if found is None:
+        return None
+    done, said = found
+    return done if said is None else [*done, Said("assistant", said)]
+
+
+def _joined(written: bytes, messages: list[Said | MessageOut]) -> bytes:
+    more = _encode(messages)[1:-1]
+    return b"%b,%b" % (written, more) if written else more
+
+
+def _plain(
+    said: str | None, items: list[ItemParam], names: ToolNames, wire: ChatWire
+) -> tuple[list[Said | MessageOut], str | None] | None:
+    """The messages that `items` come to, where the assistant said `said` before them, and what it said at their end."""
     if wire.text_content != "string" or wire.system != "anywhere" or wire.empty_content != "null":
         return None
+    wants_reasoning = wire.missing_reasoning == "blank"  # with every call
     done: list[Said | MessageOut] = []
-    said: str | None = None  # by the assistant, whose turn may go on with calls
     calls: list[FunctionCallParam] = []
     results: list[MessageOut] = []
     for item in items:
@@ -69,7 +113,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
                 done.append(MessageOut(role="assistant", content=said, tool_calls=_calls(calls, names)))
                 done += results
                 said, calls, results = None, [], []
-            if call.extra or call.namespace or any(other.call_id == call.call_id for other in calls):
+            if wants_reasoning or call.extra or call.namespace or any(other.call_id == call.call_id for other in calls):
                 return None
             calls.append(call)
         else:
@@ -78,9 +122,8 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
         return None
     if calls:
         done.append(MessageOut(role="assistant", content=said, tool_calls=_calls(calls, names)))
-    elif said is not None:
-        done.append(Said("assistant", said))
-    return [*done, *results]
+        return done + results, None
+    return done, said
 
 
 def _calls(calls: list[FunctionCallParam], names: ToolNames) -> list[ToolCallOut]:
@@ -92,3 +135,6 @@ def _calls(calls: list[FunctionCallParam], names: ToolNames) -> list[ToolCallOut
         )
         for call in calls
     ]
+
+
+_encode: Final = msgspec.json.Encoder().encode

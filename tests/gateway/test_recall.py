@@ -1,0 +1,277 @@
+"""`gateway/recall`, and what `gateway/preparing` makes of it: a conversation that goes on is read and translated as if nobody knew
+any of it, and nobody is told of anybody else's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.scripted import target
+from tests.generate.conversations import requests
+
+from antiphon.config import Config, UpstreamConfig
+from antiphon.errors import ApiError
+from antiphon.gateway.preparing import prepare
+from antiphon.gateway.recall import LIFE, MOST_ALIKE, Recall, Recalled
+from antiphon.gateway.routes import Routes, Target
+from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_request
+from antiphon.protocol.request import Request, input_items
+
+ROOM = 1 << 20
+INSTRUCTIONS = "Be brief. " * 30  # so that the request is worth it
+SEPARATORS = [(",", ":"), (", ", ": "), (" ,\n ", "\t: ")]
+
+
+def user(text: str = "Hi") -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def said(text: str = "Yes.", role: str = "assistant") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": text}
+
+
+def call(id: str = "c", **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}", **more}
+
+
+def output(id: str = "c", value: Any = "42") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": value}
+
+
+REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+TURNS = [
+    [user()],
+    [user("")],
+    [said()],
+    [call(), output()],
+    [said(), call("d"), output("d")],
+    [said("Be kind.", "system")],
+    [REASONING],
+]
+SETTINGS: list[dict[str, Any]] = [{}, {}, {}, {"temperature": 1.0}, {"stream": True}, {"store": False, "tool_choice": "none"}]
+TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+
+
+def body_of(items: list[dict[str, Any]], separators: tuple[str, str] = (",", ":"), **fields: Any) -> bytes:
+    members = {"model": "m", "instructions": INSTRUCTIONS, "input": items, "tools": TOOLS, "temperature": 0.5, **fields}
+    return json.dumps(members, separators=separators, ensure_ascii=False).encode()
+
+
+def new(room: int = ROOM) -> Recall:
+    return Recall(room, lambda: 0.0)
+
+
+def read(recall: Recall, body: bytes, owner: str = "alice") -> Recalled:
+    recalled = recall.read(owner, body)
+    assert recalled is not None
+    return recalled
+
+
+def is_known(recalled: Recalled) -> bool:
+    return recalled.frame.recurs
+
+
+def assert_same(recall: Recall, body: bytes, to: Target) -> bool:
+    """Whatever is remembered, a request is what it is, and so is what is sent; True if something was remembered."""
+    try:
+        wanted = decode_request(body)
+    except ApiError:
+        assert recall.read("alice", body) is None
+        return False
+    recalled = recall.read("alice", body)
+    if recalled is None:
+        return False
+    assert recalled.request == wanted
+    for keeps in (False, True):
+        try:
+            plain = prepare(wanted, to, keeps=keeps)
+        except ApiError as error:
+            with pytest.raises(type(error)):
+                prepare(recalled.request, to, keeps=keeps, recalled=recalled)
+            continue
+        prepared = prepare(recalled.request, to, keeps=keeps, recalled=recalled)
+        assert prepared.body == plain.body
+        assert list(prepared.losses) == list(plain.losses)
+        assert (prepared.request, prepared.sent) == (plain.request, plain.sent)
+        assert (prepared.without_reasoning is None) == (plain.without_reasoning is None)
+        assert prepared.opening_with("resp_1", 7) == plain.opening_with("resp_1", 7)
+    return is_known(recalled)
+
+
+@given(data=st.data(), separators=st.sampled_from(SEPARATORS))
+def test_a_conversation_that_goes_on_is_read_as_if_nobody_knew_it(data: st.DataObject, separators: tuple[str, str]) -> None:
+    """However its turns come: one after the other, one again, a few at once, back to an earlier one, with other settings."""
+    recall, to = new(), target("chat")
+    turns = data.draw(st.lists(st.sampled_from(TURNS), min_size=1, max_size=6))
+    conversation = [item for turn in turns for item in turn]
+    ends = data.draw(st.lists(st.integers(0, len(conversation)), min_size=1, max_size=8))
+    for end in ends if data.draw(st.booleans()) else sorted(ends):
+        fields = data.draw(st.sampled_from(SETTINGS))
+        assert_same(recall, body_of(conversation[:end], separators, **fields), to)
+
+
+@given(before=requests(), after=requests(), dialect=st.sampled_from(["chat", "responses", "messages", "gemini"]))
+def test_any_conversation_before_any_server(before: Request, after: Request, dialect: str) -> None:
+    recall, to = new(), target(dialect)
+    items = [*input_items(before), *input_items(after)]
+    for end in (len(items) // 2, len(items), len(items)):
+        request = msgspec.structs.replace(before, model="m", input=items[:end], instructions=INSTRUCTIONS)
+        assert_same(recall, codec.encode(request), to)
+
+
+@given(data=st.data())
+def test_damaged_bodies_are_refused_as_ever(data: st.DataObject) -> None:
+    """No byte that is wrong is passed over because those before it were right."""
+    recall, to = new(), target("chat")
+    known = body_of([user(), said(), user("And?")])
+    for _ in range(2):
+        assert_same(recall, known, to)
+    body = body_of([user(), said(), user("And?"), call(), output(), user("Well.")])
+    at = data.draw(st.integers(0, len(body) - 1))
+    piece = data.draw(st.sampled_from([b"", b",", b"]", b"[", b"{", b"}", b'"', b" ", b"\\", b"\xff", b'],"input":[', b"null"]))
+    cut = data.draw(st.integers(0, 3))
+    assert_same(recall, body[:at] + piece + body[at + cut :], to)
+
+
+@pytest.mark.parametrize("more", [b",", b",]", b" ", b"null", b"{}", b',{"type":"message","role":"user","content":"x"},'])
+def test_what_goes_on_wrongly_is_not_read_here(more: bytes) -> None:
+    recall = new()
+    body = body_of([user(), said()])
+    read(recall, body)
+    end = body.rindex(b"]", 0, body.index(b'"tools"'))
+    assert_same(recall, body[:end] + more + body[end:], target("chat"))
+
+
+def test_a_turn_that_follows_another_is_known_but_for_what_is_new() -> None:
+    recall = new()
+    first = read(recall, body_of([user()]))
+    assert not is_known(first)
+    second = read(recall, body_of([user(), said(), user("And?")]))
+    assert is_known(second)
+    assert second.before is first.whole
+    assert second.frame is first.frame
+    assert len(recall) == 1  # it went on: nobody goes on from where it was
+    other_end = read(recall, body_of([user(), said(), user("Or?")]))
+    assert other_end.before is second.almost
+    again = read(recall, body_of([user(), said(), user("Or?")]))
+    assert again.before is other_end.whole
+
+
+def test_what_is_known_is_not_written_again() -> None:
+    recall, to = new(), target("chat")
+    conversation: list[dict[str, Any]] = [user()]
+    for turn in range(5):
+        recalled = read(recall, body_of(conversation))
+        prepared = prepare(recalled.request, to, recalled=recalled)
+        assert prepared.body == prepare(decode_request(body_of(conversation)), to).body
+        assert bool(recalled.whole.known) == (turn >= 2)  # seen twice, it is worth finding out
+        conversation += [said(), call(f"c{turn}"), output(f"c{turn}"), user(str(turn))]
+
+
+def test_a_request_that_was_changed_on_the_way_is_prepared_in_full() -> None:
+    recall, to = new(), target("chat")
+    for _ in range(3):
+        recalled = read(recall, body_of([user()]))
+        prepare(recalled.request, to, recalled=recalled)
+    changed = msgspec.structs.replace(
+        recalled.request, input=[*input_items(recalled.request), *input_items(Request(input="More."))]
+    )
+    assert b"More." in prepare(changed, to, recalled=recalled).body
+
+
+def test_what_is_lost_of_one_turn_is_not_lost_of_the_next() -> None:
+    """Whoever has a prepared turn adds to its losses what else was lost."""
+    recall, to = new(), target("chat")
+    for _ in range(4):
+        recalled = read(recall, body_of([user()], metadata={"a": "b"}))
+        prepared = prepare(recalled.request, to, recalled=recalled)
+        assert [loss.path for loss in prepared.losses] == ["metadata"]
+        prepared.losses.add("input", "more", "elsewhere")
+
+
+def test_quirks_that_look_at_the_conversation_see_it() -> None:
+    """Such a profile is asked every time."""
+    config = Config(
+        upstreams=[UpstreamConfig(name="u", dialect="chat", base_url="http://127.0.0.1:1", profile="llama-cpp", models=["*"])]
+    )
+    to = Routes(config, {}, {}).find("m")
+    assert to.upstream.profile.looks_at_history
+    recall = new()
+    for _ in range(3):
+        recalled = read(recall, body_of([user(), said(), user("And?")]))
+        prepare(recalled.request, to, recalled=recalled)
+        assert recalled.frame.known == {}
+
+
+def test_owners_do_not_share() -> None:
+    """A-5: what one owner sent is as unknown to another as if nobody had sent it."""
+    recall = new()
+    read(recall, body_of([user()]), "alice")
+    assert not is_known(read(recall, body_of([user(), said(), user()]), "bob"))
+    assert is_known(read(recall, body_of([user(), said(), user()]), "alice"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"m","input":[]}',
+        body_of([]).replace(b"[]", b'"Hi"'),
+        body_of([]).replace(b"[]", b"null"),
+        body_of([user()])[:-1] + b',"mood":{"input":[1]}}',
+        body_of([user()]).replace(b'"input"', b'"\\u0069nput"'),
+        body_of([{**user(), "mood": 1}]),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_kept(body: bytes) -> None:
+    recall = new()
+    assert recall.read("alice", body) is None
+    assert len(recall) == 0
+
+
+def test_a_place_of_the_same_name_that_holds_the_same_is_not_mistaken() -> None:
+    """Items in the schema of a tool are no conversation, be they the same to the byte."""
+    items = json.dumps([user()], separators=(",", ":"))
+    tools = [{"type": "function", "name": "f", "parameters": {"default": {"input": json.loads(items)}}}]
+    members = {"model": "m", "instructions": INSTRUCTIONS, "tools": tools, "input": json.loads(items)}
+    body = json.dumps(members, separators=(",", ":")).encode()
+    assert new().read("alice", body) is None
+    assert decode_request(body).input
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    size = len(body_of([user("000")]))
+    recall = new(room=3 * size)
+    for number in range(10):
+        read(recall, body_of([user(f"{number:03}")]).replace(b'"m"', b'"%d"' % number))
+        assert len(recall) <= 3
+    assert len(recall) == 3
+    assert recall.read("alice", body_of([user("x" * 4 * size)])) is None
+    assert new(room=0).read("alice", body_of([user()])) is None
+
+
+def test_among_many_that_begin_alike_the_latest_are_remembered() -> None:
+    recall = new()
+    for number in range(MOST_ALIKE + 3):
+        read(recall, body_of([user(f"{number:03}"), said()]))
+    assert len(recall) == MOST_ALIKE
+    assert read(recall, body_of([user("018"), said(), user()])).before.items
+    assert not read(recall, body_of([user("000"), said(), user()])).before.items
+
+
+def test_what_nobody_goes_on_from_is_forgotten() -> None:
+    now = 0.0
+    recall = Recall(ROOM, lambda: now)
+    read(recall, body_of([user("a")]))
+    now = LIFE / 2
+    read(recall, body_of([user("b"), said()]))
+    now = LIFE + 1
+    recall.forget_old()
+    assert len(recall) == 1
+    now = 2 * LIFE
+    recall.forget_old()
+    assert len(recall) == 0
