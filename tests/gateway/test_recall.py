@@ -157,9 +157,17 @@ def test_a_turn_that_follows_another_is_known_but_for_what_is_new() -> None:
     assert second.frame is first.frame
     assert len(recall) == 1  # it went on: nobody goes on from where it was
     other_end = read(recall, body_of([user(), said(), user("Or?")]))
-    assert other_end.before is second.almost
+    assert other_end.before.items == second.whole.items[:-1]
     again = read(recall, body_of([user(), said(), user("Or?")]))
     assert again.before is other_end.whole
+    assert read(recall, body_of([user(), said()])).before is other_end.before
+    third_end = read(recall, body_of([user(), said(), user("Hm?")]))
+    assert third_end.before is other_end.before
+    assert len(recall) == 1
+    another = read(recall, body_of([user("Hello?"), said()]))  # with the same settings, and nothing in common
+    assert another.frame is first.frame
+    assert another.before.items == []
+    assert len(recall) == 2
 
 
 def test_what_is_known_is_not_written_again() -> None:
@@ -259,7 +267,10 @@ def test_among_many_that_begin_alike_the_latest_are_remembered() -> None:
     for number in range(MOST_ALIKE + 3):
         read(recall, body_of([user(f"{number:03}"), said()]))
     assert len(recall) == MOST_ALIKE
-    assert read(recall, body_of([user("018"), said(), user()])).before.items
+    assert read(recall, body_of([user("003"), said(), user()])).before.items
+    read(recall, body_of([user("new"), said()]))  # for which another has to go, but not the one that went on
+    assert read(recall, body_of([user("003"), said(), user(), said()])).before.items
+    assert not read(recall, body_of([user("004"), said(), user()])).before.items
     assert not read(recall, body_of([user("000"), said(), user()])).before.items
 
 

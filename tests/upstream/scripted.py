@@ -140,7 +140,7 @@ class Wire(asyncio.Transport):
 
     def answer(self, timeouts: Timeouts | None = None) -> HttpAnswer:
         begun = asyncio.get_running_loop().time()
-        return HttpAnswer(self.connection, self.given_back.append, timeouts or Timeouts(), begun)
+        return HttpAnswer(self.connection, self.given_back.append, timeouts or Timeouts(), begun, asyncio.get_running_loop())
 
     def deliver(self, data: bytes) -> None:
         for at in range(0, len(data), 64):

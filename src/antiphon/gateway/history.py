@@ -18,6 +18,7 @@ from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import Unsealing, opened
 from antiphon.gateway.conversation import array_of, conversation_of
 from antiphon.gateway.naming import id_of
+from antiphon.gateway.recall import Recalled
 from antiphon.gateway.restoring import missing_in, restored
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
@@ -115,21 +116,41 @@ class Archive(Struct, frozen=True, kw_only=True):
         return restored(items, [items_of([output]) for output in outputs], maker)
 
 
-def stands_alone(request: Request) -> bool:
-    """Whether a request has everything it needs in itself, which is quick to see for most."""
+def stands_alone(request: Request, recalled: Recalled | None = None) -> bool:
+    """Whether a request has everything it needs in itself, which is quick to see for most. Of one that was recalled, only what is
+    new is looked at."""
     if request.previous_response_id or request.conversation:
         return False
     items = request.input
     if type(items) is not list:
         return True
+    if recalled is None or recalled.request is not request:
+        return _calls_made(items, NO_CALLS) is not None
+    made: frozenset[str] | None = recalled.before.known.get(_calls_made)
+    done = 0 if made is None else len(recalled.before.items)
+    made = made or NO_CALLS
+    for beginning in recalled.steps:
+        if len(beginning.items) > done:
+            made = _calls_made(items[done : len(beginning.items)], made)
+            if made is None:
+                return False
+            beginning.known[_calls_made] = made
+            done = len(beginning.items)
+    return True
+
+
+def _calls_made(items: list[ItemParam], before: frozenset[str]) -> frozenset[str] | None:
+    """The calls of a conversation that goes on with these items; None if one of them leans on what is not there."""
     made: set[str] = set()
     for item in items:
         kind = type(item)  # `isinstance` costs ten times as much, and this is asked of every item of every request
         if kind in CALL_KINDS:
             made.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in LEANING and getattr(item, "call_id", None) not in made:
-            return False
-    return True
+        elif kind in LEANING:
+            call_id = getattr(item, "call_id", None)
+            if call_id not in made and call_id not in before:
+                return None
+    return before | made if made else before
 
 
 def lacks_reasoning(request: Request) -> bool:
@@ -280,6 +301,7 @@ NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
 UNDER_WAY: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
+NO_CALLS: Final[frozenset[str]] = frozenset()
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 SEALED: Final = (CompactionParam, CompactionTrigger)
 LEANING: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})

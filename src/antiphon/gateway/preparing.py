@@ -106,7 +106,7 @@ def _told(recalled: Recalled, mould: _Mould) -> History | None:
     """The conversation in the server's words, from where it is known; None if that is not all there is to it."""
     told: History = recalled.before.known.get(mould, mould.nothing)
     done = 0 if told is mould.nothing else len(recalled.before.items)
-    for beginning in (recalled.almost, recalled.whole):
+    for beginning in recalled.steps:
         if len(beginning.items) <= done:
             continue
         more = told.go_on(beginning.items[done:])

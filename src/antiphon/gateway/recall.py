@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from antiphon.protocol import codec
-from antiphon.protocol.codec import BLANK, Apart
+from antiphon.protocol.codec import BLANK
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.wording import UNREADABLE
@@ -23,17 +23,6 @@ SHORTEST: Final = 256  # bytes of a request that is worth it
 MOST_ALIKE: Final = 16  # requests that begin alike, among which one is looked for
 ALIKE: Final = 48  # bytes
 LIFE: Final = 600.0  # seconds since somebody went on from it
-
-
-class Frame:
-    """All of a request but its conversation, and what was found out about it."""
-
-    __slots__ = ("known", "recurs", "request")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.recurs = False  # whether it came more than once
-        self.known: dict[Any, Any] = {}
 
 
 class Beginning:
@@ -46,17 +35,36 @@ class Beginning:
         self.known: dict[Any, Any] = {}
 
 
+class Frame:
+    """All of a request but its conversation, and what was found out about it."""
+
+    __slots__ = ("known", "nothing", "opening", "recurs", "request", "tail")
+
+    def __init__(self, request: Request, opening: bytes, tail: bytes) -> None:
+        self.request = request
+        self.opening = opening  # of a body, up to its first item
+        self.tail = tail  # from the end of its items
+        self.nothing = Beginning([])
+        self.recurs = False  # whether it came more than once
+        self.known: dict[Any, Any] = {}
+
+
 class Recalled:
     """A request, of which the frame and the first items may be known."""
 
     __slots__ = ("almost", "before", "frame", "request", "whole")
 
-    def __init__(self, request: Request, frame: Frame, before: Beginning, almost: Beginning, whole: Beginning) -> None:
+    def __init__(self, request: Request, frame: Frame, before: Beginning, almost: Beginning | None, whole: Beginning) -> None:
         self.request = request
         self.frame = frame
         self.before = before  # what came before; `almost` and `whole` begin with it
-        self.almost = almost  # all items but the last
+        self.almost = almost  # all items but the last; None if nobody has looked for that
         self.whole = whole
+
+    @property
+    def steps(self) -> list[Beginning]:
+        """Beginnings that are worth to know something of, the shorter first."""
+        return [self.whole] if self.almost is None else [self.almost, self.whole]
 
 
 class Recall:
@@ -66,7 +74,7 @@ class Recall:
         self._room = room
         self._now = now
         self._taken = 0
-        self._alike: dict[tuple[str, bytes], list[_Kept]] = {}
+        self._alike: dict[tuple[str, bytes], list[_Kept]] = {}  # those that were used last are last
         self._latest: OrderedDict[_Kept, None] = OrderedDict()
 
     def read(self, owner: str, body: bytes) -> Recalled | None:
@@ -74,22 +82,18 @@ class Recall:
         if not SHORTEST <= len(body) <= self._room:
             return None
         key = owner, body[:ALIKE]
-        found = _best(self._alike.get(key, []), body)
+        found = _best(self._alike.get(key, ()), body)
         if found is not None:
-            kept, at, before = found
-            gone_on = _gone_on(kept, at, before, body)
-            if gone_on is not None:
-                recalled, last, end = gone_on
-                if before.items or before is kept.whole:  # the same conversation, or another end of it
-                    self._drop(kept)
-                self._keep(_Kept(key, recalled, body[:last], body[last:end], kept.tail, self._now()))
+            recalled = _gone_on(found, body)
+            if recalled is not None:
+                self._go_on(found, recalled, body)
                 return recalled
         apart = codec.decode_apart(body)
         if apart is None:
             return None
-        recalled = _begun(apart)
-        last, end = apart.last, apart.end
-        self._keep(_Kept(key, recalled, body[:last], body[last:end], body[end:], self._now()))
+        frame = Frame(apart.request, body[: apart.start], body[apart.end :])
+        recalled = Recalled(replace(apart.request, input=apart.items), frame, frame.nothing, None, Beginning(apart.items))
+        self._keep(_Kept(key, recalled, body[: apart.end], b"", self._now()))
         return recalled
 
     def forget_old(self) -> None:
@@ -101,6 +105,29 @@ class Recall:
     def __len__(self) -> int:
         return len(self._latest)
 
+    def _go_on(self, found: _Found, recalled: Recalled, body: bytes) -> None:
+        """What goes on from `kept` takes its place, unless the two have no item in common."""
+        kept, at, before = found
+        if recalled.whole is not before:  # there is more of it
+            end = len(body) - len(kept.frame.tail)
+            last = at if recalled.almost is before else end
+            if before is kept.frame.nothing:
+                self._keep(_Kept(kept.key, recalled, body[:last], body[last:end], self._now()))
+                return
+            self._taken -= kept.size
+            if last != len(kept.beginning):
+                kept.beginning = body[:last]
+            kept.last = body[last:end]
+            self._taken += kept.size
+            kept.almost, kept.whole = recalled.almost, recalled.whole
+        kept.time = self._now()
+        self._latest.move_to_end(kept)
+        alike = self._alike[kept.key]
+        if alike[-1] is not kept:
+            alike.remove(kept)
+            alike.append(kept)
+        self._make_room()
+
     def _keep(self, kept: _Kept) -> None:
         alike = self._alike.get(kept.key, [])
         if len(alike) == MOST_ALIKE:
@@ -108,6 +135,9 @@ class Recall:
         self._alike.setdefault(kept.key, alike).append(kept)
         self._latest[kept] = None
         self._taken += kept.size
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self._taken > self._room:
             self._drop(next(iter(self._latest)))
         self.forget_old()
@@ -124,62 +154,78 @@ class Recall:
 class _Kept:
     """A request that came."""
 
-    __slots__ = ("almost", "beginning", "frame", "key", "last", "tail", "time", "whole")
+    __slots__ = ("almost", "beginning", "frame", "key", "last", "time", "whole")
 
-    def __init__(self, key: tuple[str, bytes], recalled: Recalled, beginning: bytes, last: bytes, tail: bytes, time: float) -> None:
+    def __init__(self, key: tuple[str, bytes], recalled: Recalled, beginning: bytes, last: bytes, time: float) -> None:
         self.key = key
         self.frame = recalled.frame
         self.almost = recalled.almost
         self.whole = recalled.whole
-        self.beginning = beginning  # of the body, to its last item
+        self.beginning = beginning  # of the body, to its last item, or behind it if `almost` is None
         self.last = last
-        self.tail = tail  # from the end of its items
         self.time = time
 
     @property
     def size(self) -> int:
-        return len(self.beginning) + len(self.last) + len(self.tail)
+        return len(self.beginning) + len(self.last) + len(self.frame.tail)
+
+    def part(self) -> None:
+        """Finds the last item, which the next request may have another of."""
+        at = codec.last_item(self.beginning, len(self.frame.opening), len(self.beginning))
+        self.beginning, self.last = self.beginning[:at], self.beginning[at:]
+        self.almost = Beginning(self.whole.items[:-1]) if len(self.whole.items) > 1 else self.frame.nothing
 
 
-def _best(alike: list[_Kept], body: bytes) -> tuple[_Kept, int, Beginning] | None:
-    """The one that has most in common with the body, where they part, and the items up to there."""
-    best: tuple[_Kept, int, Beginning] | None = None
+class _Found(NamedTuple):
+    """The request from which another goes on, where the two part, and the items up to there."""
+
+    kept: _Kept
+    at: int
+    before: Beginning
+
+
+def _best(alike: list[_Kept] | tuple[()], body: bytes) -> _Found | None:
+    """The one that has most in common with the body."""
+    best: _Found | None = None
     for kept in reversed(alike):
-        end = len(kept.beginning)
-        if not body.startswith(kept.beginning) or not body.endswith(kept.tail):
+        frame = kept.frame
+        if not body.startswith(frame.opening) or not body.endswith(frame.tail):
             continue
-        if body.startswith(kept.last, end) and end + len(kept.last) + len(kept.tail) <= len(body):
-            return kept, end + len(kept.last), kept.whole
-        if end + len(kept.tail) <= len(body) and (best is None or end > best[1]):
-            best = kept, end, kept.almost
+        end = len(body) - len(frame.tail)
+        at, before = len(frame.opening), frame.nothing
+        if kept.almost is None and not body.startswith(kept.beginning) and body.startswith(_most_of(kept.beginning)):
+            kept.part()
+        if len(kept.beginning) <= end and body.startswith(kept.beginning):
+            whole = len(kept.beginning) + len(kept.last)
+            if whole <= end and body.startswith(kept.last, len(kept.beginning)):
+                return _Found(kept, whole, kept.whole)
+            if kept.almost is not None:
+                at, before = len(kept.beginning), kept.almost
+        if at <= end and (best is None or at > best.at):
+            best = _Found(kept, at, before)
     return best
 
 
-def _gone_on(kept: _Kept, at: int, before: Beginning, body: bytes) -> tuple[Recalled, int, int] | None:
-    """The request in a body that goes on from `at`, where its last item begins, and where its items end."""
-    end = len(body) - len(kept.tail)
-    more = body[at:end].lstrip(BLANK)
+def _most_of(beginning: bytes) -> bytes:
+    return beginning[: len(beginning) * 3 // 4]
+
+
+def _gone_on(found: _Found, body: bytes) -> Recalled | None:
+    """The request in a body that goes on like this; None if it does not go on as it should."""
+    kept, at, before = found
+    frame = kept.frame
+    more = body[at : len(body) - len(frame.tail)].lstrip(BLANK)
     if before.items and more:
         if not more.startswith(b",") or not more[1:].strip(BLANK):
             return None
         more = more[1:]
-    array = b"[%b]" % more
     try:
-        rest = codec.decode_items(array)
+        rest = codec.decode_items(b"[%b]" % more)
     except UNREADABLE:  # whoever reads all of it knows what is wrong
         return None
-    whole, almost, last = before, kept.almost, len(kept.beginning)
-    if rest:
-        whole = Beginning(before.items + rest)
-        almost = before if len(rest) == 1 else Beginning(whole.items[:-1])
-        last = codec.last_item(body, array, at, end)
-    kept.frame.recurs = True
-    request = replace(kept.frame.request, input=whole.items)
-    return Recalled(request, kept.frame, before, almost, whole), last, end
-
-
-def _begun(apart: Apart) -> Recalled:
-    """A request that nothing is known of."""
-    whole = Beginning(apart.items)
-    request = replace(apart.request, input=apart.items)
-    return Recalled(request, Frame(apart.request), Beginning([]), Beginning(apart.items[:-1]), whole)
+    frame.recurs = True
+    if not rest:
+        almost, whole = (kept.almost if before is kept.whole else None), before
+    else:
+        almost, whole = (before if len(rest) == 1 else None), Beginning(before.items + rest)
+    return Recalled(replace(frame.request, input=whole.items), frame, before, almost, whole)

@@ -49,8 +49,8 @@ class Apart(NamedTuple):
 
     request: Request  # without `input`
     items: list[ItemParam]
-    last: int  # where the last item begins, with the comma before it
-    end: int  # of the bracket that closes the array
+    start: int  # behind the bracket that opens the array
+    end: int  # of the bracket that closes it
 
 
 def decode_apart(body: bytes) -> Apart | None:
@@ -67,9 +67,7 @@ def decode_apart(body: bytes) -> Apart | None:
     places = [found.end() for found in INPUT.finditer(body) if body.startswith(array, found.end())]
     if len(places) != 1:  # a place of the same name further in may hold the same
         return None
-    start = places[0]
-    end = start + len(array) - 1
-    return Apart(request, items, last_item(body, array, start + 1, end), end)
+    return Apart(request, items, places[0] + 1, places[0] + len(array) - 1)
 
 
 def decode_items(array: bytes) -> list[ItemParam]:
@@ -77,13 +75,13 @@ def decode_items(array: bytes) -> list[ItemParam]:
     return _decode_items(array)
 
 
-def last_item(body: bytes, array: bytes, start: int, end: int) -> int:
-    """Where the last item of an array begins that fills a body from `start` to `end`, with the comma before it."""
-    raws = _decode_raws(array)
-    if not raws:
+def last_item(body: bytes, start: int, end: int) -> int:
+    """Where the last of the items begins that stand in a body from `start` to `end`, with the comma before it. A comma may stand
+    before the first of them, too."""
+    raws = _decode_raws(b"[%b]" % body[start:end].lstrip(BLANK).removeprefix(b","))
+    if len(raws) < 2:
         return start
-    at = _behind_blanks(body, _behind_blanks(body, end) - len(raws[-1]))
-    return at - 1 if len(raws) > 1 else start
+    return _behind_blanks(body, _behind_blanks(body, end) - len(raws[-1])) - 1
 
 
 def _behind_blanks(body: bytes, at: int) -> int:

@@ -5,6 +5,7 @@ Every answer that is not 2xx is a JSON error (faults.md, invariant 3), every ans
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, Final, Protocol
@@ -26,6 +27,8 @@ JSON: Final = (b"content-type", b"application/json")
 
 class Direct(Protocol):
     """What our own server offers beyond ASGI, to spare tasks and coroutines."""
+
+    task: asyncio.Task[None] | None  # that runs the application for this request, if there is one for it alone
 
     @property
     def is_choked(self) -> bool:

@@ -59,12 +59,13 @@ class Cycle:
     """From the end of a request's head to the last byte of its answer."""
 
     __slots__ = (
-        *("scope", "left", "is_begun", "is_complete", "more_body", "keep_alive", "_line", "_expects_continue", "_body"),
+        *("scope", "task", "left", "is_begun", "is_complete", "more_body", "keep_alive", "_line", "_expects_continue", "_body"),
         *("_body_size", "_has_news", "_news", "_on_leaving", "_head", "_is_chunked", "_length", "_bodyless"),
     )
 
     def __init__(self, line: Line, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
+        self.task: asyncio.Task[None] | None = None  # that runs it
         self.left = False  # the client went away, or the application is through
         self.is_begun = False
         self.is_complete = False

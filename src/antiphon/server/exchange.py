@@ -101,7 +101,7 @@ class Exchange:
 
     def watch(self) -> None:
         """From here on a client that leaves cancels the task that serves it. The body must have been read."""
-        task = asyncio.current_task()
+        task = (self._direct.task if self._direct is not None else None) or asyncio.current_task()
         assert task is not None
         self._task = task
         if self._direct is not None:

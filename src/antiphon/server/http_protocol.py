@@ -301,7 +301,7 @@ class Protocol(HttpToolsProtocol):
         self._running = cycle
         if not self.flow.write_paused:  # what waits may grow from here on
             self._forget_reader()
-        task = self.loop.create_task(cycle.run(cast(Any, self.app)))
+        task = cycle.task = self.loop.create_task(cycle.run(cast(Any, self.app)))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 

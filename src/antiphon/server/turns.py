@@ -78,7 +78,7 @@ async def begin(
     own = raw = None
     wire = upstream.profile.wire
     maker = wire.maker if stored is not None and wire.wants_reasoning_back else None
-    if not stands_alone(request) or (maker is not None and lacks_reasoning(request)):
+    if not stands_alone(request, recalled) or (maker is not None and lacks_reasoning(request)):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
         unsealing = Unsealing(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
         found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing, maker=maker)

@@ -31,17 +31,26 @@ class Stale(Exception):
 class HttpAnswer:
     """An `Answer` from a socket. `head` is done when status and headers are known; `give_back` gets a socket that is in order."""
 
-    def __init__(self, connection: Connection, give_back: Callable[[Connection], None], timeouts: Timeouts, begun: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        give_back: Callable[[Connection], None],
+        timeouts: Timeouts,
+        begun: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self.head: asyncio.Future[None] = self._loop.create_future()
         self._connection: Connection | None = connection
         self._give_back = give_back
         self._is_reusable = False  # whether the upstream left the connection in a state for another exchange
-        self._parser = httptools.HttpResponseParser(self)
         self._held: list[bytes] = []
         self._held_size = 0
+        self.on_body = self._held.append  # called for every chunk of a stream: no function of ours could be as quick
+        self._parser = httptools.HttpResponseParser(self)  # which looks for `on_body` here and now
+        self._end: int | None = None  # how many pieces of what is held were its body, once it is complete
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._sink: Sink | None = None  # for what comes while somebody waits in `flow`
@@ -105,14 +114,20 @@ class HttpAnswer:
     def received(self, data: memoryview) -> None:
         self._heard = self._loop.time()
         was_silent, self._is_silent = self._is_silent, False
-        held = self._held_size
+        before = len(self._held)
+        is_valid = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._is_reusable = False
-            if not self._complete:
-                self._break(self._complaint or "the upstream's answer is not valid HTTP", "upstream_invalid_response")
-                return
+            is_valid = self._is_reusable = False
+        if self._end is not None:
+            del self._held[self._end :]  # a second answer's
+        came = len(self._held) - before
+        if came:
+            self._held_size += len(self._held[before]) if came == 1 else sum(map(len, self._held[before:]))
+        if not is_valid and not self._complete:
+            self._break(self._complaint or "the upstream's answer is not valid HTTP", "upstream_invalid_response")
+            return
         if self._complete:
             self._let_go()
             self._wake()
@@ -120,7 +135,7 @@ class HttpAnswer:
         if was_silent:
             self._timer.cancel()  # from here on it is another limit, which may be shorter
             self._timer = self._loop.call_later(self._time_left(self._heard), self._look_at_the_clock)
-        if self._held_size == held:
+        if not came:
             self._count_without_body(len(data))
         else:
             self._without_body = 0
@@ -175,14 +190,10 @@ class HttpAnswer:
         if not self.head.done():
             self.head.set_result(None)
 
-    def on_body(self, body: bytes) -> None:
-        if not self._complete:
-            self._held.append(body)
-            self._held_size += len(body)
-
     def on_message_complete(self) -> None:
         if self.status and not self._complete:
             self._complete = True
+            self._end = len(self._held)
             self._is_reusable = self._parser.should_keep_alive()
 
     # Inside

@@ -39,12 +39,12 @@ class HttpTransport:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> HttpAnswer:
         """Sends a request and waits for the head of the answer. Cancelling it hangs up."""
-        begun = asyncio.get_running_loop().time()
         origin, path = _split(url)
         head = _head(method, path, origin, tuple(headers.items()))
         length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
         request = b"%b%b\r\n%b" % (head, length, body)
         pool = self._pool(origin)
+        begun = pool.loop.time()
         kept = pool.take()
         if kept is not None:
             try:
@@ -117,7 +117,7 @@ class _Pool:
         self._tls = tls
         self._proxy = proxy
         self._room = room
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()  # asking for it costs a system call
         self._idle: dict[Connection, float] = {}  # since when, oldest first
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -134,9 +134,9 @@ class _Pool:
         if len(self._idle) >= MAX_IDLE:
             connection.drop()
             return
-        self._idle[connection] = self._loop.time()
+        self._idle[connection] = self.loop.time()
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(IDLE_SECONDS, self._sweep)
+            self._sweeper = self.loop.call_later(IDLE_SECONDS, self._sweep)
 
     async def connect(self, timeout: float) -> Connection:
         """A new connection, ready for a request."""
@@ -173,7 +173,7 @@ class _Pool:
 
     async def _reach(self, connection: Connection, host: str, port: int, failure: str) -> None:
         try:
-            await self._loop.create_connection(lambda: connection, host, port)
+            await self.loop.create_connection(lambda: connection, host, port)
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server can be asked for
             raise UpstreamFault(failure, code="upstream_unavailable") from error
 
@@ -186,10 +186,10 @@ class _Pool:
         self._drop_old()
         if self._idle:
             oldest = next(iter(self._idle.values()))
-            self._sweeper = self._loop.call_at(oldest + IDLE_SECONDS, self._sweep)
+            self._sweeper = self.loop.call_at(oldest + IDLE_SECONDS, self._sweep)
 
     def _drop_old(self) -> None:
-        limit = self._loop.time() - IDLE_SECONDS
+        limit = self.loop.time() - IDLE_SECONDS
         while self._idle:
             oldest, since = next(iter(self._idle.items()))
             if since > limit:
@@ -199,7 +199,7 @@ class _Pool:
 
 
 async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpAnswer:
-    answer = HttpAnswer(connection, pool.give_back, timeouts, begun)
+    answer = HttpAnswer(connection, pool.give_back, timeouts, begun, pool.loop)
     connection.write(request)
     try:
         await answer.head

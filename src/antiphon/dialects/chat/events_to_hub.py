@@ -30,6 +30,9 @@ from antiphon.protocol.stamps import Stamps
 
 _decode: Final = msgspec.json.Decoder(Chunk).decode
 _decode_text: Final = msgspec.json.Decoder(TextChunk).decode
+_decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
+MANY: Final = 8  # frames that are worth reading as one
+OTHERS: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
 
 
 class EventsToHub(StreamToHub):
@@ -74,18 +77,10 @@ class EventsToHub(StreamToHub):
         key = self._answer.plain_key
         if key is None or self._over or self._misses >= MAX_MISSES:
             return None, at
-        texts: list[str] = []
-        begin, end = at, len(frames)
-        while at < end:
-            try:
-                text = _decode_text(frames[at].data).choices[0].delta.content
-            except (ValueError, RecursionError):
-                break  # `feed` sees what it is
-            if text:
-                texts.append(text)
-            at += 1
-        run = self._writer.text_run(key, texts) if texts else None
-        return (run, at) if run is not None else (None, begin)
+        texts = _texts_in(frames, at)
+        said = list(filter(None, texts))
+        run = self._writer.text_run(key, said) if said else None
+        return (run, at + len(texts)) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
         """The message is one great delta."""
@@ -205,3 +200,32 @@ FAILED: Final[dict[str, str]] = {
     "abort": "upstream_error",
     "insufficient_system_resource": "overloaded",
 }
+
+
+def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
+    """What the frames from `at` on say, up to the first that is anything else than a piece of text; `feed` sees what that is."""
+    if len(frames) - at >= MANY:
+        # Mostly all are texts but for a few at the end, which say that it is one.
+        end = len(frames)
+        while end > len(frames) - OTHERS and _text_in(frames[end - 1]) is None:
+            end -= 1
+        try:
+            chunks = _decode_texts(b"\n".join([frame.data for frame in frames[at:end]]))
+            if len(chunks) == end - at:
+                return [chunk.choices[0].delta.content for chunk in chunks]
+        except (ValueError, RecursionError):
+            pass  # not all are
+    texts: list[str] = []
+    for frame in frames[at:]:
+        text = _text_in(frame)
+        if text is None:
+            break
+        texts.append(text)
+    return texts
+
+
+def _text_in(frame: sse.Frame) -> str | None:
+    try:
+        return _decode_text(frame.data).choices[0].delta.content
+    except (ValueError, RecursionError):
+        return None
