@@ -35,7 +35,9 @@ def bodies(server: Server) -> dict[str, bytes]:
         if answer.status != 200:
             raise SystemExit(f"turn {turn} of a chain failed: {response}")
         previous = response["id"]
-        sent += [asked, *response["output"]]
+        # A conversation that is sent has not been sent before: what the gateway remembers of requests is another matter.
+        first = {**asked, "content": f"{payloads.STAMP} {asked['content']}"}
+        sent += [asked if sent else first, *response["output"]]
     connection.close()
     return found
 

@@ -84,7 +84,7 @@ def _responses(model: str, stream: bool, new: bool) -> dict[str, Any]:
         if turn % 3 == 1:
             items += _tool_turn(rng, turn)
         answer = {"type": "output_text", "text": _prose(rng, 90), "annotations": []}
-        items.append({"type": "message", "id": f"msg_{turn:024d}", "role": "assistant", "status": "completed", "content": [answer]})
+        items.append({"type": "message", "id": f"msg_{turn:040x}", "role": "assistant", "status": "completed", "content": [answer]})
     return {
         "model": model,
         "instructions": _prose(rng, 120),
@@ -115,7 +115,7 @@ def _chat_message(item: dict[str, Any]) -> dict[str, Any]:
 def _tool_turn(rng: random.Random, turn: int) -> list[dict[str, Any]]:
     call_id = f"call_{turn:024d}"
     arguments = json.dumps({"field_1": _prose(rng, 8), "filter": {"service": "api", "since": "1h"}})
-    call = {"type": "function_call", "id": f"fc_{turn:024d}", "call_id": call_id, "name": "search_logs"}
+    call = {"type": "function_call", "id": f"fc_{turn:040x}", "call_id": call_id, "name": "search_logs"}
     output = json.dumps({"lines": [_prose(rng, 15) for _ in range(4)]})
     return [
         {**call, "arguments": arguments, "status": "completed"},

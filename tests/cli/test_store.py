@@ -61,7 +61,7 @@ def test_an_empty_store_has_nothing(cwd: Path) -> None:
     code, out = run(cwd, "stats")
     lines = [line.split() for line in out.splitlines()]
     assert code == OK
-    assert lines[:3] == [["responses", "0"], ["owners", "0"], ["items", "0"]]
+    assert lines[:3] == [["responses", "0"], ["owners", "0"], ["ids", "0"]]
     assert lines[3:5] == [["conversations", "0"], ["events", "0"]]
     assert lines[6:] == [["oldest", "-"], ["newest", "-"], ["queue", "0", "waiting,", "0", "running"]]
 
@@ -70,7 +70,7 @@ def test_the_figures_are_told_to_people(cwd: Path) -> None:
     fill(cwd, a_few_days)
     _, out = run(cwd, "stats")
     lines = dict(line.split(None, 1) for line in out.splitlines())
-    assert lines["responses"] == lines["items"] == "6"
+    assert lines["responses"] == lines["ids"] == "6"
     assert lines["oldest"] == "2023-11-09 22:13:20Z"
     assert lines["newest"] == "2023-11-14 22:13:20Z"
     assert lines["size"].endswith(" MiB")

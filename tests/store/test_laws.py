@@ -282,6 +282,25 @@ def test_of_several_the_one_that_was_saved_last_has_the_item(run: Run) -> None:
     run(law)
 
 
+@pytest.mark.parametrize("id", ["msg_" + "0" * 40, "fco_" + "0f" * 20 + "x1a"])
+def test_an_id_that_we_gave_leads_to_where_it_was_given(run: Run, id: str) -> None:
+    """It means one item for ever; whoever has it in its history does not write it down again."""
+
+    async def law(store: Store) -> None:
+        for response in ("first", "second", "third"):
+            await store.save("anna", record(response), [id, "msg_1"], [])
+        assert await store.with_item("anna", id) == turn(record("first"))
+        assert (await store.stats()).items == 2
+        await store.save("anna", record("first"), [id], [])  # once more, in its own place
+        assert await store.with_item("anna", id) == turn(record("first"))
+        assert await store.delete("anna", "first")
+        assert await store.with_item("anna", id) is None
+        await store.save("anna", record("fourth"), [id], [])
+        assert await store.with_item("anna", id) == turn(record("fourth"))
+
+    run(law)
+
+
 def test_of_many_with_a_call_the_last_two_are_told(run: Run) -> None:
     async def law(store: Store) -> None:
         for id in ("a", "b", "c"):
@@ -489,11 +508,13 @@ class Model:
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Save] = {}  # in the order in which they came first
+        self.leads: set[tuple[str, str, str]] = set()  # from an owner's item to a response
 
     async def ask(self, step: Save | Ask | Prune) -> Any:
         match step:
             case Save():
                 self.kept[step.owner, step.record.id] = step
+                self.lead(step)
                 return None
             case Ask(what="get"):
                 found = self.kept.get((step.owner, step.id))
@@ -501,7 +522,7 @@ class Model:
             case Ask(what="chain"):
                 return self.chain(step.owner, step.id)
             case Ask(what="with_item"):
-                having = [each for each in self.of(step.owner) if step.id in each.items]
+                having = [each for each in self.of(step.owner) if (step.owner, step.id, each.record.id) in self.leads]
                 return turn(having[-1].record) if having else None
             case Ask(what="with_call"):
                 return [turn(each.record) for each in self.of(step.owner) if step.id in each.calls][:-3:-1]
@@ -509,6 +530,13 @@ class Model:
                 return self.kept.pop((step.owner, step.id), None) is not None
             case Prune():
                 return self.prune(step)
+
+    def lead(self, saved: Save) -> None:
+        """An id that we gave leads to one response only, as long as that is there."""
+        owner, id = saved.owner, saved.record.id
+        self.leads = {lead for lead in self.leads if (lead[0], lead[2]) != (owner, id) and (lead[0], lead[2]) in self.kept}
+        known = {item for of, item, _ in self.leads if of == owner}
+        self.leads |= {(owner, item, id) for item in saved.items if not (item == OURS and item in known)}
 
     def of(self, owner: str) -> list[Save]:
         return [each for each in self.kept.values() if each.owner == owner]
@@ -539,7 +567,7 @@ class Model:
 
     def figures(self) -> tuple[Any, ...]:
         moments = [each.record.created_at for each in self.kept.values()]
-        items = {(each.owner, id) for each in self.kept.values() for id in each.items}
+        items = {(owner, item) for owner, item, response in self.leads if (owner, response) in self.kept}
         owners = {each.owner for each in self.kept.values()}
         return len(self.kept), len(owners), len(items), min(moments, default=None), max(moments, default=None)
 
@@ -555,7 +583,8 @@ async def ask(store: Store, step: Save | Ask | Prune) -> Any:
 
 
 owners = st.sampled_from(["anna", "bert", "a\0"])
-ids = st.sampled_from(["resp_1", "resp_2", "resp_3", "resp_4", "\0", "", "\N{GRINNING FACE}"])
+OURS = "msg_" + "6a" * 20
+ids = st.sampled_from(["resp_1", "resp_2", "resp_3", "resp_4", "\0", "", "\N{GRINNING FACE}", OURS])
 json = st.recursive(
     st.none() | st.integers(-(2**53) - 1, 2**53 + 1) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["z", "a", "\0", "é"]), inner, max_size=3),

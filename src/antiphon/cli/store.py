@@ -117,7 +117,7 @@ def _table(found: Stats, queue: Queue) -> list[str]:
     rows = {
         "responses": f"{found.responses:,}",
         "owners": f"{found.owners:,}",
-        "items": f"{found.items:,}",
+        "ids": f"{found.items:,}",  # by which items are found
         "conversations": f"{found.conversations:,}",
         "events": f"{found.events:,}",
         "size": f"{found.bytes / 2**20:,.1f} MiB",

@@ -62,7 +62,7 @@ def entries_of(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
             continue
         id = id_of(item)
         if id is None:
-            item, id = named(item, stamps)
+            item, id = named(item, stamps.new_id)
         kept.append(Entry(id=id, item=codec.encode(item)))
     return kept
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import Unsealing, opened
 from antiphon.gateway.conversation import array_of, conversation_of
-from antiphon.gateway.naming import id_of
+from antiphon.gateway.naming import group_of, id_of
 from antiphon.gateway.recall import Recalled
 from antiphon.gateway.restoring import missing_in, restored
 from antiphon.protocol import codec
@@ -97,7 +97,9 @@ class Archive(Struct, frozen=True, kw_only=True):
         return [array_of(page.entries)]
 
     async def item(self, id: str) -> ItemParam | None:
-        turn = await self.store.with_item(self.owner, id) if self.store is not None else None
+        if self.store is None:
+            return None
+        turn = await self.store.with_item(self.owner, id) or await self.store.with_item(self.owner, group_of(id))
         return next((item for item in items_of(past_of(turn)) if id_of(item) == id), None) if turn is not None else None
 
     async def call(self, call_id: str) -> Call | None:

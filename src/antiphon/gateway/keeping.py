@@ -5,12 +5,13 @@ for the client. Committed before the client hears of the end, so that what it sa
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import Joined, addition
-from antiphon.gateway.naming import id_of, named
+from antiphon.gateway.naming import GROUP, id_of, named, of_group
 from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
@@ -30,12 +31,17 @@ class Keeper:
         self._joined = joined
         kept: list[ItemParam] = []
         self._item_ids: list[str] = []
-        for item in own:
+        group = ""  # of the items that come without an id, if there are any
+        for number, item in enumerate(own):
             id = id_of(item)
-            if id is None:
-                item, id = named(item, stamps)
+            if id is not None:
+                self._item_ids.append(id)
+            else:
+                if not group:
+                    group = stamps.new_id(GROUP)
+                    self._item_ids.append(group)
+                item, _ = named(item, partial(of_group, group, number))
             kept.append(item)
-            self._item_ids.append(id)
         self._input = codec.encode(kept)
 
     async def keep(self, response: Response) -> Turn:

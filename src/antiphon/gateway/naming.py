@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Raw
@@ -20,7 +21,6 @@ from antiphon.protocol.items import (
     ReasoningParam,
     UnknownItem,
 )
-from antiphon.protocol.stamps import Stamps
 
 
 def id_of(item: Item | ItemParam) -> str | None:
@@ -31,15 +31,26 @@ def id_of(item: Item | ItemParam) -> str | None:
     return item.text("id") or None if isinstance(item, UnknownItem) else None
 
 
-def named(item: ItemParam, stamps: Stamps) -> tuple[ItemParam, str]:
-    """An item that has no id, with one."""
+def named(item: ItemParam, new_id: Callable[[str], str]) -> tuple[ItemParam, str]:
+    """An item that has no id, with one; `new_id` makes it of a prefix."""
+    id = new_id(PREFIXES.get(type(item), "item"))
     if isinstance(item, UnknownItem):
-        id = stamps.new_id("item")
         return replace(item, raw=Raw(codec.encode(item.fields() | {"id": Raw(codec.encode(id))}))), id
-    id = stamps.new_id(PREFIXES.get(type(item), "item"))
     return replace(item, id=id), id
 
 
+def of_group(group: str, number: int, prefix: str) -> str:
+    """The id of an item that is found by the id of its group: an index of every item costs as much as all else about keeping."""
+    return f"{prefix}_{group.partition('_')[2]}x{number:x}"
+
+
+def group_of(id: str) -> str:
+    """The group that an item's id names, if it is such an id."""
+    found, _, _ = id.rpartition("x")
+    return f"{GROUP}_{found.partition('_')[2]}"
+
+
+GROUP: Final = "items"
 PREFIXES: Final[dict[type, str]] = {
     MessageParam: "msg",
     FunctionCallParam: "fc",

@@ -25,7 +25,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 
     responses: int
     owners: int
-    items: int  # that can be referred to
+    items: int  # ids by which they are found: those of one request that came without any have one together
     conversations: int
     events: int  # of work in the background
     bytes: int  # on disk, as far as the store can tell

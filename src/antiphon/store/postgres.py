@@ -14,6 +14,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.store.changes import Changes
 from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Stats, Turn
+from antiphon.store.keys import CALL, ITEM
 from antiphon.store.postgres_batches import Batches
 from antiphon.store.postgres_connections import Connections, Limits
 from antiphon.store.postgres_conversations import ADD, PostgresConversations
@@ -21,7 +22,7 @@ from antiphon.store.postgres_conversations import columns_of as entry_columns_of
 from antiphon.store.postgres_faults import DAMAGED
 from antiphon.store.postgres_keys import key
 from antiphon.store.postgres_listener import CHANNEL, Listener
-from antiphon.store.postgres_saving import CALL, ITEM, SAVE, Save, columns_of, keys_of, row_of
+from antiphon.store.postgres_saving import SAVE, Save, columns_of, keys_of, row_of
 from antiphon.store.postgres_usage import PostgresUsage
 from antiphon.store.postgres_work import PostgresWork
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from antiphon.store.keys import ITEM, ITEM_ONCE, kinds_and_ids
 from antiphon.store.postgres_keys import key
 from antiphon.store.record import Record
 
@@ -42,7 +43,7 @@ def row_of(owner: str, record: Record) -> Row:
 
 
 def keys_of(item_ids: Sequence[str], call_ids: Sequence[str]) -> list[tuple[int, bytes]]:
-    return [*((ITEM, key(id)) for id in item_ids), *((CALL, key(id)) for id in call_ids)]
+    return [(kind, key(id)) for kind, id in kinds_and_ids(item_ids, call_ids)]
 
 
 def columns_of(saves: Sequence[Save]) -> Iterator[Sequence[Any]]:
@@ -52,12 +53,18 @@ def columns_of(saves: Sequence[Save]) -> Iterator[Sequence[Any]]:
     yield from zip(*keys, strict=True) if keys else ((), (), (), ())
 
 
-ITEM: Final = 0
-CALL: Final = 1
+# What is found by ids: those of `ITEM_ONCE` unless they lead to another response already.
+UNLESS_FOUND: Final = f"""
+(key.kind <> {ITEM_ONCE} OR NOT EXISTS (
+    SELECT FROM antiphon_found_by AS old
+    WHERE old.owner = response.owner AND old.kind = {ITEM} AND old.id = key.id AND old.seq <> response.seq
+))
+"""
+KIND: Final = f"CASE key.kind WHEN {ITEM_ONCE} THEN {ITEM} ELSE key.kind END"
 
 # One statement, hence one transaction. What takes the place of another keeps its number, and of the ids that led to it those that
 # lead there no more are removed; `xmax` is not 0 where a row was there before.
-SAVE: Final = """
+SAVE: Final = f"""
 WITH kept AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
@@ -65,9 +72,9 @@ WITH kept AS (
         status = excluded.status, head = excluded.head, input = excluded.input, output = excluded.output
     RETURNING seq, owner, id, xmax <> 0 AS replaced
 ), keys AS (
-    SELECT seq, kept.owner, kind, key.id FROM kept
+    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM kept AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
-        ON key.owner = kept.owner AND key.response = kept.id
+        ON key.owner = response.owner AND key.response = response.id AND {UNLESS_FOUND}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
 )

@@ -19,7 +19,7 @@ from antiphon.store.postgres_batches import Batches
 from antiphon.store.postgres_connections import Connections
 from antiphon.store.postgres_conversations import ADD, columns_of
 from antiphon.store.postgres_listener import CHANNEL, Listener, told
-from antiphon.store.postgres_saving import Save, keys_of, row_of
+from antiphon.store.postgres_saving import KIND, UNLESS_FOUND, Save, keys_of, row_of
 from antiphon.store.postgres_saving import columns_of as rows_of
 from antiphon.store.record import Record
 from antiphon.store.work import Queue, Said, Work
@@ -220,9 +220,9 @@ WITH kept AS (
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq, owner, id
 ), found_by AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id)
-    SELECT seq, kept.owner, kind, key.id FROM kept
+    SELECT response.seq, response.owner, {KIND}, key.id FROM kept AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
-        ON key.owner = kept.owner AND key.response = kept.id
+        ON key.owner = response.owner AND key.response = response.id AND {UNLESS_FOUND}
     ON CONFLICT DO NOTHING
 ), work AS (
     INSERT INTO antiphon_work (seq, id, request) SELECT seq, kept.id, request FROM kept
@@ -296,8 +296,8 @@ WITH own AS MATERIALIZED (
     SET previous = $3, created_at = $4, status = $5, head = $6, input = $7, output = $8
     FROM fresh WHERE response.seq = fresh.seq
 ), keys AS MATERIALIZED (
-    SELECT fresh.seq, response.owner, key.kind, key.id FROM fresh JOIN antiphon_responses AS response USING (seq)
-    CROSS JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id)
+    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM fresh JOIN antiphon_responses AS response USING (seq)
+    JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id) ON {UNLESS_FOUND}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
 ), removed AS (

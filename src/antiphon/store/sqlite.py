@@ -19,10 +19,11 @@ import apsw
 from antiphon.store.changes import Changes
 from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Stats, Turn
+from antiphon.store.keys import CALL, ITEM
 from antiphon.store.sqlite_conversations import SqliteConversations, add
 from antiphon.store.sqlite_file import connect, fault, fetch, prepare
 from antiphon.store.sqlite_readers import Readers
-from antiphon.store.sqlite_saving import CALL, ITEM, Save, keys_of, row_of
+from antiphon.store.sqlite_saving import Save, keys_of, row_of
 from antiphon.store.sqlite_usage import SqliteUsage
 from antiphon.store.sqlite_watch import Watch
 from antiphon.store.sqlite_work import SqliteWork

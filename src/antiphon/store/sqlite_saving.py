@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from antiphon.store.keys import ITEM, ITEM_ONCE, kinds_and_ids
 from antiphon.store.record import Record
 from antiphon.store.sqlite_file import fetch
 from antiphon.store.sqlite_writer import Joint, insert
@@ -54,8 +55,7 @@ class Save(Joint):
         # They were given numbers that follow each other, since nobody else writes meanwhile.
         first = cursor.connection.last_insert_rowid() - len(several) + 1
         insert(cursor, NEW_TURN, TURN_ROW, [save.row.turn(seq) for seq, save in enumerate(several, first)])
-        keys = [(save.row.owner, *key, seq) for seq, save in enumerate(several, first) for key in save.keys]
-        insert(cursor, FIND, FIND_ROW, keys)
+        _find(cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(several, first) for key in save.keys])
         return [None] * len(several)
 
 
@@ -73,7 +73,7 @@ def row_of(owner: str, record: Record) -> Row:
 
 
 def keys_of(item_ids: Sequence[str], call_ids: Sequence[str]) -> FoundBy:
-    return (*((ITEM, id.encode()) for id in item_ids), *((CALL, id.encode()) for id in call_ids))
+    return tuple((kind, id.encode()) for kind, id in kinds_and_ids(item_ids, call_ids))
 
 
 def rewrite(cursor: apsw.Cursor, seq: int, row: Row) -> None:
@@ -85,11 +85,15 @@ def rewrite(cursor: apsw.Cursor, seq: int, row: Row) -> None:
 def find(cursor: apsw.Cursor, owner: bytes, seq: int, keys: FoundBy) -> None:
     """From now on a response is found by these, and by nothing else."""
     cursor.execute("DELETE FROM found_by WHERE seq = ?", (seq,))
-    insert(cursor, FIND, FIND_ROW, [(owner, *key, seq) for key in keys])
+    _find(cursor, [(owner, *key, seq) for key in keys])
 
 
-ITEM: Final = 0
-CALL: Final = 1
+def _find(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
+    insert(cursor, FIND, FIND_ROW, [row for row in rows if row[1] != ITEM_ONCE])
+    once = [(owner, ITEM, id, seq) for owner, kind, id, seq in rows if kind == ITEM_ONCE]
+    insert(cursor, FIND_ONCE, FIND_ROW, once, UNLESS_FOUND)
+
+
 HEAD_END: Final = 6  # of a row: what was said follows
 COLUMNS: Final = ("previous", "created_at", "status", "head")
 NEW: Final = f"INSERT INTO responses (owner, id, {', '.join(COLUMNS)}) VALUES "
@@ -108,3 +112,9 @@ REPLACE_TURN: Final = f"""
 """
 FIND: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
 FIND_ROW: Final = "(?, ?, ?, ?)"
+FIND_ONCE: Final = "WITH new (owner, kind, id, seq) AS (VALUES "
+UNLESS_FOUND: Final = """
+    ) INSERT OR IGNORE INTO found_by (owner, kind, id, seq) SELECT owner, kind, id, seq FROM new WHERE NOT EXISTS (
+        SELECT 1 FROM found_by AS old WHERE old.owner = new.owner AND old.kind = new.kind AND old.id = new.id
+    )
+"""

@@ -166,10 +166,10 @@ def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_result(outcome)
 
 
-def insert(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Many rows in few statements."""
+def insert(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]], end: str = "") -> None:
+    """Many rows in few statements; `end` stands behind them."""
     for piece in _pieces(rows, ROWS):
-        cursor.execute(statement + ", ".join([row] * len(piece)), tuple(itertools.chain.from_iterable(piece)))
+        cursor.execute(statement + ", ".join([row] * len(piece)) + end, tuple(itertools.chain.from_iterable(piece)))
 
 
 def _together(cursor: apsw.Cursor, kind: type[Joint], several: Sequence[Any]) -> list[Any]:
