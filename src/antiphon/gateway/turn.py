@@ -95,6 +95,11 @@ class Turn:
         if self._answer is not None:
             self._answer.abort()
 
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether nothing more can come from the upstream, and nobody wants to see what has."""
+        return self._trace is None and getattr(self._answer, "is_complete", False)
+
     def reader(self) -> Reader:
         wire = self.prepared.target.upstream.profile.wire
         return Reader(self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire))

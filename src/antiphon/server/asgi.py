@@ -35,6 +35,10 @@ class Direct(Protocol):
         """Whether the client does not read what waits for it: now is no time to send."""
         ...
 
+    def answer_now(self, status: int, headers: Headers, body: bytes) -> None:
+        """A whole answer, at once."""
+        ...
+
     def send_now(self, message: Message) -> None:
         """Sends at once. The first bytes of a body must follow their head in the same step."""
         ...

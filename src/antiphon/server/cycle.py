@@ -167,6 +167,14 @@ class Cycle:
         else:
             raise RuntimeError(f"an answer cannot go on with {kind} here")
 
+    def answer_now(self, status: int, headers: Headers, body: bytes) -> None:
+        if self.left:
+            return
+        if self.is_begun:
+            raise RuntimeError("an answer cannot begin twice")
+        self._begin(status, headers)
+        self._end(body)
+
     def write_now(self, data: bytes) -> bool:
         if self._line.flow.write_paused and not self.left:
             return False

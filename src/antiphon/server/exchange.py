@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from antiphon.errors import ApiError
 from antiphon.gateway.client_speech import ClientSpeech
-from antiphon.protocol.losses import Losses
+from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.response import Response
 from antiphon.server.asgi import DIRECT, Direct, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
 from antiphon.server.body import check_head, read_body
@@ -78,7 +79,13 @@ class Exchange:
         return None if self._direct is None or self.trace is not None else self._direct.write_now
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-        await send_whole(self.send, status, headers, body)
+        direct = self._direct
+        if direct is None or self.trace is not None or direct.is_choked:
+            await send_whole(self.send, status, headers, body)
+            return
+        self.line.status = status
+        self.answered = True
+        direct.answer_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
 
     async def refuse(self, error: ApiError) -> None:
         """ERR-1: the error, in the shape of the client's dialect."""
@@ -151,8 +158,11 @@ def shutdown() -> ApiError:
 
 def losses_header(losses: Losses) -> Headers:
     """REQ-6: how much was lost and where, short; the whole of it is in the trace."""
-    if not len(losses):
-        return []
+    return [_losses_header(tuple(losses))] if len(losses) else []
+
+
+@lru_cache(maxsize=256)  # a client loses the same with every turn
+def _losses_header(losses: tuple[Loss, ...]) -> tuple[bytes, bytes]:
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
     told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
-    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]
+    return b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"..."

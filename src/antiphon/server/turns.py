@@ -168,6 +168,8 @@ async def keep_abandoned(services: Services, turn: Turn, pipe: Pipe | None) -> N
 
 async def drain(turn: Turn, flow: Flow) -> None:
     """Lets the upstream's body come to its end, so that its connection can be used again."""
+    if turn.has_heard_all:
+        return
     timer = asyncio.get_running_loop().call_later(LINGER, turn.abort)
     with suppress(ApiError):
         await flow(_anything)

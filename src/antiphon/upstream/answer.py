@@ -105,6 +105,11 @@ class HttpAnswer:
         self._held_size = 0
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the last byte has come, though a reader may not have taken it."""
+        return self._complete
+
+    @property
     def held(self) -> int:
         """Bytes of the body that came and wait for the reader."""
         return self._held_size

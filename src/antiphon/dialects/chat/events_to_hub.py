@@ -49,13 +49,14 @@ class EventsToHub(StreamToHub):
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
         self._misses = 0
+        self._no_text: sse.Frame | None = None  # of which `text_run` has found that it is something else
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
         if self._over:
             return []
         key = self._answer.plain_key
-        if key is not None and self._misses < MAX_MISSES:
+        if key is not None and frame is not self._no_text and self._misses < MAX_MISSES:
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 text = _decode_text(frame.data).choices[0].delta.content
@@ -77,10 +78,16 @@ class EventsToHub(StreamToHub):
         key = self._answer.plain_key
         if key is None or self._over or self._misses >= MAX_MISSES:
             return None, at
+        if frames[at] is self._no_text:
+            return None, at
         texts = _texts_in(frames, at)
+        if not texts:
+            self._misses += 1
+        end = at + len(texts)
+        self._no_text = frames[end] if end < len(frames) else None
         said = list(filter(None, texts))
         run = self._writer.text_run(key, said) if said else None
-        return (run, at + len(texts)) if run is not None else (None, at)
+        return (run, end) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
         """The message is one great delta."""
