@@ -142,6 +142,17 @@ class Turn:
         return replay(self._read_whole(await self.body_of(answer)), waited=waited)
 
     async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
+        take_all: Callable[[], bytes | None] | None = getattr(answer, "take_all", None) if self._trace is None else None
+        whole = take_all() if take_all is not None else None  # it came with the head, as most do
+        if whole is None:
+            whole = await self._gather(answer, limit)
+        if len(whole) > limit:
+            answer.abort()
+            raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
+        return whole
+
+    async def _gather(self, answer: Answer, limit: int) -> bytes:
+        """A body that comes by and by; of one that is too long, enough to see it."""
         pieces: list[bytes] = []
         room = limit
 
@@ -151,9 +162,7 @@ class Turn:
             room -= len(piece)
             return room >= 0
 
-        if not await self.flow(answer)(keep):
-            answer.abort()
-            raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
+        await self.flow(answer)(keep)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
@@ -260,4 +269,4 @@ def is_page(answer: Answer) -> bool:
 
 def is_packed(answer: Answer) -> bool:
     """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
-    return answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+    return "content-encoding" in answer.headers and answer.headers["content-encoding"].strip().lower() not in ("", "identity")

@@ -137,10 +137,19 @@ class Policy:
 
     def whole(self, response: Response) -> Response:
         """A response that nobody streamed, as the fold of what would have been delivered (STR-14)."""
+        if len(response.output) == 1 and self._passes(response.output[0]):  # as most are
+            return response
         # What was cancelled was judged as it came, and no stream can tell it once more (see `replay`).
         if response.status != ResponseStatus.CANCELLED and any(type(item) in CALLS for item in response.output):
             return fold(told for event in replay(response) for told in self.feed(event))
         return self._trim_response(response)  # nothing to judge: the same, without the way round
+
+    def _passes(self, item: Item) -> bool:
+        """Whether it is one text, of which nothing has to be left out."""
+        if type(item) is not Message or len(item.content) != 1:
+            return False
+        part = item.content[0]
+        return type(part) is OutputText and not part.logprobs
 
     def unabridged(self, response: Response) -> Response:
         """A response that was fed, without what the client may not have, but with what it merely did not ask for."""

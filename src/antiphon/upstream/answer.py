@@ -104,6 +104,10 @@ class HttpAnswer:
         self._held.clear()
         self._held_size = 0
 
+    def take_all(self) -> bytes | None:
+        """The rest of the body, if the last of it has come; None if it has to be waited for."""
+        return self._take() if self._complete and self._held else None
+
     @property
     def is_complete(self) -> bool:
         """Whether the last byte has come, though a reader may not have taken it."""

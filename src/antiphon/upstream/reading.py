@@ -38,6 +38,8 @@ class Reader:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
             return [*self._to_hub.finish(error)]
+        if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
+            return [*self._to_hub.feed(frames[0])]
         told: list[StreamEvent | TextRun] = []
         at = 0
         while at < len(frames):
