@@ -23,15 +23,14 @@ install: .venv/installed .venv/installed-model
 run: install
 	$(BIN)/antiphon serve
 
-# The tests, with complete branch coverage of every room that needs no socket. Those that go through the whole gateway reach nothing
-# that others do not, and are run without it: it doubles their time.
-THROUGH := tests/faults tests/fuzz tests/matrix tests/peers tests/clients tests/soak
+# The tests, with complete branch coverage of every room that needs no socket; those that reach nothing that others do not are run
+# without it, since it doubles their time (tests/conftest.py says which).
 test: install
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(WORKERS) $(THROUGH:%=--ignore=%)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --part within
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
-	$(BIN)/python -m pytest -n $(WORKERS) $(THROUGH)
+	$(BIN)/python -m pytest -n $(WORKERS) --part through
 
 # Clients that are too heavy for every day, against strict scripted servers. Needs npm.
 test-clients: install .clients/installed

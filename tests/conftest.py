@@ -2,11 +2,15 @@
 
 `ANTIPHON_RANDOM=1 make test` looks for new ones, `ANTIPHON_EXAMPLES=1000` for more of them. No test, nor any process that one
 starts, keeps anything in the user's own data folder.
+
+`--part within` are the tests that together reach every branch of the rooms that are held to that, `--part through` the others, most
+of which go through a whole gateway: measuring coverage there doubles their time and finds nothing new. Without `--part` all are run.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import trustme
@@ -33,3 +37,25 @@ def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("trusted") / "one.pem"
     trustme.CA().cert_pem.write_to_path(str(path))
     os.environ["SSL_CERT_FILE"] = str(path)
+
+
+HERE = Path(__file__).resolve().parent
+THROUGH = ("clients", "fakes", "faults", "fuzz", "integrations", "matrix", "peers", "producer", "server", "soak", "upstream")
+# Of those, the ones that reach what no other test does.
+WITHIN = {
+    f"server/test_{name}.py"
+    for name in ("background", "client_dialects", "compact", "conversations", "count_tokens", "reasoning", "state", "strict_losses")
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=("within", "through"), help="only this part of the tests")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    part = config.getoption("--part")
+    if part is None or not collection_path.name.startswith("test_") or collection_path.is_dir():
+        return None
+    place = collection_path.resolve().relative_to(HERE)
+    is_through = place.parts[0] in THROUGH and place.as_posix() not in WITHIN
+    return True if is_through != (part == "through") else None
