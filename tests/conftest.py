@@ -4,7 +4,7 @@
 starts, keeps anything in the user's own data folder.
 
 `--part within` are the tests that together reach every branch of the rooms that are held to that, `--part through` the others, most
-of which go through a whole gateway: measuring coverage there doubles their time and finds nothing new. Without `--part` all are run.
+of which go through a whole gateway: measuring coverage there doubles their time and finds nothing new. Without it all are run.
 """
 
 from __future__ import annotations
