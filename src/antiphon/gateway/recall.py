@@ -199,8 +199,8 @@ def _best(alike: list[_Kept] | tuple[()], body: bytes) -> _Found | None:
             whole = len(kept.beginning) + len(kept.last)
             if whole <= end and body.startswith(kept.last, len(kept.beginning)):
                 return _Found(kept, whole, kept.whole)
-            if kept.almost is not None:
-                at, before = len(kept.beginning), kept.almost
+            assert kept.almost is not None  # else there is no last item that could differ
+            at, before = len(kept.beginning), kept.almost
         if at <= end and (best is None or at > best.at):
             best = _Found(kept, at, before)
     return best

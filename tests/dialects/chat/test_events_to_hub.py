@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.dialects.chat.habits import Habit, habits, messages, spelled, whole
 from tests.dialects.chat.habits import Message as Spoken
@@ -107,6 +107,37 @@ def test_nonsense_never_raises_and_never_breaks_the_grammar(pieces: list[Any]) -
 
 
 # Order
+
+
+TEXT = b'{"choices":[{"delta":{"content":"a"}}]}'
+PIECES = [TEXT, TEXT, TEXT, b"", b" ", b'{"choices":[{"delta":{"content":""}}]}', b'{"choices":\n[{"delta":{"content":"b"}}]}']
+PIECES += [
+    b'{"choices":[{"delta":{"content":"c"},"finish_reason":"stop"}]}',
+    b'{"choices":[],"usage":null}',
+    b"[DONE]",
+    b"nonsense",
+]
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES), min_size=8, max_size=20))
+@example(pieces=[*[TEXT] * 6, b"", *[TEXT] * 6])
+@example(pieces=[*[TEXT] * 12, PIECES[7], PIECES[8], PIECES[9]])
+def test_many_frames_at_once_are_what_they_are_one_by_one(pieces: list[bytes]) -> None:
+    """Runs of text are decoded together; whatever else stands among them, or looks like two of them, is not."""
+    frames = [frame(TEXT), *map(frame, pieces)]
+    one_by_one, at_once = (EventsToHub(REQUEST, OPENING, counting_stamps()) for _ in range(2))
+    wanted = [event for each in frames for event in one_by_one.feed(each)]
+    told: list[StreamEvent] = []
+    at = 0
+    while at < len(frames):
+        run, at = at_once.text_run(frames, at)
+        if run is not None:
+            told += run.events()
+        else:
+            told += at_once.feed(frames[at])
+            at += 1
+    assert told == wanted
+    assert list(at_once.losses) == list(one_by_one.losses)
 
 
 def test_reasoning_ends_where_text_begins_and_text_where_reasoning_or_a_call_does() -> None:

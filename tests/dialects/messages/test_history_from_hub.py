@@ -168,6 +168,11 @@ def test_system_text_in_mid_conversation_stands_where_the_server_takes_it(
     assert sent(user("a"), system("S"), system("T"), assistant("b"), user("c"), wire=wire) == (lines, lost)
 
 
+def test_system_text_that_says_nothing_is_not_marked() -> None:
+    lines, _ = sent(user("a"), system(" "), assistant("b"), user("c"), wire=PLAIN)
+    assert lines == ["user: a", "assistant: b", "user: c"]
+
+
 def test_a_system_message_waits_for_the_users_words() -> None:
     """It must stand before the assistant's, or at the end."""
     assert sent(user("a"), system("S"), user("b")) == (["user: a, b", "system: S"], ["input[2]"])

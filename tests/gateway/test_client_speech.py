@@ -1,0 +1,27 @@
+"""`gateway/client_speech`: which dialect a path belongs to, and whether a model is asked there."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.gateway.client_speech import is_turn, speech_at
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect", "asks"),
+    [
+        ("/v1/responses", "responses", True),
+        ("/v1/chat/completions", "chat", True),
+        ("/v1/messages", "messages", True),
+        ("/v1/messages/count_tokens", "messages", False),
+        ("/v1/vscode/chat", "vscode", True),
+        ("/v1beta/models/m:generateContent", "gemini", True),
+        ("/v1/models/m:streamGenerateContent", "gemini", True),
+        ("/v1/models/m:countTokens", "gemini", False),
+        ("/v1/models", "responses", False),
+        ("/nowhere", "responses", False),
+    ],
+)
+def test_paths(path: str, dialect: str, asks: bool) -> None:
+    assert speech_at(path).dialect == dialect
+    assert is_turn(path) is asks
