@@ -31,6 +31,7 @@ from soak.client import Answer, Client
 CONFIG: Final = """
 [server]
 port = 0
+recall_mib = 1
 [store]
 url = "sqlite:///{store}"
 [[keys]]

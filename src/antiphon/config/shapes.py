@@ -53,7 +53,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             description="MiB of requests that each process remembers for ten minutes, so that a conversation that goes on is not "
             "read from its beginning; they take about four times as much memory. 0: none.",
         ),
-    ] = 8
+    ] = 4
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The largest request body that is taken, in MiB.")] = 64
     websocket: Annotated[
         bool,
