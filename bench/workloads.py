@@ -12,6 +12,7 @@ from bench.payloads import STAMP
 from bench.servers import Server, pinned
 from bench.targets import BIN, Kind
 from msgspec import Struct
+from msgspec.structs import replace
 
 END: dict[Kind, dict[bool, str]] = {
     "responses": {True: "response.completed", False: "output_text"},
@@ -107,45 +108,33 @@ def _bytes(kind: Kind, workload: Workload) -> bytes:
     return payloads.chat_body(workload.model, stream=workload.stream, new=workload.new)
 
 
+BURST = Workload(
+    name="burst",
+    what="64 chunks of text in one write",
+    model="mock-n64",
+    connections=8,
+    requests=400,
+    goal=8.0,
+    goal_naive=12.0,
+)
+JSON = Workload(
+    name="json",
+    what="no stream",
+    model="mock-n64",
+    stream=False,
+    connections=8,
+    requests=400,
+    goal=8.0,
+    goal_naive=12.0,
+)
+NO_GOALS: dict[str, None] = {"goal": None, "goal_naive": None}
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload(
-            name="burst",
-            what="64 chunks of text in one write",
-            model="mock-n64",
-            connections=8,
-            requests=400,
-            goal=8.0,
-            goal_naive=12.0,
-        ),
-        Workload(
-            name="json",
-            what="no stream",
-            model="mock-n64",
-            stream=False,
-            connections=8,
-            requests=400,
-            goal=8.0,
-            goal_naive=12.0,
-        ),
-        Workload(
-            name="burst-new",
-            what="a burst for a conversation that nobody sent before",
-            model="mock-n64",
-            connections=8,
-            requests=400,
-            new=True,
-        ),
-        Workload(
-            name="json-new",
-            what="no stream, for a conversation that nobody sent before",
-            model="mock-n64",
-            stream=False,
-            connections=8,
-            requests=400,
-            new=True,
-        ),
+        BURST,
+        JSON,
+        replace(BURST, name="burst-new", what="a burst for a conversation that nobody sent before", new=True, **NO_GOALS),
+        replace(JSON, name="json-new", what="no stream, for a conversation that nobody sent before", new=True, **NO_GOALS),
         Workload(
             name="paced",
             what="32 streams, a chunk every 10 ms",

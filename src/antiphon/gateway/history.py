@@ -127,21 +127,11 @@ def stands_alone(request: Request, recalled: Recalled | None = None) -> bool:
     if type(items) is not list:
         return True
     if recalled is None or recalled.request is not request:
-        return _calls_made(items, NO_CALLS) is not None
-    made: frozenset[str] | None = recalled.before.known.get(_calls_made)
-    done = 0 if made is None else len(recalled.before.items)
-    made = made or NO_CALLS
-    for beginning in recalled.steps:
-        if len(beginning.items) > done:
-            made = _calls_made(items[done : len(beginning.items)], made)
-            if made is None:
-                return False
-            beginning.known[_calls_made] = made
-            done = len(beginning.items)
-    return True
+        return _calls_made(NO_CALLS, items) is not None
+    return recalled.work_out(_calls_made, NO_CALLS, _calls_made) is not None
 
 
-def _calls_made(items: list[ItemParam], before: frozenset[str]) -> frozenset[str] | None:
+def _calls_made(before: frozenset[str], items: list[ItemParam]) -> frozenset[str] | None:
     """The calls of a conversation that goes on with these items; None if one of them leans on what is not there."""
     made: set[str] = set()
     for item in items:

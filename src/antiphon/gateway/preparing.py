@@ -54,7 +54,7 @@ def prepare(request: Request, target: Target, *, keeps: bool = False, recalled: 
         return _prepare(request, target, keeps)[0]
     mould: _Mould | None = recalled.frame.known.get((id(target.upstream), target.model, keeps))
     if mould is not None:
-        told = _told(recalled, mould)
+        told = recalled.work_out(mould, mould.nothing, _go_on) if recalled.whole.items else None
         if told is not None:
             return mould.filled(told, target)
     prepared, sent = _prepare(request, target, keeps)
@@ -102,18 +102,8 @@ def _mould_of(prepared: Prepared, sent: Request) -> _Mould | None:
     return _Mould(prepared, nothing, before, after)
 
 
-def _told(recalled: Recalled, mould: _Mould) -> History | None:
-    """The conversation in the server's words, from where it is known; None if that is not all there is to it."""
-    told: History = recalled.before.known.get(mould, mould.nothing)
-    done = 0 if told is mould.nothing else len(recalled.before.items)
-    for beginning in recalled.steps:
-        if len(beginning.items) <= done:
-            continue
-        more = told.go_on(beginning.items[done:])
-        if more is not None:
-            beginning.known[mould] = told = more
-            done = len(beginning.items)
-    return told if done and done == len(recalled.whole.items) else None
+def _go_on(told: History, items: list[ItemParam]) -> History | None:
+    return told.go_on(items)
 
 
 def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, Request]:

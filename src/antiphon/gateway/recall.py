@@ -8,8 +8,8 @@ after a while; nothing of it is ever told to anybody.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,8 @@ from antiphon.protocol.codec import BLANK
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.wording import UNREADABLE
+
+T = TypeVar("T")
 
 SHORTEST: Final = 256  # bytes of a request that is worth it
 MOST_ALIKE: Final = 16  # requests that begin alike, among which one is looked for
@@ -61,10 +63,19 @@ class Recalled:
         self.almost = almost  # all items but the last; None if nobody has looked for that
         self.whole = whole
 
-    @property
-    def steps(self) -> list[Beginning]:
-        """Beginnings that are worth to know something of, the shorter first."""
-        return [self.whole] if self.almost is None else [self.almost, self.whole]
+    def work_out(self, key: Hashable, nothing: T, go_on: Callable[[T, list[ItemParam]], T | None]) -> T | None:
+        """What is to be known under `key` of the whole conversation, from where it is known; `nothing` is what is known of no item,
+        `go_on` what follows from that and more items, None if nothing does."""
+        known: T | None = self.before.known.get(key)
+        value, done = (nothing, 0) if known is None else (known, len(self.before.items))
+        for beginning in (self.almost, self.whole):
+            if beginning is None or len(beginning.items) <= done:
+                continue
+            more = go_on(value, beginning.items[done:])
+            if more is not None:
+                beginning.known[key] = value = more
+                done = len(beginning.items)
+        return value if done == len(self.whole.items) else None
 
 
 class Recall:

@@ -236,3 +236,4 @@ CallEvent = ArgumentsDelta | ArgumentsDone | CustomInputDelta | CustomInputDone
 TYPE_OF_EVENT: Final[dict[type, str]] = {
     cls: str(cls.__struct_config__.tag) for cls in StreamEvent.__args__ if cls is not UnknownEvent
 }
+RESPONSE_EVENTS: Final[frozenset[type]] = frozenset(cls for cls in TYPE_OF_EVENT if issubclass(cls, ResponseEvent))

@@ -19,6 +19,7 @@ from antiphon.errors import ApiError
 from antiphon.protocol.content import Content, OutputText, Refusal
 from antiphon.protocol.errors import Error, payload_of
 from antiphon.protocol.events import (
+    RESPONSE_EVENTS,
     ArgumentsDelta,
     ContentPartAdded,
     ContentPartDone,
@@ -32,11 +33,7 @@ from antiphon.protocol.events import (
     ReasoningDelta,
     RefusalDelta,
     ResponseCompleted,
-    ResponseCreated,
     ResponseFailed,
-    ResponseIncomplete,
-    ResponseInProgress,
-    ResponseQueued,
     StreamEvent,
     SummaryTextDelta,
     UnknownEvent,
@@ -346,9 +343,6 @@ def _is(one: object, other: object) -> bool:
 
 DELTAS: Final[frozenset[type]] = frozenset(
     {OutputTextDelta, ReasoningDelta, ArgumentsDelta, CustomInputDelta, SummaryTextDelta, RefusalDelta}
-)
-RESPONSE_EVENTS: Final[frozenset[type]] = frozenset(
-    {ResponseCreated, ResponseQueued, ResponseInProgress, ResponseCompleted, ResponseFailed, ResponseIncomplete}
 )
 CALLS: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
 ENCRYPTED: Final = "reasoning.encrypted_content"

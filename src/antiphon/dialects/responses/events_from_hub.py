@@ -17,6 +17,7 @@ from antiphon import sse
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.events import (
+    RESPONSE_EVENTS,
     TYPE_OF_EVENT,
     ArgumentsDelta,
     ErrorEvent,
@@ -169,5 +170,4 @@ def _type_of(event: StreamEvent | OlderError) -> str:
     return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
 
 
-RESPONSE_EVENTS: Final = frozenset(kind for kind in TYPE_OF_EVENT if issubclass(kind, ResponseEvent))
 NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}
