@@ -304,6 +304,7 @@ def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=1) as gateway:
         held = apsw.Connection(str(gateway.database))
+        held.set_busy_timeout(int(1000 * BOUND))  # the gateway may be sweeping
         with gateway.connect() as stream, open_websocket(gateway.port) as talking:
             held.execute("BEGIN IMMEDIATE")
             if over == "http":

@@ -59,7 +59,9 @@ def output_of(code: str, *argv: object) -> list[str]:
 def held(path: Path) -> Iterator[None]:
     """Another process writes to the file for as long."""
     process = child(
-        "import apsw; db = apsw.Connection(str(path)); db.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()", path
+        "import apsw; db = apsw.Connection(str(path)); db.set_busy_timeout(10_000); "
+        "db.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()",
+        path,
     )
     assert process.stdout
     assert process.stdout.readline() == "held\n"
