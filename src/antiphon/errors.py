@@ -6,7 +6,8 @@ status that goes with it. Nothing here knows how a dialect spells an error on th
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from copy import copy
+from typing import Final, Literal, Self
 
 ErrorType = Literal["invalid_request", "not_found", "too_many_requests", "server_error", "model_error"]
 
@@ -48,6 +49,11 @@ class ApiError(AntiphonError):
         self.type: ErrorType = type or self.default_type
         self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
+
+    def anew(self) -> Self:
+        """The same error, raised nowhere yet. An error knows the frames it came through: one that is raised by who keeps it, or
+        kept by who caught it, would hold itself and a whole request until the collector comes by."""
+        return copy(self)
 
 
 class ClientFault(ApiError):

@@ -79,8 +79,8 @@ class ResponsesManners:
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
         self._limits = limits
-        self._numbers = itertools.count(1)
-        self._stamps = Stamps(lambda prefix: f"{prefix}_{next(self._numbers)}", lambda: int(time.time()))
+        numbers = itertools.count(1)
+        self._stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: int(time.time()))
 
     def elsewhere(self, received: Received) -> Plain | None:
         return elsewhere(received, "/v1/responses", list(self._limits.models or ("mock-1",)))

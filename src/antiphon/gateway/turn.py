@@ -216,11 +216,11 @@ class Turn:
                 if events and isinstance(events[-1], TerminalEvent):
                     break  # whatever the upstream does with its connection now
         except UpstreamFault as error:
-            fault = error  # what had come to its end before is complete all the same, as it is for a client that streams
+            fault = error.anew()  # what had come to its end before is complete all the same, as it is for a client that streams
         events += reader.finish(fault)
         self.losses.extend(reader.losses)
         if reader.error is not None:
-            raise reader.error
+            raise reader.error.anew()
         return fold(events)
 
     async def _refusal(self, answer: Answer, sent: bytes) -> ApiError:

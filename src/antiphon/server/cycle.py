@@ -82,10 +82,10 @@ class Cycle:
         self._is_chunked = False
         self._length = 0  # of what is still to come of a body whose length was told
         self._bodyless = False
-        scope[DIRECT] = self
 
     async def run(self, app: Callable[[Scope, Receive, Send], Any]) -> None:
         """The application's turn. Whatever it does, the client gets an answer or an end."""
+        self.scope[DIRECT] = self
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:  # by the server, when its patience at the end is over

@@ -319,7 +319,7 @@ class _Telling:
             self._services.logger.fault("a stream broke off inside the gateway", error, request_id=self.line.request_id)
             out = pipe.finish(ApiError("something went wrong inside the gateway"))
         if pipe.error is not None and self.line.status is None:
-            raise pipe.error
+            raise pipe.error.anew()
         await self._end(turn, pipe, before, MESSAGE_END.join(filter(None, (tap.take(), out))))
         return flow
 

@@ -114,7 +114,7 @@ async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, 
         services.logger.fault("a stream broke off inside the gateway", error, request_id=exchange.id)
         out = pipe.finish(ApiError("something went wrong inside the gateway"))
     if pipe.error is not None and not stream.started:
-        raise pipe.error
+        raise pipe.error.anew()
     exchange.line.note_first_event()
     await stream.end(tap.out + out + (await end(services, turn, pipe))[0])
     if flow is not None:

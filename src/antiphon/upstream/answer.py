@@ -49,7 +49,8 @@ class HttpAnswer:
         self._held: list[bytes] = []
         self._held_size = 0
         self.on_body = self._held.append  # called for every chunk of a stream: no function of ours could be as quick
-        self._parser = httptools.HttpResponseParser(self)  # which looks for `on_body` here and now
+        # Looks for `on_body` here and now. Each holds the other: it is let go at the end, or only the collector would find the two.
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._end: int | None = None  # how many pieces of what is held were its body, once it is complete
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
@@ -75,7 +76,7 @@ class HttpAnswer:
                 if self._held:
                     yield self._take()
                 elif self._fault is not None:
-                    raise self._fault
+                    raise self._fault.anew()
                 elif self._complete:
                     return
                 else:
@@ -91,7 +92,7 @@ class HttpAnswer:
                 if not sink(self._take()):
                     return False
             elif self._fault is not None:
-                raise self._fault
+                raise self._fault.anew()
             elif self._complete:
                 return True
             elif not await self._flow_to(sink):
@@ -125,6 +126,7 @@ class HttpAnswer:
         was_silent, self._is_silent = self._is_silent, False
         before = len(self._held)
         is_valid = True
+        assert self._parser is not None  # which is there for as long as the connection is
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -159,12 +161,12 @@ class HttpAnswer:
         if self._complete or self._fault is not None:
             return
         if self._is_silent:
-            self._timer.cancel()
+            self._end_watch()
             if not self.head.done():
                 self.head.set_exception(Stale())
         elif properly and self.head.done() and not self._has_length:
             self._complete = True
-            self._timer.cancel()
+            self._end_watch()
             self._wake()
         else:
             self._break("the upstream closed the connection in the middle of its answer", "upstream_disconnected")
@@ -187,6 +189,7 @@ class HttpAnswer:
     def on_headers_complete(self) -> None:
         if self.status:
             return
+        assert self._parser is not None  # it calls
         status = self._parser.get_status_code()
         if status < 100 or self._parser.get_http_version() not in KNOWN_VERSIONS:
             self._complain("the upstream's answer is not valid HTTP/1.1")
@@ -201,6 +204,7 @@ class HttpAnswer:
 
     def on_message_complete(self) -> None:
         if self.status and not self._complete:
+            assert self._parser is not None  # it calls
             self._complete = True
             self._end = len(self._held)
             self._is_reusable = self._parser.should_keep_alive()
@@ -270,7 +274,7 @@ class HttpAnswer:
 
     def _let_go(self) -> None:
         """The answer is complete: the connection is free, though a reader may still have pieces to take."""
-        self._timer.cancel()
+        self._end_watch()
         if self._paused:
             self._resume()  # an idle socket must hear the other side hang up
         connection, self._connection = self._connection, None
@@ -283,16 +287,21 @@ class HttpAnswer:
 
     def _break(self, message: str, code: str, status: int | None = None) -> None:
         """The answer ends here, for this reason. What came before may still be read."""
-        self._timer.cancel()
+        self._end_watch()
         if self._fault is None:
             self._fault = UpstreamFault(message, code=code, status=status)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.drop()
         if not self.head.done():
-            self.head.set_exception(self._fault)
+            self.head.set_exception(self._fault.anew())
             self.head.exception()  # told to whoever waits for the head; if nobody does any more, that is no news
         self._wake()
+
+    def _end_watch(self) -> None:
+        """Nothing more will come, or nothing that is wanted."""
+        self._timer.cancel()
+        self._parser = None
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -90,9 +90,10 @@ class Connection(asyncio.BufferedProtocol):
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        if self.dropped:
-            self._transport.abort()
+        if self.dropped:  # and the loss of a socket that comes too late need not be reported
+            cast(asyncio.Transport, transport).abort()
+        else:
+            self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         # One buffer serves all sockets: reading into it and `buffer_updated` are one step of the event loop.

@@ -147,7 +147,7 @@ class _Pool:
                 await self._open(connection)
         except BaseException as error:
             connection.drop()
-            self._forget(connection)  # an event loop need not report the loss of what it never finished
+            connection.connection_lost(None)  # an event loop need not report the loss of what it never finished
             if isinstance(error, TimeoutError):
                 message = f"no connection to the upstream within {timeout:g} s"
                 raise UpstreamFault(message, code="upstream_timeout", status=504) from error
@@ -205,6 +205,7 @@ async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeout
         await answer.head
     except BaseException:
         answer.abort()
+        del answer  # it holds the error, which holds this frame
         raise
     return answer
 

@@ -80,14 +80,14 @@ class WebSocket:
     def send(self, text: str) -> None:
         """One message."""
         if self._fault is not None:
-            raise self._fault
+            raise self._fault.anew()
         self._write(self._frames.send_data(text, fin=True))
 
     async def receive(self) -> str:
         """The next message. What came before the end of the connection can still be read."""
         while not self._messages:
             if self._fault is not None:
-                raise self._fault
+                raise self._fault.anew()
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(self._timeouts.idle):

@@ -52,7 +52,7 @@ class StreamToHub(ABC):
         """An answer that does not stream (STR-14). Raises what it says instead of one, or that it is none."""
         self._read_whole(body)
         if self.error is not None:
-            raise self.error
+            raise self.error.anew()
         return self._writer.response, self.losses
 
     @abstractmethod
@@ -84,7 +84,7 @@ class StreamToHub(ABC):
 
     def _fail(self, error: ApiError) -> None:
         self._over = True
-        self.error = error
+        self.error = error.anew()
         self._answer.finish("failed")
         self._writer.fail(error, self._counted())
 

@@ -95,7 +95,7 @@ class ThreadToHub:
             self._fail(error or self._unfinished())
 
     def _fail(self, error: ApiError, usage: AgentUsage | None = None) -> None:
-        self.error = error
+        self.error = error.anew()
         self._writer.fail(error, usage_of(usage) if usage else None)
 
     def _unfinished(self) -> ApiError:

@@ -58,7 +58,7 @@ class EventsToHub:
         self._halves = Halves()
         self._split: dict[tuple[str, ...], bytes] = {}  # deltas that may have ended in half a character
         # Where text was written last, and how, until anything but text comes.
-        self._known: dict[Place, tuple[Callable[..., None], UpstreamPart]] = {}
+        self._known: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._said_done = False
 
@@ -79,9 +79,9 @@ class EventsToHub:
             return self._feed_unusual(frame)
         known = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
         if known is not None and event.delta and not event.logprobs:  # the hot path of every stream
-            write, part = known
+            write, key, part = known
             part.pieces.append(event.delta)
-            write(part.item.key, event.delta, part=part.key)
+            write(key, event.delta, part=part.key)
             return self._taken()
         if event.type not in OF_TEXT:
             try:
@@ -261,7 +261,7 @@ class EventsToHub:
             part = item.part(sort, event.content_index)
             if not part.closed:
                 place = (event.type, event.item_id, event.output_index, event.content_index)
-                self._known[place] = self._writes[sort], part
+                self._known[place] = self._writes[sort], item.key, part
 
     def _whole_text(self, sort: Sort, event: ServerEvent) -> None:
         told = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)

@@ -147,7 +147,7 @@ class Mender:
         part = item.part(sort, index) if index is not None else None
         if part is None or part.closed:
             part = item.new_part(sort, index)
-        self._write(part, "")
+        self._write(item, part, "")
 
     def part_delta(
         self, item: UpstreamItem, sort: Sort, index: int | None, text: str, logprobs: list[ServerLogProb] | None = None
@@ -156,15 +156,15 @@ class Mender:
         if part.closed:
             self._lost(item, _path_of(part), "what came after the part was done", "STR-3")
             return
-        self._write(part, text, logprobs)
+        self._write(item, part, text, logprobs)
 
     def part_text(self, item: UpstreamItem, sort: Sort, index: int | None, told: ServerPart) -> None:
         """STR-6: the whole text of a part, as `done` events and final forms tell it."""
-        self._mend_part(item.part(sort, index), told)
+        self._mend_part(item, item.part(sort, index), told)
 
     def part_ends(self, item: UpstreamItem, sort: Sort, index: int | None, told: ServerPart) -> None:
         part = item.part(sort, index)
-        self._mend_part(part, told)
+        self._mend_part(item, part, told)
         if not part.closed:
             self.writer.end_part(item.key, PART_OF_SORT[sort], part.key)
             part.closed = True
@@ -175,7 +175,7 @@ class Mender:
         if part.closed:
             self._lost(item, _path_of(part), "a citation that came after the part was done", "STR-3")
         else:
-            self._cite(part, raw)
+            self._cite(item, part, raw)
 
     # Calls
 
@@ -235,7 +235,7 @@ class Mender:
         self.writer.complete(usage)
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
-        self.error = error
+        self.error = error.anew()
         self._settle_all(ItemStatus.FAILED)
         self.writer.fail(error, usage)
 
@@ -331,9 +331,9 @@ class Mender:
 
     # Text
 
-    def _write(self, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None) -> None:
+    def _write(self, item: UpstreamItem, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None) -> None:
         part.pieces.append(text)
-        key = part.item.key
+        key = item.key
         match part.sort:
             case "text":
                 part.has_logprobs = part.has_logprobs or bool(logprobs)
@@ -347,28 +347,28 @@ class Mender:
             case _ as never:
                 assert_never(never)
 
-    def _mend_part(self, part: UpstreamPart, told: ServerPart) -> None:
+    def _mend_part(self, item: UpstreamItem, part: UpstreamPart, told: ServerPart) -> None:
         whole = (told.refusal if part.sort == "refusal" else told.text) or ""
         have = part.text
-        over = part.closed or part.item.sealed
+        over = part.closed or item.sealed
         more = whole[len(have) :] if whole.startswith(have) else ""
         if whole and whole != have and (over or not more):
-            self._lost(part.item, _path_of(part), f"{len(whole)} characters that contradict what was streamed", "STR-6")
+            self._lost(item, _path_of(part), f"{len(whole)} characters that contradict what was streamed", "STR-6")
             more = ""
         if over:
             return
         logprobs = told.logprobs if not part.has_logprobs else None
         if more or logprobs or not have:
-            self._write(part, more, logprobs)
+            self._write(item, part, more, logprobs)
         if part.sort == "text":
             for raw in (told.annotations or [])[part.annotations :]:
-                self._cite(part, raw)
+                self._cite(item, part, raw)
 
-    def _cite(self, part: UpstreamPart, raw: Raw) -> None:
+    def _cite(self, item: UpstreamItem, part: UpstreamPart, raw: Raw) -> None:
         annotation = annotation_of(raw)
         if annotation is not None:
             part.annotations += 1
-            self.writer.annotation(part.item.key, annotation, part=part.key)
+            self.writer.annotation(item.key, annotation, part=part.key)
 
     # The ends of items
 
@@ -458,7 +458,7 @@ class Mender:
                 continue
             nth = counts.get(sort, 0)
             counts[sort] = nth + 1
-            self._mend_part(item.counterpart(sort, index, nth), part)
+            self._mend_part(item, item.counterpart(sort, index, nth), part)
 
     def _encrypted(self, item: UpstreamItem, content: str) -> None:
         """The sealed form of reasoning (RSN-1)."""

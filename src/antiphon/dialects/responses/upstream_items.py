@@ -20,11 +20,10 @@ Kind = Literal["message", "reasoning", "call", "custom", "whole"]
 class UpstreamPart:
     """A part of an item, and what came of it so far."""
 
-    __slots__ = ("annotations", "closed", "has_logprobs", "index", "item", "key", "pieces", "sort")
+    __slots__ = ("annotations", "closed", "has_logprobs", "index", "key", "pieces", "sort")
 
-    def __init__(self, item: UpstreamItem, sort: Sort, index: int) -> None:
-        self.item = item
-        self.key = len(item.parts)
+    def __init__(self, key: int, sort: Sort, index: int) -> None:
+        self.key = key
         self.sort: Sort = sort
         self.index = index  # the server's
         self.pieces: list[str] = []
@@ -88,7 +87,7 @@ class UpstreamItem:
         if index is None:
             side_by_side = self.parts_of("summary") if sort == "summary" else self.parts_of("text", "refusal", "reasoning")
             index = side_by_side[-1].index + 1 if side_by_side else 0
-        part = UpstreamPart(self, sort, index)
+        part = UpstreamPart(len(self.parts), sort, index)
         self.parts.append(part)
         return part
 
