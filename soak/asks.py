@@ -20,6 +20,16 @@ def ask(chance: Random) -> Ask:
     return chance.choice(kinds)(chance)
 
 
+def newcomer(chance: Random, number: int) -> Ask:
+    """A coding agent of its own with tools and a model of its own, and every other one with damage: whatever a gateway remembers up
+    to a bound is full once enough of them came."""
+    first, *others = CODEX["tools"]
+    tools = [{**first, "description": f"The first tool of {number}."}, *others]
+    body = msgspec.json.encode({**CODEX, "model": f"soak-text-{number}", "tools": tools, "stream": number % 3 > 0})
+    body = damaged_json(body, chance) if number % 2 else body
+    return Ask(kind="newcomer", head=_head(len(body)), body=body, is_right=_answered_or_refused)
+
+
 # Healthy ones
 
 
@@ -83,9 +93,7 @@ def _bad_body(chance: Random) -> Ask:
         body = chance.choice((b"", b"null", b"[]", b'{"model":', b'{"model":"soak-text","input":3}', b'{"input":"Hi"}', b"\xff{}"))
         return Ask(kind="bad body", head=_head(len(body)), body=body, is_right=_refused)
     body = damaged_json(chance.choice(list(corpus.BODIES.values())), chance).replace(b'"mock-1"', b'"soak-text"')
-    return Ask(
-        kind="damaged body", head=_head(len(body)), body=body, is_right=lambda answer: answer.status == 200 or _refused(answer)
-    )
+    return Ask(kind="damaged body", head=_head(len(body)), body=body, is_right=_answered_or_refused)
 
 
 def _bad_head(chance: Random) -> Ask:

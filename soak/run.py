@@ -25,8 +25,8 @@ from typing import Final
 import uvloop
 from bench.processes import rss_kib
 from msgspec import Struct
-from soak.asks import KEY, ask
-from soak.client import Answer, Client
+from soak.asks import KEY, ask, newcomer
+from soak.client import Answer, Ask, Client
 
 CONFIG: Final = """
 [server]
@@ -56,6 +56,7 @@ models = ["*"]
 """
 BOUND: Final = 30.0  # seconds after which an answer that did not come is a hang
 CLIENTS: Final = 64
+NEWCOMERS: Final = 2_000
 ROUNDS: Final = 50
 WARM_UP: Final = 0.2  # of the rounds
 ENOUGH: Final = 50_000  # requests from which the slope says something
@@ -80,11 +81,16 @@ class Soak:
         self._pid = pid
         self._chance = Random(seed)
         self._clients = [Client(port) for _ in range(CLIENTS)]
+        self._newcomers: int | None = None  # that came, while nobody else does
         self._left = 0
         self._done = 0
 
-    async def run(self, requests: int) -> None:
-        """All of them, in rounds; after each the gateway is looked at while nobody asks."""
+    async def run(self, requests: int, newcomers: int) -> None:
+        """All of them, in rounds; after each the gateway is looked at while nobody asks. What it remembers up to a bound is full
+        before the first: to see that fill up is not to see a leak."""
+        self._newcomers, self._left = 0, newcomers
+        await asyncio.gather(*map(self._work, self._clients))
+        self._newcomers, self._done = None, 0
         for number in range(ROUNDS):
             self._left = requests * (number + 1) // ROUNDS - requests * number // ROUNDS
             await asyncio.gather(*map(self._work, self._clients))
@@ -98,7 +104,7 @@ class Soak:
     async def _work(self, client: Client) -> None:
         while self._left > 0:
             self._left -= 1
-            asked = ask(self._chance)
+            asked = self._next()
             try:
                 answer = await asyncio.wait_for(client.ask(asked), BOUND)
             except (TimeoutError, OSError, EOFError, ValueError) as failure:
@@ -107,6 +113,12 @@ class Soak:
             else:
                 told = "left" if answer is None else str(answer.status)
                 self._note(asked.kind, told, answer, is_right=answer is None or asked.is_right(answer))
+
+    def _next(self) -> Ask:
+        if self._newcomers is None:
+            return ask(self._chance)
+        self._newcomers += 1
+        return newcomer(self._chance, self._newcomers)
 
     def _note(self, kind: str, outcome: str, answer: Answer | None, *, is_right: bool) -> None:
         self._done += 1
@@ -139,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         started = time.monotonic()
         soak = Soak(port, process.pid, asked.seed)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(soak.run(asked.requests))
+            runner.run(soak.run(asked.requests, min(NEWCOMERS, asked.requests)))
         seconds = time.monotonic() - started
         complaints = soak.wrong[:20] + _complaints(process, soak, log)
     return _report(soak, seconds, complaints)

@@ -80,3 +80,9 @@ def test_names_beyond_those_that_are_remembered_are_found_all_the_same(monkeypat
     for _ in range(2):
         assert [routes.find(name).model for name in ("m-1", "m-2")] == ["m-1", "m-2"]
     assert list(routes._known) == ["m-1"]  # behind a pattern there may be any number of names
+
+
+def test_a_name_that_is_long_is_not_remembered() -> None:
+    routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["*"])]), {}, {})
+    assert routes.find("m" * 10_000).model == "m" * 10_000
+    assert not routes._known

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
 from tests.running import BOUND, until
 from tests.server.stateful import (
@@ -50,9 +51,10 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture
 def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing."""
+    """A gateway that remembers; the servers behind it must have refused nothing, and turns must have left nothing behind."""
     shared.begin()
-    yield shared
+    with nothing_to_collect():
+        yield shared
     assert shared.chat.refusals == shared.other.refusals == []
 
 

@@ -76,7 +76,7 @@ class Routes:
             name = upstream.config.upstream_model(model)
             if name is not None:
                 target = Target(upstream=upstream, model=name)
-                if len(self._known) < MOST_KNOWN:  # behind a pattern there may be any number of names
+                if len(self._known) < MOST_KNOWN and len(model) < LONGEST_KNOWN:  # behind a pattern there may be any names
                     self._known[model] = target
                 return target
         raise ClientFault(
@@ -119,4 +119,5 @@ def _shown(model: str) -> str:
 
 
 MOST_KNOWN: Final = 1024
+LONGEST_KNOWN: Final = 256
 SHORTEST_KEY: Final = 8  # that is looked for: less may be a word like any other

@@ -158,7 +158,7 @@ class Conversation:
             if self._socket.is_choked:  # who does not read its answers asks for no more of them
                 await self._socket.drained()
             if isinstance(message, ApiError):
-                raise message
+                raise message.anew()
             if trace is not None:
                 trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
             style = style_for(self._socket.scope)
