@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -389,3 +391,18 @@ def test_what_was_asked_is_remembered_for_the_next_turn_and_then_forgotten(mib: 
             monkeypatch.setattr(recall, "_now", lambda: time.monotonic() + LIFE + 1)
             until(lambda: len(recall) == 0)
         assert [len(received.json["messages"]) for received in upstream.received] == [1, 3]
+
+
+def test_what_somebody_left_in_a_circle_is_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setattr("antiphon.server.services.BETWEEN_FORGETTING", 0.01)
+    gc.disable()
+    try:
+        left = weakref.ref(Circle())
+        with ChatServer() as upstream, running(one_upstream(upstream.base_url)):
+            until(lambda: left() is None)
+    finally:
+        gc.enable()

@@ -142,7 +142,8 @@ def uvicorn_config(app: Callable[..., Any], config: Config) -> uvicorn.Config:
 
 
 def _calm_collector() -> None:
-    """Requests leave next to nothing for the collector to find, and what was made at the start stays: it may look rarely."""
+    """Requests leave nothing for the collector to find (tests hold that), and what was made at the start stays: it may look rarely.
+    Once a minute it looks through everything else (`Services`)."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import time
@@ -175,9 +176,12 @@ class Services:
             await asyncio.to_thread(self.traces.close)
 
     async def _forget(self) -> None:
+        """Old requests; what a library left in circles, which the collector alone would find too late (`run`); and the interpreter's
+        own store of spare objects, megabytes by and by."""
         while True:
             await asyncio.sleep(BETWEEN_FORGETTING)
             self.recall.forget_old()
+            gc.collect()
 
     def _count_running(self) -> float:
         return self.background.running if self.background is not None else 0
