@@ -24,6 +24,7 @@ T = TypeVar("T")
 SHORTEST: Final = 256  # bytes of a request that is worth it
 MOST_ALIKE: Final = 16  # requests that begin alike, among which one is looked for
 ALIKE: Final = 48  # bytes
+NEAR: Final = 1024  # bytes that are new: to look for a request that leaves fewer costs more than to read them
 LIFE: Final = 600.0  # seconds since somebody went on from it
 
 
@@ -196,7 +197,7 @@ class _Found(NamedTuple):
 
 
 def _best(alike: list[_Kept] | tuple[()], body: bytes) -> _Found | None:
-    """The one that has most in common with the body."""
+    """The one that has most in common with the body, or the first that has nearly all."""
     best: _Found | None = None
     for kept in reversed(alike):
         frame = kept.frame
@@ -214,6 +215,8 @@ def _best(alike: list[_Kept] | tuple[()], body: bytes) -> _Found | None:
             at, before = len(kept.beginning), kept.almost
         if at <= end and (best is None or at > best.at):
             best = _Found(kept, at, before)
+            if before.items and end - at <= NEAR:
+                break
     return best
 
 
