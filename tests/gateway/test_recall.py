@@ -15,11 +15,13 @@ from tests.generate.conversations import requests
 
 from antiphon.config import Config, UpstreamConfig
 from antiphon.errors import ApiError
+from antiphon.gateway import recall as recalling
 from antiphon.gateway.preparing import prepare
-from antiphon.gateway.recall import LIFE, MOST_ALIKE, Recall, Recalled
+from antiphon.gateway.recall import LIFE, MOST_ALIKE, Recall, Recalled, items_in
 from antiphon.gateway.routes import Routes, Target
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
+from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request, input_items
 
 ROOM = 1 << 20
@@ -286,3 +288,66 @@ def test_what_nobody_goes_on_from_is_forgotten() -> None:
     now = 2 * LIFE
     recall.forget_old()
     assert len(recall) == 0
+
+
+# Conversations that are kept
+
+
+def kept(turns: list[list[dict[str, Any]]]) -> bytes:
+    """Turns as the store gives them."""
+    return b",".join(json.dumps(turn, separators=(",", ":")).encode() for turn in turns)
+
+
+LONG = [user("Hi. " * 100)]  # so that it is worth it
+
+
+@given(st.data())
+def test_a_kept_conversation_that_goes_on_is_read_as_if_nobody_knew_it(data: st.DataObject) -> None:
+    """PREV-1: however it goes on, also from an earlier turn, also where another ends in the middle of one."""
+    recall = new()
+    known: list[list[list[dict[str, Any]]]] = [[LONG]]
+    for _ in range(data.draw(st.integers(1, 6))):
+        before = data.draw(st.sampled_from(known))
+        turns = [*before[: data.draw(st.integers(1, len(before)))], *data.draw(st.lists(st.sampled_from(TURNS), max_size=3))]
+        known.append(turns)
+        assert recall.items("alice", kept(turns)) == items_in(kept(turns))
+
+
+def test_of_a_kept_conversation_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+
+    def look(written: bytes) -> list[ItemParam]:
+        seen.append(written)
+        return items_in(written)
+
+    monkeypatch.setattr(recalling, "items_in", look)
+    recall = new()
+    first, second = kept([LONG, [said()]]), kept([LONG, [said()], [user()], [said("No.")]])
+    for written in (first, first, second, second):
+        recall.items("alice", written)
+    assert seen == [first, kept([[user()], [said("No.")]])]
+    recall.items("bob", second)  # A-5
+    recall.items("alice", first)  # a branch
+    assert seen[2:] == [second, first]
+    recall.items("alice", kept([[user()]]))  # too short to be worth it
+    recall.items("alice", kept([[user()]]))
+    assert len(seen) == 6
+    assert len(recall) == 3
+
+
+def test_kept_conversations_have_the_same_bound_and_are_forgotten_too() -> None:
+    size = len(body_of([user()]))
+    recall = new(room=3 * size)
+    for number in range(10):
+        recall.items("alice", kept([[user(f"{number:03}" + "x" * (size - 100))]]))
+        assert len(recall) == min(3, number + 1)
+    read(recall, body_of([user()]))  # a request needs room of the same
+    assert len(recall) == 3
+    recall = new()
+    for number in range(MOST_ALIKE + 3):
+        recall.items("bob", kept([LONG, [user(str(number))]]))
+    assert len(recall) == MOST_ALIKE
+    recall._now = lambda: LIFE + 1
+    recall.forget_old()
+    assert len(recall) == 0
+    assert not recall._chains

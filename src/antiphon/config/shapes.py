@@ -50,8 +50,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=0,
             le=65536,
-            description="MiB of requests that each process remembers for ten minutes, so that a conversation that goes on is not "
-            "read from its beginning; they take about four times as much memory. 0: none.",
+            description="MiB of requests and kept conversations that each process remembers for ten minutes, so that a "
+            "conversation that goes on is not read from its beginning; they take about four times as much memory. 0: none.",
         ),
     ] = 4
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The largest request body that is taken, in MiB.")] = 64

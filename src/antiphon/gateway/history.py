@@ -8,7 +8,6 @@ said, the oldest first, then what is new (PREV-1). Settings of earlier turns do 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -18,9 +17,8 @@ from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import Unsealing, opened
 from antiphon.gateway.conversation import array_of, conversation_of
 from antiphon.gateway.naming import group_of, id_of
-from antiphon.gateway.recall import Recalled
+from antiphon.gateway.recall import Recall, Recalled, items_in
 from antiphon.gateway.restoring import missing_in, restored
-from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
     CompactionParam,
@@ -55,11 +53,13 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 class Archive(Struct, frozen=True, kw_only=True):
-    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner."""
+    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. With `recall` a
+    conversation that was read before is not read again."""
 
     owner: str
     store: Store | None
     remembered: Remembered | None = None
+    recall: Recall | None = None
 
     async def chain(self, id: str) -> Past:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
@@ -76,6 +76,12 @@ class Archive(Struct, frozen=True, kw_only=True):
         if kept.endswith(NOTHING_SAID):
             await self._refuse_unended(id)
         return [kept]
+
+    def read(self, past: Past, *, grows: bool) -> list[ItemParam]:
+        """The items of what was looked up; `grows` if whatever follows will be written behind it."""
+        if self.recall is None or not grows or len(past) != 1:
+            return items_of(past)
+        return self.recall.items(self.owner, past[0])
 
     async def _refuse_unended(self, id: str) -> None:
         """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
@@ -167,7 +173,7 @@ async def ground(
         past, continued = await archive.conversation(conversation), "conversation"
     else:
         past, continued = await archive.chain(previous) if previous else [], "previous_response_id"
-    before = _without_unfinished_calls(items_of(past), losses, continued)
+    before = _without_unfinished_calls(archive.read(past, grows=conversation is None), losses, continued)
     own = await resolved(own, before, archive)
     if conversation is not None:
         own = _new_to(before, own)
@@ -190,9 +196,8 @@ def past_of(turn: Turn) -> Past:
 
 
 def items_of(past: Past) -> list[ItemParam]:
-    """The conversation so far, read in one go."""
-    arrays: list[list[ItemParam]] = codec.decode_as(b"[" + b",".join(past) + b"]", list[list[ItemParam]])
-    return list(chain.from_iterable(arrays))
+    """The conversation so far."""
+    return items_in(b",".join(past))
 
 
 async def resolved(own: list[ItemParam], before: list[ItemParam], archive: Archive, at: str = "input") -> list[ItemParam]:

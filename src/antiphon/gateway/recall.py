@@ -1,14 +1,16 @@
-"""Requests that came a moment ago, so that those which go on from them are not read from the beginning.
+"""Conversations that were read a moment ago, so that those which go on from them are not read from the beginning.
 
 A client that keeps its conversation itself sends all of it with every turn: the same settings around the same items, and a few
-more. What came before, to the byte, was understood before. What is remembered belongs to one owner, has a bound, and is forgotten
-after a while; nothing of it is ever told to anybody.
+more. One that lets it be kept here has all of it taken from the store with every turn. What came before, to the byte, was
+understood before. What is remembered belongs to one owner, has a bound, and is forgotten after a while; nothing of it is ever told
+to anybody.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -26,6 +28,8 @@ MOST_ALIKE: Final = 16  # requests that begin alike, among which one is looked f
 ALIKE: Final = 48  # bytes
 NEAR: Final = 1024  # bytes that are new: to look for a request that leaves fewer costs more than to read them
 LIFE: Final = 600.0  # seconds since somebody went on from it
+
+_Key = tuple[str, bytes]  # whose, and how it begins
 
 
 class Beginning:
@@ -80,14 +84,15 @@ class Recalled:
 
 
 class Recall:
-    """What one process remembers: requests of at most `room` bytes in all."""
+    """What one process remembers: requests and kept conversations of at most `room` bytes in all."""
 
     def __init__(self, room: int, now: Callable[[], float]) -> None:
         self._room = room
         self._now = now
         self._taken = 0
-        self._alike: dict[tuple[str, bytes], list[_Kept]] = {}  # those that were used last are last
-        self._latest: OrderedDict[_Kept, None] = OrderedDict()
+        self._alike: dict[_Key, list[_Kept]] = {}  # those that were used last are last
+        self._chains: dict[_Key, list[_Chain]] = {}
+        self._latest: OrderedDict[_Kept | _Chain, None] = OrderedDict()
 
     def read(self, owner: str, body: bytes) -> Recalled | None:
         """The request in a body; None if this is not the place to read it."""
@@ -107,6 +112,26 @@ class Recall:
         recalled = Recalled(replace(apart.request, input=apart.items), frame, frame.nothing, None, Beginning(apart.items))
         self._keep(_Kept(key, recalled, body[: apart.end], b"", self._now()))
         return recalled
+
+    def items(self, owner: str, written: bytes) -> list[ItemParam]:
+        """The items of a conversation as it is kept (`items_in`). Nobody may change the list."""
+        if not SHORTEST <= len(written) <= self._room:
+            return items_in(written)
+        key = owner, written[:ALIKE]
+        kept = next((kept for kept in reversed(self._chains.get(key, ())) if _begins(kept.written, written)), None)
+        if kept is None:
+            kept = _Chain(key, written, items_in(written), self._now())
+            _add(self._chains, kept, self._drop)
+            self._latest[kept] = None
+            self._taken += kept.size
+        else:
+            if len(written) > kept.size:
+                kept.items = kept.items + items_in(written[kept.size + 1 :])
+                self._taken += len(written) - kept.size
+                kept.written = written
+            self._use(self._chains, kept)
+        self._make_room()
+        return kept.items
 
     def forget_old(self) -> None:
         """What nobody went on from for long."""
@@ -132,19 +157,19 @@ class Recall:
             kept.last = body[last:end]
             self._taken += kept.size
             kept.almost, kept.whole = recalled.almost, recalled.whole
+        self._use(self._alike, kept)
+        self._make_room()
+
+    def _use(self, all_alike: dict[_Key, list[K]], kept: K) -> None:
         kept.time = self._now()
         self._latest.move_to_end(kept)
-        alike = self._alike[kept.key]
+        alike = all_alike[kept.key]
         if alike[-1] is not kept:
             alike.remove(kept)
             alike.append(kept)
-        self._make_room()
 
     def _keep(self, kept: _Kept) -> None:
-        alike = self._alike.get(kept.key, [])
-        if len(alike) == MOST_ALIKE:
-            self._drop(alike[0])
-        self._alike.setdefault(kept.key, alike).append(kept)
+        _add(self._alike, kept, self._drop)
         self._latest[kept] = None
         self._taken += kept.size
         self._make_room()
@@ -154,13 +179,29 @@ class Recall:
             self._drop(next(iter(self._latest)))
         self.forget_old()
 
-    def _drop(self, kept: _Kept) -> None:
+    def _drop(self, kept: _Kept | _Chain) -> None:
         del self._latest[kept]
         self._taken -= kept.size
-        alike = self._alike[kept.key]
-        alike.remove(kept)
-        if not alike:
-            del self._alike[kept.key]
+        if isinstance(kept, _Kept):
+            _remove(self._alike, kept)
+        else:
+            _remove(self._chains, kept)
+
+
+class _Chain:
+    """A conversation that was taken from the store."""
+
+    __slots__ = ("items", "key", "time", "written")
+
+    def __init__(self, key: _Key, written: bytes, items: list[ItemParam], time: float) -> None:
+        self.key = key
+        self.written = written
+        self.items = items
+        self.time = time
+
+    @property
+    def size(self) -> int:
+        return len(self.written)
 
 
 class _Kept:
@@ -168,7 +209,7 @@ class _Kept:
 
     __slots__ = ("almost", "beginning", "frame", "key", "last", "time", "whole")
 
-    def __init__(self, key: tuple[str, bytes], recalled: Recalled, beginning: bytes, last: bytes, time: float) -> None:
+    def __init__(self, key: _Key, recalled: Recalled, beginning: bytes, last: bytes, time: float) -> None:
         self.key = key
         self.frame = recalled.frame
         self.almost = recalled.almost
@@ -194,6 +235,33 @@ class _Found(NamedTuple):
     kept: _Kept
     at: int
     before: Beginning
+
+
+K = TypeVar("K", _Kept, _Chain)
+
+
+def _add(alike: dict[_Key, list[K]], kept: K, drop: Callable[[K], None]) -> None:
+    """Among those that begin alike, of which the one that was used the longest ago may have to go."""
+    if len(alike.get(kept.key, ())) == MOST_ALIKE:
+        drop(alike[kept.key][0])
+    alike.setdefault(kept.key, []).append(kept)
+
+
+def _remove(alike: dict[_Key, list[K]], kept: K) -> None:
+    alike[kept.key].remove(kept)
+    if not alike[kept.key]:
+        del alike[kept.key]
+
+
+def items_in(written: bytes) -> list[ItemParam]:
+    """The items of a conversation as it is kept: arrays with commas in between, read in one go."""
+    arrays: list[list[ItemParam]] = codec.decode_as(b"[%b]" % written, list[list[ItemParam]])
+    return list(chain.from_iterable(arrays))
+
+
+def _begins(before: bytes, written: bytes) -> bool:
+    """Whether a conversation is the beginning of another, or all of it."""
+    return written.startswith(before) and written[len(before) : len(before) + 1] in (b"", b",")
 
 
 def _best(alike: list[_Kept] | tuple[()], body: bytes) -> _Found | None:

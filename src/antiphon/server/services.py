@@ -176,8 +176,8 @@ class Services:
             await asyncio.to_thread(self.traces.close)
 
     async def _forget(self) -> None:
-        """Old requests; what a library left in circles, which the collector alone would find too late (`run`); and the interpreter's
-        own store of spare objects, megabytes by and by."""
+        """Old requests; what a library left in circles, which the collector alone would find too late (`run`); and spare objects
+        of the interpreter's own, by and by megabytes."""
         while True:
             await asyncio.sleep(BETWEEN_FORGETTING)
             self.recall.forget_old()
