@@ -28,16 +28,15 @@ def bodies(server: Server) -> dict[str, bytes]:
         body = payloads.encoded({**fields, "input": [asked], "previous_response_id": previous, "store": True})
         if turn in (SHORT, LONG):
             found[f"continued-{turn}"] = body
-            found[f"sent-{turn}"] = payloads.encoded({**fields, "input": [*sent, asked], "store": False})
+            new = {**asked, "content": f"{payloads.STAMP} {asked['content']}"}  # as every turn is, of a conversation that goes on
+            found[f"sent-{turn}"] = payloads.encoded({**fields, "input": [*sent, new], "store": False})
         connection.request("POST", server.target.path, body, headers)
         answer = connection.getresponse()
         response = msgspec.json.decode(answer.read())
         if answer.status != 200:
             raise SystemExit(f"turn {turn} of a chain failed: {response}")
         previous = response["id"]
-        # A conversation that is sent has not been sent before: what the gateway remembers of requests is another matter.
-        first = {**asked, "content": f"{payloads.STAMP} {asked['content']}"}
-        sent += [asked if sent else first, *response["output"]]
+        sent += [asked, *response["output"]]
     connection.close()
     return found
 

@@ -15,14 +15,16 @@ from tests.generate.conversations import requests
 
 from antiphon.config import Config, UpstreamConfig
 from antiphon.errors import ApiError
+from antiphon.gateway import preparing
 from antiphon.gateway import recall as recalling
 from antiphon.gateway.preparing import prepare
-from antiphon.gateway.recall import LIFE, MOST_ALIKE, Recall, Recalled, items_in
+from antiphon.gateway.recall import LIFE, MOST_ALIKE, Chain, Recall, Recalled, items_in
 from antiphon.gateway.routes import Routes, Target
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request, input_items
+from antiphon.upstream.speech import History
 
 ROOM = 1 << 20
 INSTRUCTIONS = "Be brief. " * 30  # so that the request is worth it
@@ -88,6 +90,11 @@ def assert_same(recall: Recall, body: bytes, to: Target) -> bool:
     recalled = recall.read("alice", body)
     if recalled is None:
         return False
+    assert_prepared_as_ever(recalled, wanted, to)
+    return is_known(recalled)
+
+
+def assert_prepared_as_ever(recalled: Recalled, wanted: Request, to: Target) -> None:
     assert recalled.request == wanted
     for keeps in (False, True):
         try:
@@ -102,7 +109,6 @@ def assert_same(recall: Recall, body: bytes, to: Target) -> bool:
         assert (prepared.request, prepared.sent) == (plain.request, plain.sent)
         assert (prepared.without_reasoning is None) == (plain.without_reasoning is None)
         assert prepared.opening_with("resp_1", 7) == plain.opening_with("resp_1", 7)
-    return is_known(recalled)
 
 
 @given(data=st.data(), separators=st.sampled_from(SEPARATORS))
@@ -298,19 +304,34 @@ def kept(turns: list[list[dict[str, Any]]]) -> bytes:
     return b",".join(json.dumps(turn, separators=(",", ":")).encode() for turn in turns)
 
 
+def chain_of(recall: Recall, turns: list[list[dict[str, Any]]], owner: str = "alice") -> Chain:
+    chain = recall.read_kept(owner, kept(turns))
+    assert chain is not None
+    return chain
+
+
 LONG = [user("Hi. " * 100)]  # so that it is worth it
 
 
 @given(st.data())
 def test_a_kept_conversation_that_goes_on_is_read_as_if_nobody_knew_it(data: st.DataObject) -> None:
-    """PREV-1: however it goes on, also from an earlier turn, also where another ends in the middle of one."""
-    recall = new()
+    """PREV-1: however it goes on, also from an earlier turn, also where another ends in the middle of one, also with other
+    settings."""
+    recall, to = new(), target("chat")
     known: list[list[list[dict[str, Any]]]] = [[LONG]]
-    for _ in range(data.draw(st.integers(1, 6))):
+    for number in range(data.draw(st.integers(1, 6))):
         before = data.draw(st.sampled_from(known))
         turns = [*before[: data.draw(st.integers(1, len(before)))], *data.draw(st.lists(st.sampled_from(TURNS), max_size=3))]
         known.append(turns)
-        assert recall.items("alice", kept(turns)) == items_in(kept(turns))
+        for again in range(data.draw(st.integers(1, 3))):
+            chain = chain_of(recall, turns)
+            items = items_in(kept(turns))
+            assert chain.whole.items == items
+            fields = {"previous_response_id": f"resp_{number}_{again}", **data.draw(st.sampled_from(SETTINGS))}
+            request = decode_request(body_of(data.draw(st.sampled_from(TURNS)), **fields))
+            wanted = msgspec.structs.replace(request, input=items + input_items(request))
+            recalled = chain.continued(msgspec.structs.replace(request, input=chain.whole.items + input_items(request)))
+            assert_prepared_as_ever(recalled, wanted, to)
 
 
 def test_of_a_kept_conversation_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,30 +343,50 @@ def test_of_a_kept_conversation_only_what_is_new_is_read(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(recalling, "items_in", look)
     recall = new()
-    first, second = kept([LONG, [said()]]), kept([LONG, [said()], [user()], [said("No.")]])
-    for written in (first, first, second, second):
-        recall.items("alice", written)
-    assert seen == [first, kept([[user()], [said("No.")]])]
-    recall.items("bob", second)  # A-5
-    recall.items("alice", first)  # a branch
-    assert seen[2:] == [second, first]
-    recall.items("alice", kept([[user()]]))  # too short to be worth it
-    recall.items("alice", kept([[user()]]))
-    assert len(seen) == 6
+    first, second = [LONG, [said()]], [LONG, [said()], [user()], [said("No.")]]
+    for turns in (first, first, second, second):
+        chain_of(recall, turns)
+    assert seen == [kept(first), kept([[user()], [said("No.")]])]
+    chain_of(recall, second, "bob")  # A-5
+    chain_of(recall, first)  # a branch
+    assert seen[2:] == [kept(second), kept(first)]
+    assert recall.read_kept("alice", kept([[user()]])) is None  # too short to be worth it
+    assert new(room=300).read_kept("alice", kept(first)) is None
     assert len(recall) == 3
+
+
+def test_of_a_kept_conversation_only_what_is_new_is_translated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once its settings came a second time and the third turn knows the way."""
+    seen: list[int] = []
+    go_on = preparing._go_on
+
+    def look(told: History, items: list[ItemParam]) -> History | None:
+        seen.append(len(items))
+        return go_on(told, items)
+
+    monkeypatch.setattr(preparing, "_go_on", look)
+    recall, to = new(), target("chat")
+    turns = [LONG, [said()]]
+    for number in range(5):
+        chain = chain_of(recall, turns)
+        request = decode_request(body_of([user(str(number))], previous_response_id=f"resp_{number}"))
+        recalled = chain.continued(msgspec.structs.replace(request, input=chain.whole.items + input_items(request)))
+        prepare(recalled.request, to, keeps=True, recalled=recalled)
+        turns = [*turns, [user(str(number))], [said(str(number))]]
+    assert seen == [4, 2, 1, 2, 1, 2, 1]  # before the third turn, since then, its own; then no more than is new
 
 
 def test_kept_conversations_have_the_same_bound_and_are_forgotten_too() -> None:
     size = len(body_of([user()]))
     recall = new(room=3 * size)
     for number in range(10):
-        recall.items("alice", kept([[user(f"{number:03}" + "x" * (size - 100))]]))
+        chain_of(recall, [[user(f"{number:03}" + "x" * (size - 100))]])
         assert len(recall) == min(3, number + 1)
     read(recall, body_of([user()]))  # a request needs room of the same
     assert len(recall) == 3
     recall = new()
     for number in range(MOST_ALIKE + 3):
-        recall.items("bob", kept([LONG, [user(str(number))]]))
+        chain_of(recall, [LONG, [user(str(number))]])
     assert len(recall) == MOST_ALIKE
     recall._now = lambda: LIFE + 1
     recall.forget_old()

@@ -50,6 +50,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     past: Past  # the part that is not
     raw: list[ItemParam]  # the whole conversation with its compactions sealed
     losses: Losses
+    recalled: Recalled | None = None  # what is known of the request, if it stands on what is remembered
 
 
 class Archive(Struct, frozen=True, kw_only=True):
@@ -76,12 +77,6 @@ class Archive(Struct, frozen=True, kw_only=True):
         if kept.endswith(NOTHING_SAID):
             await self._refuse_unended(id)
         return [kept]
-
-    def read(self, past: Past, *, grows: bool) -> list[ItemParam]:
-        """The items of what was looked up; `grows` if whatever follows will be written behind it."""
-        if self.recall is None or not grows or len(past) != 1:
-            return items_of(past)
-        return self.recall.items(self.owner, past[0])
 
     async def _refuse_unended(self, id: str) -> None:
         """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
@@ -173,7 +168,9 @@ async def ground(
         past, continued = await archive.conversation(conversation), "conversation"
     else:
         past, continued = await archive.chain(previous) if previous else [], "previous_response_id"
-    before = _without_unfinished_calls(archive.read(past, grows=conversation is None), losses, continued)
+    chain = archive.recall.read_kept(archive.owner, past[0]) if archive.recall and previous and len(past) == 1 else None
+    items = items_of(past) if chain is None else chain.whole.items
+    before = _without_unfinished_calls(items, losses, continued)
     own = await resolved(own, before, archive)
     if conversation is not None:
         own = _new_to(before, own)
@@ -187,7 +184,9 @@ async def ground(
     if whole is not own:
         own, raw = whole, before + whole
         window = _opened(raw, len(before), unsealing, continued)
-    return Ground(request=replace(request, input=window), own=own, past=past, raw=raw, losses=losses)
+    request = replace(request, input=window)
+    recalled = chain.continued(request) if chain is not None and before is items and window is raw else None
+    return Ground(request=request, own=own, past=past, raw=raw, losses=losses, recalled=recalled)
 
 
 def past_of(turn: Turn) -> Past:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.errors import UnsupportedParameter
@@ -56,7 +56,7 @@ def prepare(request: Request, target: Target, *, keeps: bool = False, recalled: 
     if mould is not None:
         told = recalled.work_out(mould, mould.nothing, _go_on) if recalled.whole.items else None
         if told is not None:
-            return mould.filled(told, target)
+            return mould.filled(told, target, request.previous_response_id)
     prepared, sent = _prepare(request, target, keeps)
     if mould is None and recalled.frame.recurs:
         mould = _mould_of(prepared, sent)
@@ -80,11 +80,16 @@ class _Mould:
         self.before = before
         self.after = after
 
-    def filled(self, told: History, target: Target) -> Prepared:
+    def filled(self, told: History, target: Target, previous: str | UnsetType | None) -> Prepared:
+        """With this conversation, which continues that response."""
         losses = Losses()
         losses.extend(self.losses)
         body = b"%b%b%b" % (self.before, told.whole(), self.after)
-        return Prepared(target=target, request=self.request, sent=self.sent, body=body, losses=losses, opening=self.opening)
+        request, begins = self.request, self.opening
+        if previous != request.previous_response_id:
+            request = replace(request, previous_response_id=previous)
+            begins = replace(begins, previous_response_id=previous or None)
+        return Prepared(target=target, request=request, sent=self.sent, body=body, losses=losses, opening=begins)
 
 
 def _mould_of(prepared: Prepared, sent: Request) -> _Mould | None:

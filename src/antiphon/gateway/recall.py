@@ -13,12 +13,13 @@ from collections.abc import Callable, Hashable
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.protocol import codec
 from antiphon.protocol.codec import BLANK
 from antiphon.protocol.items import ItemParam
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.wording import UNREADABLE
 
 T = TypeVar("T")
@@ -71,12 +72,13 @@ class Recalled:
     def work_out(self, key: Hashable, nothing: T, go_on: Callable[[T, list[ItemParam]], T | None]) -> T | None:
         """What is to be known under `key` of the whole conversation, from where it is known; `nothing` is what is known of no item,
         `go_on` what follows from that and more items, None if nothing does."""
-        known: T | None = self.before.known.get(key)
-        value, done = (nothing, 0) if known is None else (known, len(self.before.items))
-        for beginning in (self.almost, self.whole):
-            if beginning is None or len(beginning.items) <= done:
+        value, done = nothing, 0
+        for beginning in (self.before, self.almost, self.whole):
+            if beginning is None:
                 continue
-            more = go_on(value, beginning.items[done:])
+            more: T | None = beginning.known.get(key)
+            if more is None and len(beginning.items) > done:
+                more = go_on(value, beginning.items[done:])
             if more is not None:
                 beginning.known[key] = value = more
                 done = len(beginning.items)
@@ -91,8 +93,8 @@ class Recall:
         self._now = now
         self._taken = 0
         self._alike: dict[_Key, list[_Kept]] = {}  # those that were used last are last
-        self._chains: dict[_Key, list[_Chain]] = {}
-        self._latest: OrderedDict[_Kept | _Chain, None] = OrderedDict()
+        self._chains: dict[_Key, list[Chain]] = {}
+        self._latest: OrderedDict[_Kept | Chain, None] = OrderedDict()
 
     def read(self, owner: str, body: bytes) -> Recalled | None:
         """The request in a body; None if this is not the place to read it."""
@@ -113,25 +115,24 @@ class Recall:
         self._keep(_Kept(key, recalled, body[: apart.end], b"", self._now()))
         return recalled
 
-    def items(self, owner: str, written: bytes) -> list[ItemParam]:
-        """The items of a conversation as it is kept (`items_in`). Nobody may change the list."""
+    def read_kept(self, owner: str, written: bytes) -> Chain | None:
+        """A conversation as it is kept (`items_in`); None if this is not the place to read it."""
         if not SHORTEST <= len(written) <= self._room:
-            return items_in(written)
+            return None
         key = owner, written[:ALIKE]
         kept = next((kept for kept in reversed(self._chains.get(key, ())) if _begins(kept.written, written)), None)
         if kept is None:
-            kept = _Chain(key, written, items_in(written), self._now())
+            kept = Chain(key, written, items_in(written), self._now())
             _add(self._chains, kept, self._drop)
             self._latest[kept] = None
             self._taken += kept.size
         else:
-            if len(written) > kept.size:
-                kept.items = kept.items + items_in(written[kept.size + 1 :])
-                self._taken += len(written) - kept.size
-                kept.written = written
+            self._taken -= kept.size
+            kept.go_on(written)
+            self._taken += kept.size
             self._use(self._chains, kept)
         self._make_room()
-        return kept.items
+        return kept
 
     def forget_old(self) -> None:
         """What nobody went on from for long."""
@@ -179,7 +180,7 @@ class Recall:
             self._drop(next(iter(self._latest)))
         self.forget_old()
 
-    def _drop(self, kept: _Kept | _Chain) -> None:
+    def _drop(self, kept: _Kept | Chain) -> None:
         del self._latest[kept]
         self._taken -= kept.size
         if isinstance(kept, _Kept):
@@ -188,20 +189,38 @@ class Recall:
             _remove(self._chains, kept)
 
 
-class _Chain:
-    """A conversation that was taken from the store."""
+class Chain:
+    """A conversation that was taken from the store, and the settings of the request that continued it last."""
 
-    __slots__ = ("items", "key", "time", "written")
+    __slots__ = ("before", "frame", "key", "time", "whole", "written")
 
     def __init__(self, key: _Key, written: bytes, items: list[ItemParam], time: float) -> None:
         self.key = key
         self.written = written
-        self.items = items
+        self.before = Beginning([])  # what it was before it went on
+        self.whole = Beginning(items)
+        self.frame: Frame | None = None
         self.time = time
 
     @property
     def size(self) -> int:
         return len(self.written)
+
+    def go_on(self, written: bytes) -> None:
+        """It is now this, of which only what is new is read."""
+        if len(written) > len(self.written):
+            items = self.whole.items + items_in(written[len(self.written) + 1 :])
+            self.before, self.whole, self.written = self.whole, Beginning(items), written
+
+    def continued(self, request: Request) -> Recalled:
+        """A request whose input is this conversation and more."""
+        settings = replace(request, input=UNSET, previous_response_id=UNSET)
+        frame = self.frame
+        if frame is not None and frame.request == settings:
+            frame.recurs = True
+        else:
+            frame = self.frame = Frame(settings, b"", b"")
+        return Recalled(request, frame, self.before, self.whole, Beginning(input_items(request)))
 
 
 class _Kept:
@@ -237,7 +256,7 @@ class _Found(NamedTuple):
     before: Beginning
 
 
-K = TypeVar("K", _Kept, _Chain)
+K = TypeVar("K", _Kept, Chain)
 
 
 def _add(alike: dict[_Key, list[K]], kept: K, drop: Callable[[K], None]) -> None:

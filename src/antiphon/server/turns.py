@@ -82,7 +82,7 @@ async def begin(
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
         unsealing = Unsealing(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
         found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing, maker=maker)
-        request, own, before, raw = found.request, found.own, found.past, found.raw
+        request, own, before, raw, recalled = found.request, found.own, found.past, found.raw, found.recalled
         losses.extend(found.losses)
     plan = None
     if is_planned(request, own):
