@@ -17,6 +17,7 @@ from antiphon.config import Config, UpstreamConfig
 from antiphon.errors import ApiError
 from antiphon.gateway import preparing
 from antiphon.gateway import recall as recalling
+from antiphon.gateway.keeping import written_down
 from antiphon.gateway.preparing import prepare
 from antiphon.gateway.recall import LIFE, MOST_ALIKE, Chain, Recall, Recalled, items_in
 from antiphon.gateway.routes import Routes, Target
@@ -91,7 +92,12 @@ def assert_same(recall: Recall, body: bytes, to: Target) -> bool:
     if recalled is None:
         return False
     assert_prepared_as_ever(recalled, wanted, to)
+    assert_kept_as_ever(recalled, wanted)
     return is_known(recalled)
+
+
+def assert_kept_as_ever(recalled: Recalled, wanted: Request) -> None:
+    assert written_down(recalled.whole.items, recalled) == written_down(input_items(wanted))
 
 
 def assert_prepared_as_ever(recalled: Recalled, wanted: Request, to: Target) -> None:

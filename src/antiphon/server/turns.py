@@ -16,7 +16,7 @@ from antiphon.errors import ApiError, ClientFault, StorageUnavailable
 from antiphon.gateway.compaction import Unsealing
 from antiphon.gateway.conversation import Joined, conversation_of
 from antiphon.gateway.history import Archive, Past, ground, lacks_reasoning, stands_alone
-from antiphon.gateway.keeping import Keeper
+from antiphon.gateway.keeping import Keeper, written_down
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.planning import is_planned
@@ -101,7 +101,9 @@ async def begin(
     keeper = None
     joined = Joined(id=conversation, store=archive.store) if conversation is not None and archive.store is not None else None
     if stored is not None or joined is not None or remembers:
-        keeper = Keeper(stored, archive.owner, input_items(request) if own is None else own, services.stamps, joined)
+        is_known = recalled is not None and recalled.request is request and own is None
+        written = written_down(input_items(request) if own is None else own, recalled if is_known else None)
+        keeper = Keeper(stored, archive.owner, written, services.stamps, joined)
     turn = (
         Turn(prepared, services.stamps, services.pad, trace, keeper)
         if plan is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 ITEM: Final = 0
@@ -18,9 +19,16 @@ ITEM_ONCE: Final = 2  # not a kind of its own: an item, unless it is found alrea
 def kinds_and_ids(item_ids: Sequence[str], call_ids: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Kinds and ids."""
     for id in item_ids:
-        yield ITEM_ONCE if OURS.fullmatch(id) else ITEM, id
+        yield (_kind_of(id) if len(id) <= LONGEST else ITEM), id
     for id in call_ids:
         yield CALL, id
 
 
+@lru_cache(maxsize=1024)
+def _kind_of(id: str) -> int:
+    """A history has the same ids again and again."""
+    return ITEM_ONCE if OURS.fullmatch(id) else ITEM
+
+
+LONGEST: Final = 80  # of an id of ours
 OURS: Final = re.compile("[a-z]+_[0-9a-f]{40}(?:x[0-9a-f]+)?")
