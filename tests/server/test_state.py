@@ -81,6 +81,19 @@ def test_a_chain_is_sent_whole_and_in_its_order(here: Lab, how: str) -> None:
     assert here.kept(previous["id"]) == previous
 
 
+def test_what_is_remembered_of_a_chain_is_gone_with_it(here: Lab) -> None:
+    """PREV-3: a process remembers conversations that it read a moment ago, and asks the store all the same."""
+    first = here.told("Hello. " * 100)
+    for _ in range(4):
+        second = here.told("Go on.", previous_response_id=first["id"])
+        assert second["previous_response_id"] == first["id"]
+    third = here.told("And on.", previous_response_id=second["id"])
+    assert here.messages[0] == ("user", "Hello. " * 100)
+    assert here.delete(first["id"]).status_code == 200
+    for gone in (first, second, third):
+        assert here.refused("Go on.", previous_response_id=gone["id"])["code"] == "previous_response_not_found"
+
+
 def test_a_chain_may_branch(here: Lab) -> None:
     """PREV-1: two answers to one response know nothing of each other."""
     root = here.told("root")
