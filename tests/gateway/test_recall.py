@@ -19,7 +19,7 @@ from antiphon.gateway import preparing
 from antiphon.gateway import recall as recalling
 from antiphon.gateway.keeping import written_down
 from antiphon.gateway.preparing import prepare
-from antiphon.gateway.recall import LIFE, MOST_ALIKE, Chain, Recall, Recalled, items_in
+from antiphon.gateway.recall import LIFE, MOST_ALIKE, Continued, Recall, Recalled, items_in
 from antiphon.gateway.routes import Routes, Target
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
@@ -310,10 +310,16 @@ def kept(turns: list[list[dict[str, Any]]]) -> bytes:
     return b",".join(json.dumps(turn, separators=(",", ":")).encode() for turn in turns)
 
 
-def chain_of(recall: Recall, turns: list[list[dict[str, Any]]], owner: str = "alice") -> Chain:
-    chain = recall.read_kept(owner, kept(turns))
-    assert chain is not None
-    return chain
+def continued(recall: Recall, turns: list[list[dict[str, Any]]], owner: str = "alice") -> Continued:
+    found = recall.read_kept(owner, kept(turns))
+    assert found is not None
+    return found
+
+
+def going_on(from_there: Continued, *items: dict[str, Any], **fields: Any) -> Recalled:
+    """A request that continues it."""
+    request = decode_request(body_of(list(items), **fields))
+    return from_there.by(msgspec.structs.replace(request, input=from_there.whole.items + input_items(request)))
 
 
 LONG = [user("Hi. " * 100)]  # so that it is worth it
@@ -330,14 +336,14 @@ def test_a_kept_conversation_that_goes_on_is_read_as_if_nobody_knew_it(data: st.
         turns = [*before[: data.draw(st.integers(1, len(before)))], *data.draw(st.lists(st.sampled_from(TURNS), max_size=3))]
         known.append(turns)
         for again in range(data.draw(st.integers(1, 3))):
-            chain = chain_of(recall, turns)
-            items = items_in(kept(turns))
-            assert chain.whole.items == items
             fields = {"previous_response_id": f"resp_{number}_{again}", **data.draw(st.sampled_from(SETTINGS))}
-            request = decode_request(body_of(data.draw(st.sampled_from(TURNS)), **fields))
-            wanted = msgspec.structs.replace(request, input=items + input_items(request))
-            recalled = chain.continued(msgspec.structs.replace(request, input=chain.whole.items + input_items(request)))
-            assert_prepared_as_ever(recalled, wanted, to)
+            own = data.draw(st.sampled_from(TURNS))
+            from_there = continued(recall, turns)
+            if data.draw(st.booleans()):  # somebody else was quicker
+                going_on(continued(recall, [*turns, [user("Me too.")], [said()]]), user(), **fields)
+            request = decode_request(body_of(own, **fields))
+            wanted = msgspec.structs.replace(request, input=items_in(kept(turns)) + input_items(request))
+            assert_prepared_as_ever(going_on(from_there, *own, **fields), wanted, to)
 
 
 def test_of_a_kept_conversation_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,10 +357,10 @@ def test_of_a_kept_conversation_only_what_is_new_is_read(monkeypatch: pytest.Mon
     recall = new()
     first, second = [LONG, [said()]], [LONG, [said()], [user()], [said("No.")]]
     for turns in (first, first, second, second):
-        chain_of(recall, turns)
+        continued(recall, turns)
     assert seen == [kept(first), kept([[user()], [said("No.")]])]
-    chain_of(recall, second, "bob")  # A-5
-    chain_of(recall, first)  # a branch
+    continued(recall, second, "bob")  # A-5
+    continued(recall, first)  # a branch
     assert seen[2:] == [kept(second), kept(first)]
     assert recall.read_kept("alice", kept([[user()]])) is None  # too short to be worth it
     assert new(room=300).read_kept("alice", kept(first)) is None
@@ -374,25 +380,41 @@ def test_of_a_kept_conversation_only_what_is_new_is_translated(monkeypatch: pyte
     recall, to = new(), target("chat")
     turns = [LONG, [said()]]
     for number in range(5):
-        chain = chain_of(recall, turns)
-        request = decode_request(body_of([user(str(number))], previous_response_id=f"resp_{number}"))
-        recalled = chain.continued(msgspec.structs.replace(request, input=chain.whole.items + input_items(request)))
+        recalled = going_on(continued(recall, turns), user(str(number)), previous_response_id=f"resp_{number}")
         prepare(recalled.request, to, keeps=True, recalled=recalled)
         turns = [*turns, [user(str(number))], [said(str(number))]]
     assert seen == [4, 2, 1, 2, 1, 2, 1]  # before the third turn, since then, its own; then no more than is new
+
+
+def test_what_was_found_out_for_other_settings_is_not_kept() -> None:
+    recall, to = new(), target("chat")
+    for number in range(20):
+        recalled = going_on(continued(recall, [LONG, [said()]]), user(), temperature=number // 4 / 10)
+        prepare(recalled.request, to, keeps=True, recalled=recalled)
+        assert recalled.almost is not None
+        assert len(recalled.almost.known) == (number % 4 > 1)
+
+
+def test_what_cannot_be_read_changes_nothing() -> None:
+    recall = new()
+    first = continued(recall, [LONG])
+    with pytest.raises(ApiError):
+        recall.read_kept("alice", kept([LONG, [{"type": "message"}]]))
+    assert continued(recall, [LONG]) == first
+    assert recall._taken == len(kept([LONG]))
 
 
 def test_kept_conversations_have_the_same_bound_and_are_forgotten_too() -> None:
     size = len(body_of([user()]))
     recall = new(room=3 * size)
     for number in range(10):
-        chain_of(recall, [[user(f"{number:03}" + "x" * (size - 100))]])
+        continued(recall, [[user(f"{number:03}" + "x" * (size - 100))]])
         assert len(recall) == min(3, number + 1)
     read(recall, body_of([user()]))  # a request needs room of the same
     assert len(recall) == 3
     recall = new()
     for number in range(MOST_ALIKE + 3):
-        chain_of(recall, [LONG, [user(str(number))]])
+        continued(recall, [LONG, [user(str(number))]])
     assert len(recall) == MOST_ALIKE
     recall._now = lambda: LIFE + 1
     recall.forget_old()

@@ -168,8 +168,8 @@ async def ground(
         past, continued = await archive.conversation(conversation), "conversation"
     else:
         past, continued = await archive.chain(previous) if previous else [], "previous_response_id"
-    chain = archive.recall.read_kept(archive.owner, past[0]) if archive.recall and previous and len(past) == 1 else None
-    items = items_of(past) if chain is None else chain.whole.items
+    kept = archive.recall.read_kept(archive.owner, past[0]) if archive.recall is not None and previous and len(past) == 1 else None
+    items = items_of(past) if kept is None else kept.whole.items
     before = _without_unfinished_calls(items, losses, continued)
     own = await resolved(own, before, archive)
     if conversation is not None:
@@ -185,7 +185,7 @@ async def ground(
         own, raw = whole, before + whole
         window = _opened(raw, len(before), unsealing, continued)
     request = replace(request, input=window)
-    recalled = chain.continued(request) if chain is not None and before is items and window is raw else None
+    recalled = kept.by(request) if kept is not None and before is items and window is raw else None
     return Ground(request=request, own=own, past=past, raw=raw, losses=losses, recalled=recalled)
 
 

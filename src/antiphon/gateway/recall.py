@@ -93,8 +93,8 @@ class Recall:
         self._now = now
         self._taken = 0
         self._alike: dict[_Key, list[_Kept]] = {}  # those that were used last are last
-        self._chains: dict[_Key, list[Chain]] = {}
-        self._latest: OrderedDict[_Kept | Chain, None] = OrderedDict()
+        self._chains: dict[_Key, list[_Chain]] = {}
+        self._latest: OrderedDict[_Kept | _Chain, None] = OrderedDict()
 
     def read(self, owner: str, body: bytes) -> Recalled | None:
         """The request in a body; None if this is not the place to read it."""
@@ -115,24 +115,24 @@ class Recall:
         self._keep(_Kept(key, recalled, body[: apart.end], b"", self._now()))
         return recalled
 
-    def read_kept(self, owner: str, written: bytes) -> Chain | None:
+    def read_kept(self, owner: str, written: bytes) -> Continued | None:
         """A conversation as it is kept (`items_in`); None if this is not the place to read it."""
         if not SHORTEST <= len(written) <= self._room:
             return None
         key = owner, written[:ALIKE]
         kept = next((kept for kept in reversed(self._chains.get(key, ())) if _begins(kept.written, written)), None)
         if kept is None:
-            kept = Chain(key, written, items_in(written), self._now())
+            kept = _Chain(key, written, items_in(written), self._now())
             _add(self._chains, kept, self._drop)
             self._latest[kept] = None
             self._taken += kept.size
         else:
-            self._taken -= kept.size
+            size = kept.size
             kept.go_on(written)
-            self._taken += kept.size
+            self._taken += kept.size - size
             self._use(self._chains, kept)
         self._make_room()
-        return kept
+        return Continued(kept, kept.before, kept.whole)
 
     def forget_old(self) -> None:
         """What nobody went on from for long."""
@@ -180,7 +180,7 @@ class Recall:
             self._drop(next(iter(self._latest)))
         self.forget_old()
 
-    def _drop(self, kept: _Kept | Chain) -> None:
+    def _drop(self, kept: _Kept | _Chain) -> None:
         del self._latest[kept]
         self._taken -= kept.size
         if isinstance(kept, _Kept):
@@ -189,8 +189,21 @@ class Recall:
             _remove(self._chains, kept)
 
 
-class Chain:
-    """A conversation that was taken from the store, and the settings of the request that continued it last."""
+class Continued(NamedTuple):
+    """A conversation that was taken from the store, as it was then: while somebody continues it, others may go on from there."""
+
+    chain: _Chain
+    before: Beginning  # what it was before it went on
+    whole: Beginning
+
+    def by(self, request: Request) -> Recalled:
+        """A request whose input is this conversation and more."""
+        frame = self.chain.frame_of(replace(request, input=UNSET, previous_response_id=UNSET))
+        return Recalled(request, frame, self.before, self.whole, Beginning(input_items(request)))
+
+
+class _Chain:
+    """A conversation that is in the store, and the settings of the request that continued it last."""
 
     __slots__ = ("before", "frame", "key", "time", "whole", "written")
 
@@ -212,15 +225,15 @@ class Chain:
             items = self.whole.items + items_in(written[len(self.written) + 1 :])
             self.before, self.whole, self.written = self.whole, Beginning(items), written
 
-    def continued(self, request: Request) -> Recalled:
-        """A request whose input is this conversation and more."""
-        settings = replace(request, input=UNSET, previous_response_id=UNSET)
-        frame = self.frame
-        if frame is not None and frame.request == settings:
-            frame.recurs = True
+    def frame_of(self, settings: Request) -> Frame:
+        """With other settings, what was found out about the conversation is of no use any more, and large."""
+        if self.frame is not None and self.frame.request == settings:
+            self.frame.recurs = True
         else:
-            frame = self.frame = Frame(settings, b"", b"")
-        return Recalled(request, frame, self.before, self.whole, Beginning(input_items(request)))
+            self.frame = Frame(settings, b"", b"")
+            self.before.known.clear()
+            self.whole.known.clear()
+        return self.frame
 
 
 class _Kept:
@@ -256,7 +269,7 @@ class _Found(NamedTuple):
     before: Beginning
 
 
-K = TypeVar("K", _Kept, Chain)
+K = TypeVar("K", _Kept, _Chain)
 
 
 def _add(alike: dict[_Key, list[K]], kept: K, drop: Callable[[K], None]) -> None:
