@@ -386,6 +386,22 @@ def test_of_a_kept_conversation_only_what_is_new_is_translated(monkeypatch: pyte
     assert seen == [4, 2, 1, 2, 1, 2, 1]  # before the third turn, since then, its own; then no more than is new
 
 
+@pytest.mark.parametrize("own", [[user("I.")], [user("I"), user("too.")], [user("I"), said(), user("too.")]])
+def test_who_goes_on_meanwhile_is_not_mistaken(own: list[dict[str, Any]]) -> None:
+    """Between looking a chain up and continuing it a turn may wait for the store, and another may be quicker."""
+    recall, to = new(), target("chat")
+    turns = [LONG, [said()]]
+    for _ in range(3):
+        recalled = going_on(continued(recall, turns), user())
+        prepare(recalled.request, to, recalled=recalled)
+    from_there = continued(recall, turns)
+    quicker = going_on(continued(recall, [*turns, [user("Me first.")], [said("You.")]]), user())
+    prepare(quicker.request, to, recalled=quicker)
+    request = decode_request(body_of(own))
+    wanted = msgspec.structs.replace(request, input=items_in(kept(turns)) + input_items(request))
+    assert_prepared_as_ever(going_on(from_there, *own), wanted, to)
+
+
 def test_what_was_found_out_for_other_settings_is_not_kept() -> None:
     recall, to = new(), target("chat")
     for number in range(20):
