@@ -41,6 +41,7 @@ def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 HERE = Path(__file__).resolve().parent
 THROUGH = ("clients", "fakes", "faults", "fuzz", "integrations", "matrix", "peers", "producer", "server", "soak", "upstream")
+THROUGH_TOO = {"dialects/test_cuts.py"}
 # Of those, the ones that reach what no other test does.
 WITHIN = {
     f"server/test_{name}.py"
@@ -57,5 +58,5 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if part is None or not collection_path.name.startswith("test_") or collection_path.is_dir():
         return None
     place = collection_path.resolve().relative_to(HERE)
-    is_through = place.parts[0] in THROUGH and place.as_posix() not in WITHIN
+    is_through = (place.parts[0] in THROUGH and place.as_posix() not in WITHIN) or place.as_posix() in THROUGH_TOO
     return True if is_through != (part == "through") else None

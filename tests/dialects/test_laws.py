@@ -1,7 +1,7 @@
 """The laws of every dialect and every recording. A new dialect is one line in `DIALECTS`; the laws then run by themselves.
 
-(a) events pass the grammar; (b) any cut of the bytes gives equal events; (e) a stream that is cut anywhere ends once, with nothing
-left open. (c) and (d) need to know what a dialect can say, and stand with each dialect's own tests.
+(a) events pass the grammar; (e) a stream that is cut anywhere ends once, with nothing left open. (b) stands in `test_cuts.py`. (c)
+and (d) need to know what a dialect can say, and stand with each dialect's own tests.
 """
 
 from __future__ import annotations
@@ -83,16 +83,6 @@ def test_a_dialect_has_recordings(name: str) -> None:
 def test_the_events_of_a_recording_obey_the_grammar(recording: Recording) -> None:
     """Law (a): STR-1 … STR-12 and ITEM-2 … ITEM-6, whatever the server did."""
     assert judge(events_of(recording.dialect, frames_of(recording.path.read_bytes()))) == []
-
-
-@every_recording
-def test_every_cut_of_the_bytes_gives_the_same_events(recording: Recording) -> None:
-    """Law (b): in two at every place, and byte by byte. Events depend on frames alone, so equal frames are enough."""
-    data = recording.path.read_bytes()
-    whole = frames_of(data)
-    for place in range(len(data)):
-        assert frames_of(data[:place], data[place:]) == whole
-    assert frames_of(*(data[at : at + 1] for at in range(len(data)))) == whole
 
 
 @every_recording
