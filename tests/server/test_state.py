@@ -94,6 +94,18 @@ def test_what_is_remembered_of_a_chain_is_gone_with_it(here: Lab) -> None:
         assert here.refused("Go on.", previous_response_id=gone["id"])["code"] == "previous_response_not_found"
 
 
+@pytest.mark.parametrize("over", ["http", "websocket"])
+def test_a_chain_that_was_read_is_remembered_however_it_is_continued(here: Lab, over: str) -> None:
+    first = here.told(f"{over} " * 100)
+    before = len(here.gateway.services.recall)
+    if over == "websocket":
+        with here.socket() as talk:
+            talk.ask("Go on.", previous_response_id=first["id"])
+    else:
+        here.told("Go on.", previous_response_id=first["id"])
+    assert len(here.gateway.services.recall) == before + 1
+
+
 def test_a_chain_may_branch(here: Lab) -> None:
     """PREV-1: two answers to one response know nothing of each other."""
     root = here.told("root")

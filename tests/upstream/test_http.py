@@ -8,6 +8,7 @@ import re
 import socket
 
 import pytest
+from tests.collecting import nothing_to_collect
 from tests.upstream.conftest import Run
 from tests.upstream.scripted import OK, Peer, TurnableClock, network, pass_time, post, serving, until, whole
 
@@ -497,3 +498,20 @@ def test_closing_while_a_connection_is_made_ends_that_too(run: Run) -> None:
                 await until(lambda transport=transport: transport.open_connections == 0)  # type: ignore[misc]
 
     run(work())
+
+
+def test_who_leaves_while_a_connection_is_being_made_leaves_nothing_behind(run: Run) -> None:
+    """At whichever step of the loop: it may have the socket by then, and never report its loss."""
+
+    async def work() -> None:
+        async with serving(answer_always) as place, network() as transport:
+            for steps in range(12):
+                asked = asyncio.create_task(post(transport, place.url))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                asked.cancel()
+                await asyncio.wait([asked])
+            await until(lambda: transport.connections_in_use == 0)
+
+    with nothing_to_collect():
+        run(work())
