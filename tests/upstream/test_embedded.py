@@ -346,6 +346,15 @@ def test_it_answers_in_a_stream(model: EmbeddedModel) -> None:
     assert turn.response.model == "local"
 
 
+def test_f_3_the_same_question_has_the_same_answer(model: EmbeddedModel) -> None:
+    """F-3: what a newcomer is shown is no matter of luck. A temperature makes it one, for who asks for it."""
+    story = "Tell a story about the sea and the wind."
+    first, *others = [str(Turn(model, input=story).response.output[0]) for _ in range(4)]
+    assert others == [first] * 3
+    varied = {str(Turn(model, input=story, temperature=1.5).response.output[0]) for _ in range(4)}
+    assert len(varied) > 1
+
+
 def test_it_answers_nobody_without_its_key(model: EmbeddedModel) -> None:
     status, _ = post(model, b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}', key="another")
     assert status == 401

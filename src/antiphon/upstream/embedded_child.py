@@ -44,8 +44,10 @@ def _serve(orders: dict[str, Any]) -> Any:
     params.cache_ram_mib = 0  # prompts of earlier slots would be kept in up to 8 GiB
     params.warmup = False  # a third of the time until it listens
     params.verbosity = 2  # warnings and errors, for the parent's last words about us
-    params.sampling.temp = 0.2  # this and the next are what the model's makers recommend
-    params.sampling.top_p = 0.9
+    # Where a client says nothing: the likeliest word, so that the same question has the same answer, and a word that goes on
+    # repeating what was just said is less likely. Of 25 plain questions 4 were not answered within 700 tokens, without it 7.
+    params.sampling.temp = 0.0
+    params.sampling.dry_multiplier = 0.8
     params.n_predict = orders["longest_answer"]
     params.prefill_assistant = False  # else an assistant's last turn is continued, and comes back once more
     params.ui = False
