@@ -10,6 +10,7 @@ of which go through a whole gateway: measuring coverage there doubles their time
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("antiphon")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does this to what it starts behind it, and programs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -25,7 +25,7 @@ from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
-BOUND = 20.0  # seconds after which a test that waits has failed
+BOUND = 60.0  # seconds after which a test that waits has failed
 
 
 class Running:

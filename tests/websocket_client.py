@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from wsproto.frame_protocol import FrameProtocol, Opcode
 from wsproto.utilities import generate_accept_token
 
-BOUND = 20.0  # seconds after which a test that waits has failed
+BOUND = 60.0  # seconds after which a test that waits has failed
 
 
 class Closed(NamedTuple):

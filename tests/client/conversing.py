@@ -102,7 +102,7 @@ class Link:
         for end in self._sockets:
             _hang_up(end)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
     def _there(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):  # the way back may have broken already
@@ -133,7 +133,7 @@ def breaking(port: int, limits: list[int | None]) -> Iterator[Link]:
         yield link
     finally:
         link.stop()
-        thread.join(10)
+        thread.join(60)
 
 
 def _read(end: socket.socket) -> bytes:

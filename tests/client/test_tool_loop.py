@@ -58,10 +58,10 @@ def test_a_function_is_called_and_the_model_answers(dialect: str) -> None:
 
 def test_calls_of_one_response_are_made_side_by_side() -> None:
     """B-9: async functions and those that block."""
-    meeting, barrier = asyncio.Event(), threading.Barrier(2, timeout=10)
+    meeting, barrier = asyncio.Event(), threading.Barrier(2, timeout=60)
 
     async def early() -> str:
-        await asyncio.wait_for(meeting.wait(), 10)
+        await asyncio.wait_for(meeting.wait(), 60)
         return "early"
 
     async def late() -> str:

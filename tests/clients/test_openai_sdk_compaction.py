@@ -29,7 +29,7 @@ def place() -> Iterator[Lab]:
 @pytest.fixture
 def client(place: Lab) -> Iterator[OpenAI]:
     place.begin()
-    with OpenAI(base_url=f"{place.url}/v1", api_key=ALICE, max_retries=0, timeout=20) as made:
+    with OpenAI(base_url=f"{place.url}/v1", api_key=ALICE, max_retries=0, timeout=60) as made:
         yield made
 
 

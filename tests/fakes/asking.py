@@ -21,7 +21,7 @@ class Answered(NamedTuple):
 
 
 def connect(server: FakeServer) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
 
 
 def post(connection: http.client.HTTPConnection, path: str, body: Any) -> http.client.HTTPResponse:

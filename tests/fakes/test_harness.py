@@ -40,7 +40,7 @@ def body(**settings: Any) -> dict[str, Any]:
 
 def raw_answer(server: ChatServer, sent: bytes) -> bytes:
     """All that comes back for these bytes until the server closes."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 

@@ -24,10 +24,10 @@ def test_a_server_runs_by_hand_until_it_is_told_to_stop(dialect: str, stop: sign
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            with urllib.request.urlopen(f"{url}/models", timeout=10) as answer:
+            with urllib.request.urlopen(f"{url}/models", timeout=60) as answer:
                 assert b'"one"' in answer.read()
             process.send_signal(stop)
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 

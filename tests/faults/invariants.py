@@ -44,7 +44,7 @@ SERVERS: dict[str, tuple[Any, Any]] = {
 }
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
 TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
-SETTLING = 5.0  # seconds: two on a machine that has nothing else to do
+SETTLING = 30.0  # seconds: two on a machine that has nothing else to do
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 

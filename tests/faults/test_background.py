@@ -204,7 +204,7 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
         assert has_begun(lab, id)
         has_read = Event()
         reading = reader.submit(read_all, lab, id, has_read)
-        assert has_read.wait(20)
+        assert has_read.wait(60)
         postgres_server.stop()
         gates[0].open()
         gates[1].wait_reached()
@@ -262,7 +262,7 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         assert has_begun(lab, id)
         has_read = Event()
         reading = reader.submit(read_all, lab, id, has_read)
-        assert has_read.wait(20)
+        assert has_read.wait(60)
         store.raises["said"] = [away()]
         gate.open()
         check(reading.result())
@@ -299,7 +299,7 @@ def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Pa
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=stall.open, pace=replace(PACE, beat=60.0)) as lab:
         stall.is_on = True
         id = lab.begin()
-        assert stall.reached.wait(20)
+        assert stall.reached.wait(60)
         assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
         stall.let_go()
         until(lambda: lab.gateway.services.background.running == 0)  # type: ignore[union-attr]

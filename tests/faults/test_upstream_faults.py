@@ -83,7 +83,7 @@ def tls_server(context: ssl.SSLContext) -> Iterator[int]:
         thread.start()
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(60)
 
 
 @pytest.fixture(scope="module")

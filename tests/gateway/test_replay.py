@@ -106,8 +106,11 @@ def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Pa
     path, body = (asker.stream_path, asker.streamed) if is_stream else (asker.path, asker.asked)
     answers = [stream(BEGUN, FINISHED), stream(BEGUN), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429)]
     for answer in answers:
-        made = replay(recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"}))
+        trace = recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"})
+        made = replay(trace)
         assert said(made) == []
+        begun_a_second_before = replace(trace, summary=replace(trace.summary, time=trace.summary.time - 1))
+        assert said(replay(begun_a_second_before)) == []
         assert not made.is_cut_short
 
 

@@ -72,7 +72,7 @@ def rig(folder: Path) -> Iterator[Rig]:
         config = Config(
             upstreams=[_upstream(server, folder) for server in servers.values()], trace=TraceConfig(dir=str(folder / "traces"))
         )
-        with running(config) as gateway, httpx2.Client(event_hooks=hooks, timeout=20) as http:
+        with running(config) as gateway, httpx2.Client(event_hooks=hooks, timeout=60) as http:
             clients: dict[str, Client] = {name: make(gateway.url, http) for name, make in CLIENTS.items()}
             yield Rig(clients, servers, folder / "traces", heads)
     finally:

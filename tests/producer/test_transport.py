@@ -96,9 +96,9 @@ def test_background_work_that_is_cancelled_cancels_the_agent(tmp_path: Path) -> 
     store = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
     with serving(waiter, Config(store=store)) as gateway:
         behind = gateway.post(body(model="wait", background=True)).json()
-        assert begun.wait(20)
+        assert begun.wait(60)
         cancelled = gateway.post({}, f"/v1/responses/{behind['id']}/cancel").json()
-        assert ended.wait(20)
+        assert ended.wait(60)
     assert cancelled["status"] == "cancelled"
 
 
@@ -109,8 +109,8 @@ def test_a_client_that_leaves_cancels_the_agent() -> None:
             asked = msgspec.json.encode(body(model="wait", stream=True))
             head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
             connection.sendall(head % len(asked) + asked)
-            assert begun.wait(20)
-        assert ended.wait(20)
+            assert begun.wait(60)
+        assert ended.wait(60)
 
 
 def _waiting() -> tuple[Agent, threading.Event, threading.Event]:

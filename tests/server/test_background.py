@@ -301,14 +301,14 @@ def test_a_cancel_in_the_middle_of_the_storing_leaves_one_end(tmp_path: Path, st
             ids: list[str] = []
             stall.is_on = True
             ids.append(lab.begin())
-            assert stall.reached.wait(20)
+            assert stall.reached.wait(60)
             call(lab, lambda: lab.gateway.services.background.cancel(ids[0]))  # type: ignore[union-attr]
             stall.let_go()
             id = ids[0]
         else:
             stall.is_on = True
             id = lab.begin()
-            assert stall.reached.wait(20)
+            assert stall.reached.wait(60)
             with ThreadPoolExecutor(1) as other:
                 cancelling = other.submit(lab.cancel, id)
                 until(lambda: not is_held(lab, id))

@@ -98,7 +98,7 @@ def test_events_are_flushed_one_by_one() -> None:
     gate = Gate()
     said = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
     with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        with httpx2.Client(timeout=20) as client, client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer:
+        with httpx2.Client(timeout=60) as client, client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer:
             seen = b""
             pieces = answer.iter_raw()
             while b'"delta":"Hel"' not in seen:
@@ -193,7 +193,7 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
             answers = []
             for gate in gates:
                 with (
-                    httpx2.Client(timeout=20) as client,
+                    httpx2.Client(timeout=60) as client,
                     client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer,
                 ):
                     pieces = answer.iter_raw()
@@ -478,7 +478,7 @@ def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
     started = threading.Event()
 
     def stream(url: str) -> None:
-        with httpx2.Client(timeout=20) as client, client.stream("POST", url + "/v1/responses", json=STREAMED) as answer:
+        with httpx2.Client(timeout=60) as client, client.stream("POST", url + "/v1/responses", json=STREAMED) as answer:
             started.set()  # the head is out
             answer.read()
             answers.append(answer)
@@ -492,9 +492,9 @@ def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
             for client, gate in zip(clients, gates, strict=True):
                 client.start()
                 gate.wait_reached()
-            started.wait(20)
+            started.wait(60)
         for client in clients:
-            client.join(20)
+            client.join(60)
     streamed, plain = sorted(answers, key=lambda answer: answer.status_code)
     response = fold(events_of(streamed))
     assert judge(events_of(streamed)) == []

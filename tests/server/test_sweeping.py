@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> 
             await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 1))
             ill = Ill(store)
             task = asyncio.create_task(sweep(cast(Store, ill), StoreConfig(), logger, every=0))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while ill.asked < 6:  # the failure; three steps and the one that finds nothing; the next sweep
                     await asyncio.sleep(0)
             task.cancel()

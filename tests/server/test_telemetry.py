@@ -316,8 +316,8 @@ def test_a_collector_that_never_answers_holds_up_nobody(monkeypatch: pytest.Monk
 
     async def serve() -> None:
         otel = exporting(with_endpoint("http://127.0.0.1:1"), Metrics())
-        monkeypatch.setattr(otel._tracing, "shutdown", lambda: silent.wait(10))
+        monkeypatch.setattr(otel._tracing, "shutdown", lambda: silent.wait(600))
         await otel.close()
 
-    asyncio.run(asyncio.wait_for(serve(), 5))
+    asyncio.run(asyncio.wait_for(serve(), 60))
     silent.set()

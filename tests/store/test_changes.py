@@ -24,16 +24,16 @@ async def is_told(told: Changes, key: Key, since: int | None = None) -> bool:
 def test_a_change_wakes_those_who_wait_for_it_and_nobody_else() -> None:
     async def go() -> None:
         told = Changes()
-        waiting = {key: asyncio.create_task(told.wait(key, 60, None)) for key in ("a", "b", None)}
-        also = asyncio.create_task(told.wait("a", 60, None))
+        waiting = {key: asyncio.create_task(told.wait(key, 600, None)) for key in ("a", "b", None)}
+        also = asyncio.create_task(told.wait("a", 600, None))
         await asyncio.sleep(0)
         told.tell("a")
-        await asyncio.wait_for(asyncio.gather(waiting["a"], also), 5)
+        await asyncio.wait_for(asyncio.gather(waiting["a"], also), 60)
         assert not waiting["b"].done()
         told.tell(None)
-        await asyncio.wait_for(waiting[None], 5)
+        await asyncio.wait_for(waiting[None], 60)
         told.tell_all()
-        await asyncio.wait_for(waiting["b"], 5)
+        await asyncio.wait_for(waiting["b"], 60)
 
     asyncio.run(go())
 
@@ -73,12 +73,12 @@ def test_what_is_forgotten_counts_as_changed(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_who_leaves_takes_nobody_along_and_leaves_nothing_behind() -> None:
     async def go() -> None:
         told = Changes()
-        leaving, staying = (asyncio.create_task(told.wait("a", 60, None)) for _ in range(2))
+        leaving, staying = (asyncio.create_task(told.wait("a", 600, None)) for _ in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
         told.tell("a")
-        await asyncio.wait_for(staying, 5)
+        await asyncio.wait_for(staying, 60)
         await told.wait("a", 0.001, None)
         assert not told._waiting
 

@@ -23,7 +23,7 @@ from antiphon.store.postgres_connections import Connections, Limits
 from antiphon.store.work import Said
 
 QUEUED = replace(record("resp_1"), status="queued")
-NEVER = 60.0  # so long that a test which uses it ends for another reason
+NEVER = 600.0  # so long that a test which uses it ends for another reason
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ async def two(url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
 async def listening(store: PostgresStore, url: str) -> None:
     """Until it hears what others say."""
     waiting = asyncio.create_task(store.changed("resp_1", NEVER))
-    await asyncio.wait_for(waiting, 20)  # who begins to listen may have missed something
+    await asyncio.wait_for(waiting, 60)  # who begins to listen may have missed something
     assert listeners(url) == 1
 
 
@@ -71,7 +71,7 @@ def test_another_gateway_is_told_at_once() -> None:
             for number in range(3):
                 waiting = asyncio.create_task(there.changed("resp_1", NEVER, there.moment))
                 await here.append("one", "resp_1", number, [b"{}"], "in_progress")
-                await asyncio.wait_for(waiting, 20)
+                await asyncio.wait_for(waiting, 60)
                 said = await there.said("anna", "resp_1", number - 1)
                 assert said
                 assert said.events == [b"{}"]
@@ -105,10 +105,10 @@ def test_a_connection_that_is_lost_is_made_again() -> None:
             waiting = asyncio.create_task(there.changed("resp_1", NEVER, there.moment))
             await asyncio.sleep(0)
             assert postgres_server.kill_backends(url) >= 1
-            await asyncio.wait_for(waiting, 20)  # something may have been missed
+            await asyncio.wait_for(waiting, 60)  # something may have been missed
             waiting = asyncio.create_task(there.changed("resp_1", NEVER, there.moment))
             await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     uvloop.run(story())
 
@@ -126,10 +126,10 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
                 await asyncio.sleep(3 * postgres_listener.PAUSE)  # an attempt or two in vain
             finally:
                 await asyncio.to_thread(postgres_server.start)
-            await asyncio.wait_for(there.changed("resp_1", NEVER, moment), 20)
+            await asyncio.wait_for(there.changed("resp_1", NEVER, moment), 60)
             waiting = asyncio.create_task(there.changed("resp_1", NEVER, there.moment))
             assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     uvloop.run(story())
 
@@ -148,7 +148,7 @@ def test_a_way_that_has_fallen_silent_is_found_out(monkeypatch: pytest.MonkeyPat
                     f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND query = 'SELECT 1'"
                 )
 
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await asyncio.to_thread(asked) != "1":
                     await asyncio.sleep(0.01)
 
@@ -167,7 +167,7 @@ def test_a_listener_that_cannot_be_settled_leaves_no_connection_behind() -> None
         with pytest.raises(asyncpg.InterfaceError):
             await Unsettled(url, Limits()).connect()
         database = postgres_server.database_of(url)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while postgres_server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'") != "0":
                 await asyncio.sleep(0.01)
 

@@ -445,7 +445,7 @@ def test_a_save_is_finished_though_the_loop_is_gone(tmp_path: Path) -> None:
 
     async def look() -> None:
         store = await SqliteStore.open(path)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await store.get("anna", "resp_1") is None:
                 await asyncio.sleep(0.01)
         await store.close()

@@ -128,7 +128,7 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeyp
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.changed("resp_1", 0.01)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(task.get_coro().__qualname__ == "Watch._look" for task in asyncio.all_tasks()):  # type: ignore[union-attr]
                 await asyncio.sleep(0.005)
         await store.changed("resp_1", 0.01)  # and again
@@ -158,13 +158,13 @@ def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest
         readers: Any = Readers()
         changes = Changes()
         watch = Watch(readers, changes)
-        watch.look_after("resp_1", 60)
-        await asyncio.wait_for(changes.wait("resp_1", 60, 0), 10)  # nothing was known of it before
-        waiting = asyncio.create_task(changes.wait("resp_1", 60, None))
+        watch.look_after("resp_1", 600)
+        await asyncio.wait_for(changes.wait("resp_1", 600, 0), 60)  # nothing was known of it before
+        waiting = asyncio.create_task(changes.wait("resp_1", 600, None))
         await asyncio.wait([waiting], timeout=0.05)
         assert not waiting.done()
         readers.is_ill = True
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
         await watch.stop()
 
     asyncio.run(go())

@@ -490,7 +490,7 @@ def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
         async with serving(script) as place, network() as transport:
             for leave in (leave_the_loop, be_cancelled, abort_twice, abort_under_a_reader):
                 await leave(await post(transport, place.url))
-                await asyncio.wait_for(left.wait(), 5)
+                await asyncio.wait_for(left.wait(), 60)
                 left.clear()
                 await until(lambda: transport.open_connections == 0)
 

@@ -274,5 +274,5 @@ EXCERPT: Final = 300
 # What the last event of a stream is called, in any dialect; `[DONE]` has no name.
 LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete", b"message_stop", b"error"}
 OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32,40}\b")
-TIME: Final = re.compile(rb'("(?:created|completed)_at":)\d+')
+TIME: Final = re.compile(rb'("(?:created|created_at|completed_at)":)\d+')
 PADDING: Final = re.compile(rb',?"obfuscation":"[^"]*"')
