@@ -205,10 +205,9 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
         has_read = Event()
         reading = reader.submit(read_all, lab, id, has_read)
         assert has_read.wait(60)
-        postgres_server.stop()
-        gates[0].open()
-        gates[1].wait_reached()
-        postgres_server.start()
+        with postgres_server.stopped():
+            gates[0].open()
+            gates[1].wait_reached()
         gates[1].open()
         response = lab.wait(id)
         assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", "Hello.")
@@ -227,9 +226,8 @@ def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None
         says |= {f"running {n}": (silent, spoken)[n % 2](gate) for n in range(4)}
         ids = {text: lab.begin(input=text) for text in [*says, *(f"waiting {n}" for n in range(16))]}
         until(lambda: len(lab.upstream.received) == 4)
-        postgres_server.stop()
-        gate.open()
-        postgres_server.start()
+        with postgres_server.stopped():
+            gate.open()
         for text, id in ids.items():
             response = lab.wait(id, seconds=SOON)
             assert (response["status"], lab.asked(text)) == ("completed", 1)

@@ -239,15 +239,12 @@ def test_a_postgresql_that_is_stopped_is_told_and_used_again_once_it_is_back() -
         before = lab.ask().response
         crowd = Crowd(lab)
         crowd.expect_more(kept=2, unstored=2)
-        postgres_server.stop()
-        try:
+        with postgres_server.stopped():
             call(lab, "GET", before.id).tells(503, "storage_unavailable")
             lab.ask(previous_response_id=before.id).tells(503, "storage_unavailable")
             crowd.expect_more(unstored=5)
             expect_refusals(lab)
-        finally:
-            postgres_server.start()
-        until(lambda: call(lab, "GET", before.id).status == 200, 5)
+        until(lambda: call(lab, "GET", before.id).status == 200)
         crowd.expect_more(kept=2, unstored=2)
         crowd.end()
         assert crowd.refused

@@ -6,12 +6,14 @@ ends: it waits for the end of a pipe that only this process holds open.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import re
 import subprocess
 import tempfile
 import warnings
+from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -49,14 +51,24 @@ def sql(statement: str, url: str | None = None) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
-def stop() -> None:
-    """Ends the server as an administrator would: whoever is connected is told and cut off."""
+@contextlib.contextmanager
+def stopped() -> Iterator[None]:
+    """Ends the server as an administrator would: whoever is connected is told and cut off. Starts it again, at the same address."""
     _cluster().server.stop()
+    try:
+        yield
+    finally:
+        _cluster().server.start()
 
 
-def start() -> None:
-    """Starts it again, at the same address."""
-    _cluster().server.start()
+@contextlib.asynccontextmanager
+async def stopped_aside() -> AsyncIterator[None]:
+    """The same off the event loop, so that whoever waits there goes on."""
+    await asyncio.to_thread(_cluster().server.stop)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(_cluster().server.start)
 
 
 def kill_backends(url: str) -> int:

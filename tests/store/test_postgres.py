@@ -43,13 +43,10 @@ def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url(), IMPATIENT) as store:
             await store.save("anna", record("resp_1"), ["msg_1"], [])
-            await away(postgres_server.stop)
-            try:
+            async with postgres_server.stopped_aside():
                 for asked in (store.get("anna", "resp_1"), store.save("anna", record("resp_2"), [], []), store.verify()):
                     with pytest.raises(StorageUnavailable, match="the database cannot be reached"):
                         await asked
-            finally:
-                await away(postgres_server.start)
             await before_long(lambda: store.save("anna", record("resp_3", "resp_1"), [], []))
             assert await store.chain("anna", "resp_3") == chained(record("resp_1"), record("resp_3"))
             assert await store.get("anna", "resp_2") is None
@@ -61,12 +58,11 @@ def test_whoever_asks_during_a_restart_waits_for_its_end() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url(), Limits(patience=NEVER)) as store:
             await store.save("anna", record("resp_1"), [], [])
-            await away(postgres_server.stop)
-            asked = [
-                asyncio.create_task(store.save("anna", record("resp_2"), [], [])),
-                asyncio.create_task(store.get("anna", "resp_1")),
-            ]
-            await away(postgres_server.start)
+            async with postgres_server.stopped_aside():
+                asked = [
+                    asyncio.create_task(store.save("anna", record("resp_2"), [], [])),
+                    asyncio.create_task(store.get("anna", "resp_1")),
+                ]
             assert await asyncio.gather(*asked) == [None, record("resp_1")]
             assert await store.get("anna", "resp_2") == record("resp_2")
 
@@ -682,11 +678,6 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not await asyncio.to_thread(holds):
             await asyncio.sleep(0.01)
-
-
-async def away(work: Callable[[], None]) -> None:
-    """Off the event loop, so that whoever waits there goes on."""
-    await asyncio.to_thread(work)
 
 
 async def before_long(attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:

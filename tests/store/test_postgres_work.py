@@ -121,11 +121,8 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
             await here.claim("one", NEVER, 1)
             await listening(there, url)
             moment = there.moment
-            await asyncio.to_thread(postgres_server.stop)
-            try:
+            async with postgres_server.stopped_aside():
                 await asyncio.sleep(3 * postgres_listener.PAUSE)  # an attempt or two in vain
-            finally:
-                await asyncio.to_thread(postgres_server.start)
             await asyncio.wait_for(there.changed("resp_1", NEVER, moment), 60)
             waiting = asyncio.create_task(there.changed("resp_1", NEVER, there.moment))
             assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")

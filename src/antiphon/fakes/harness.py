@@ -122,18 +122,18 @@ class FakeServer:
         """Answers that did not end because the client went away."""
         return self._abandoned
 
-    def wait_received(self, count: int, timeout: float = 5.0) -> None:
+    def wait_received(self, count: int, timeout: float = 60.0) -> None:
         self._wait(lambda: len(self.received) >= count, timeout, f"{count} requests")
 
-    def wait_disconnected(self, count: int = 1, timeout: float = 5.0) -> None:
+    def wait_disconnected(self, count: int = 1, timeout: float = 60.0) -> None:
         """Returns once the client has gone away in the middle of so many answers."""
         self._wait(lambda: self._abandoned >= count, timeout, f"{count} clients to go away")
 
-    def wait_idle(self, timeout: float = 5.0) -> None:
+    def wait_idle(self, timeout: float = 60.0) -> None:
         """Returns once every answer has ended; the client may know it a moment before the server does."""
         self._wait(lambda: not self._in_flight, timeout, "every answer to end")
 
-    def wait_closed(self, timeout: float = 5.0) -> None:
+    def wait_closed(self, timeout: float = 60.0) -> None:
         """Returns once no connection is open, idle ones included."""
         self._wait(lambda: not self._connections, timeout, "every connection to close")
 

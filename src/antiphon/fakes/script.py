@@ -52,7 +52,7 @@ class Gate:
             for loop, passed in self._waiting:
                 loop.call_soon_threadsafe(passed.set)
 
-    def wait_reached(self, timeout: float = 5.0) -> None:
+    def wait_reached(self, timeout: float = 60.0) -> None:
         """Returns once a server stands at the gate."""
         if not self._reached.wait(timeout):
             raise TimeoutError(f"no server came to the gate within {timeout} s")
