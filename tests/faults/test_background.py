@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 from tests.running import until
@@ -34,6 +35,7 @@ from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.fakes import Gate, Reply, turn
 from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
+from antiphon.server import tailing
 from antiphon.server.background import _Job
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
@@ -274,6 +276,31 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         until(lambda: not store.raises["get"])
         assert lab.wait(again)["status"] == "completed"
         assert "work was left to its lease" in lab.gateway.written
+
+
+def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has heard no end, so it comes again. Nothing is wrong with the gateway, and its log does not say so."""
+    monkeypatch.setattr(tailing, "PATIENCE", 1)
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
+        gate = lab.gate()
+        lab.says["slow"] = spoken(gate)
+        id = lab.begin(input="slow")
+        gate.wait_reached()
+        assert has_begun(lab, id)
+        has_read = Event()
+        reading = reader.submit(read_all, lab, id, has_read)
+        assert has_read.wait(60)
+        store.raises["said"] = [away()]
+        gate.open()
+        with pytest.raises(httpx2.RemoteProtocolError):
+            reading.result()
+        assert lab.wait(id)["status"] == "completed"
+        told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
+    assert told == [(200, "storage_unavailable")]
+    assert "an answer failed" not in caplog.text
 
 
 @pytest.mark.parametrize("method", ["get", "finish"])

@@ -51,6 +51,10 @@ class Direct(Protocol):
         """`call` is called once, if the client leaves before the end of the answer."""
         ...
 
+    def break_off(self) -> None:
+        """Ends an answer that was begun where it is, so that its client sees that it was cut."""
+        ...
+
 
 def values_of(scope: Scope, name: bytes) -> Sequence[bytes]:
     """Every value of a header, in the order of arrival."""

@@ -191,6 +191,13 @@ class Cycle:
         if self.left:
             call()
 
+    def break_off(self) -> None:
+        """Ends an answer that was begun where it is, so that its client sees that it was cut."""
+        if self.is_begun and not self.is_complete and not self.left:
+            self._flush()
+            self._line.close()
+            self.left = True
+
     # Inside
 
     def _tell_news(self) -> None:
@@ -249,11 +256,8 @@ class Cycle:
         id = new_id("req")
         fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
         LOG.log(logging.ERROR if error else logging.WARNING, "an answer failed", exc_info=error, extra={"fields": fields})
-        if self.left:
-            return
-        if self.is_begun:
-            self._flush()
-            self._line.close()
+        if self.left or self.is_begun:
+            self.break_off()
             return
         status, body = speech_at(self.scope["path"]).error_from_hub(fault)
         headers = [*headers_of(id, body), (b"connection", b"close")]

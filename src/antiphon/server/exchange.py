@@ -90,8 +90,10 @@ class Exchange:
     async def refuse(self, error: ApiError) -> None:
         """ERR-1: the error, in the shape of the client's dialect."""
         self.line.error = error.code
-        if self.line.status is not None:
-            return  # the head of another answer is out: all that is left is to break off
+        if self.line.status is not None:  # the head of another answer is out: all that is left is to break off
+            if self._direct is not None:
+                self._direct.break_off()
+            return
         status, body = self.speech.error_from_hub(error)
         await self.answer(status, headers_of_error(error), body)
 
