@@ -140,7 +140,9 @@ BENCH_PYTHON ?= $(PYTHON)
 
 # One that cannot be installed is left out of the results, and named there.
 .perf/peers-installed: Makefile
+	rm -rf .perf/litellm .perf/llm-rosetta .perf/open-responses-server
 	-$(BENCH_PYTHON) -m venv .perf/litellm && .perf/litellm/bin/python -m pip install -q 'litellm[proxy]'
+	-$(BENCH_PYTHON) -m venv .perf/llm-rosetta && .perf/llm-rosetta/bin/python -m pip install -q 'llm-rosetta[gateway]'
 	-$(BENCH_PYTHON) -m venv .perf/open-responses-server && .perf/open-responses-server/bin/python -m pip install -q open-responses-server
 	touch $@
 

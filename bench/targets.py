@@ -6,6 +6,7 @@ installed only to be measured stands in `.perf/`, each in an environment of its 
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Literal
@@ -92,6 +93,17 @@ model_list:
 litellm_settings: {drop_params: true, telemetry: false, num_retries: 0, request_timeout: 600}
 """
 
+ROSETTA = """
+{
+  "providers": {"openai_chat": {"api_key": "unused", "base_url": "http://127.0.0.1:{upstream}/v1"}},
+  "models": {models},
+  "server": {"host": "127.0.0.1", "port": {port}, "open_on_no_keys": true, "data_dir": "{folder}"}
+}
+"""
+
+# LLM-Rosetta wants every model by its name: those of the workloads.
+MODELS = ["mock-n64", *(f"mock-n64-{what}" for what in ("g10000", "g20000", "tools", "reasoning"))]
+
 SQLITE = "sqlite:///{folder}/antiphon.db"
 
 
@@ -157,6 +169,16 @@ PEERS = [
         files={"litellm.yaml": LITELLM},
         share=0.03,
         patience=120.0,
+    ),
+    Target(
+        name="llm-rosetta",
+        what="LLM-Rosetta's gateway, `/v1/responses` translated to chat, one process, no key",
+        command=[f"{PERF}/llm-rosetta/bin/llm-rosetta-gateway", "--config", "{folder}/rosetta.jsonc"],
+        version=versions_of(f"{PERF}/llm-rosetta/bin/python", "llm-rosetta"),
+        environ={"NO_PROXY": "127.0.0.1", "HOME": "{folder}"},
+        files={"rosetta.jsonc": _filled(ROSETTA, {"models": json.dumps(dict.fromkeys(MODELS, "openai_chat"))})},
+        share=0.1,
+        patience=60.0,
     ),
     Target(
         name="open-responses-server",
