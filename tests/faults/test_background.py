@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -201,12 +201,7 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
     with laboratory(url) as lab, ThreadPoolExecutor(1) as reader:
         gates = [lab.gate(), lab.gate()]
         lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]), fakes.text("."))
-        id = lab.begin(input="slow")
-        gates[0].wait_reached()
-        assert has_begun(lab, id)
-        has_read = Event()
-        reading = reader.submit(read_all, lab, id, has_read)
-        assert has_read.wait(60)
+        id, reading = begin_and_read(lab, gates[0], reader)
         with postgres_server.stopped():
             gates[0].open()
             gates[1].wait_reached()
@@ -236,6 +231,17 @@ def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None
             assert told_by(lab.events(id)) == response
 
 
+def begin_and_read(lab: Lab, gate: Gate, reader: Executor) -> tuple[str, Future[list[Any]]]:
+    """Work that has come to the gate, and somebody who has read what it said so far and reads on."""
+    id = lab.begin(input="slow")
+    gate.wait_reached()
+    assert has_begun(lab, id)
+    has_read = Event()
+    reading = reader.submit(read_all, lab, id, has_read)
+    assert has_read.wait(60)
+    return id, reading
+
+
 def read_all(lab: Lab, id: str, has_read: Event) -> list[Any]:
     """Its stream to the end; `has_read` is set once there is any of it."""
     heard = []
@@ -257,12 +263,7 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         gate = lab.gate()
         lab.says["slow"] = spoken(gate)
         store.raises = {"claim": [away()], "renew": [away()], "append": [away()], "finish": [away()]}
-        id = lab.begin(input="slow")
-        gate.wait_reached()
-        assert has_begun(lab, id)
-        has_read = Event()
-        reading = reader.submit(read_all, lab, id, has_read)
-        assert has_read.wait(60)
+        id, reading = begin_and_read(lab, gate, reader)
         store.raises["said"] = [away()]
         gate.open()
         check(reading.result())
@@ -287,18 +288,13 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
         gate = lab.gate()
         lab.says["slow"] = spoken(gate)
-        id = lab.begin(input="slow")
-        gate.wait_reached()
-        assert has_begun(lab, id)
-        has_read = Event()
-        reading = reader.submit(read_all, lab, id, has_read)
-        assert has_read.wait(60)
+        id, reading = begin_and_read(lab, gate, reader)
         store.raises["said"] = [away()]
         gate.open()
         with pytest.raises(httpx2.RemoteProtocolError):
             reading.result()
         assert lab.wait(id)["status"] == "completed"
-        told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
+    told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
     assert told == [(200, "storage_unavailable")]
     assert "an answer failed" not in caplog.text
 
