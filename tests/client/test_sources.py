@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.upstream.scripted import until
 from antiphon import fakes
 from antiphon.client import AsyncClient, Retries, Timeouts, output_text
 from antiphon.errors import ClientFault, UpstreamFault
-from antiphon.fakes import ResponsesServer, turn
+from antiphon.fakes import Gate, ResponsesServer, turn
 from antiphon.protocol.codec import encode
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 
@@ -155,6 +157,26 @@ def test_streams_one_after_the_other_share_a_connection() -> None:
         assert client._line.network.open_connections == 1
 
     with ResponsesServer() as server:
+        asked(server.base_url, work)
+
+
+def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_next_stream() -> None:
+    """Though nobody holds the stream any more."""
+    gate = Gate()
+    events = GOOD.read_bytes()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    late = fakes.exactly(head, b"%x\r\n%b\r\n" % (len(events), events), fakes.wait(gate), b"0\r\n\r\n")
+
+    async def work(client: AsyncClient) -> None:
+        assert (await client.stream("Hi.").final()).status == "completed"
+        await asyncio.to_thread(gate.wait_reached)
+        gc.collect()
+        await asyncio.sleep(0.01)
+        gate.open()
+        await until(lambda: not client._line.network.connections_in_use)
+        assert client._line.network.open_connections == 1
+
+    with ResponsesServer([late]) as server:
         asked(server.base_url, work)
 
 

@@ -96,7 +96,8 @@ class HttpSource:
         """The connection may bring its own end and serve the next request; a server that does not come to it is let go of."""
         self._over = True
         assert self._answer is not None  # it brought the event
-        asyncio.get_running_loop().call_later(LINGER, self._answer.abort)
+        # Whoever reads pieces hangs up when nobody holds it any more, so it is held until then.
+        asyncio.get_running_loop().call_later(LINGER, _hang_up, self._answer, self._pieces)
         self._answer = None
 
     def close(self) -> None:
@@ -140,3 +141,8 @@ class HttpSource:
         self._reader = Reader(self._to_hub)  # half a frame that came is told again
         url = self._line.server.url_of_response(self._to_hub.id or "", f"?stream=true&starting_after={self._to_hub.go_on()}")
         self._begin(await self._line.ask("GET", url))
+
+
+def _hang_up(answer: Answer, pieces: AsyncIterator[bytes] | None) -> None:
+    del pieces
+    answer.abort()
