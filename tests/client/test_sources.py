@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.conversing import Sleeps, asked, breaking, client_of
+from tests.faults.invariants import CHUNKED_HEAD
 from tests.server.in_background import ALICE, Lab, check, laboratory
 from tests.upstream.scripted import until
 
@@ -164,8 +165,7 @@ def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_ne
     """Though nobody holds the stream any more."""
     gate = Gate()
     events = GOOD.read_bytes()
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    late = fakes.exactly(head, b"%x\r\n%b\r\n" % (len(events), events), fakes.wait(gate), b"0\r\n\r\n")
+    late = fakes.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(events), events), fakes.wait(gate), b"0\r\n\r\n")
 
     async def work(client: AsyncClient) -> None:
         assert (await client.stream("Hi.").final()).status == "completed"
