@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.errors import UpstreamFault
+from antiphon.protocol.nesting import decode_json
 
 DONE: Final = b"[DONE]"
 MAX_LENGTH: Final = 64 * 1024 * 1024
@@ -202,8 +203,8 @@ def _one_line(data: bytes) -> bytes:
 
 def _is_whole(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
+        decode_json(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
         return data.rstrip() == DONE
     return True
 

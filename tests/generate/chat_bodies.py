@@ -64,7 +64,13 @@ def wires(**fixed: Any) -> st.SearchStrategy[ChatWire]:
         "fields": st.sampled_from([FIELDS, FIELDS[:4], ()]),
         "pass_fields": st.sampled_from([(), ("top_k",)]),
     }
-    return st.builds(ChatWire, **{**options, **{name: st.just(value) for name, value in fixed.items()}})
+    wires = st.builds(ChatWire, **{**options, **{name: st.just(value) for name, value in fixed.items()}})
+    return wires.filter(_is_consistent)
+
+
+def _is_consistent(wire: ChatWire) -> bool:
+    """A forced call that is written as a schema of the text needs a server that takes such schemas."""
+    return wire.forced_tools != "schema" or wire.json_output == "json_schema"
 
 
 @st.composite

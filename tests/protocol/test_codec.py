@@ -21,6 +21,8 @@ from antiphon.protocol.codec import (
     decode_item_param,
     decode_request,
     decode_response,
+    decode_stored,
+    decode_stored_request,
     encode,
     put_back,
 )
@@ -39,6 +41,7 @@ from antiphon.protocol.items import (
     UnknownItem,
     WebSearchCall,
 )
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import opening
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, GrammarFormat, NamespaceTool, ToolSearchTool, WebSearchTool
@@ -119,12 +122,25 @@ def test_brackets_nested_without_end_are_too_deep(body: bytes) -> None:
     assert fault.code == "json_too_deep"
 
 
-def test_what_is_too_deep_to_be_written_is_told_too() -> None:
-    deep: Any = []
-    for _ in range(5_000):
-        deep = [deep]
-    with pytest.raises(JsonTooDeep):
-        encode(deep)
+@pytest.mark.parametrize("decode", [decode_request, decode_compact_request, lambda body: decode_as(body, Request)])
+def test_nesting_of_a_body_is_allowed_up_to_the_bound(decode: Callable[[bytes], Any]) -> None:
+    for depth in (MAX_NESTING - 1, MAX_NESTING):
+        body = b'{"acme":' + b"[" * depth + b"]" * depth + b',"model":"m"}'
+        if depth + 1 <= MAX_NESTING:
+            assert encode(decode(body)).count(b"[") == depth
+        else:
+            with pytest.raises(JsonTooDeep, match="at most 256 levels"):
+                decode(body)
+
+
+@pytest.mark.parametrize("depth", [300, 800])
+def test_stored_rows_are_read_beyond_the_bound(depth: int) -> None:
+    """A row may be older than the bound."""
+    item = b'{"type":"acme:thing","id":"x_1","y":' + b"[" * depth + b"]" * depth + b"}"
+    (read,) = decode_stored(b"[" + item + b"]", list[ItemParam])
+    assert encode(read) == item
+    request = decode_stored_request(b'{"model":"m","input":[' + item + b"]}")
+    assert encode(request).count(b"[") == depth + 1
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1" * 5_000])

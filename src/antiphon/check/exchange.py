@@ -14,6 +14,7 @@ from antiphon.check.sse_form import blocks_of, type_in
 from antiphon.check.stream import Stream, judge_stream
 from antiphon.protocol.codec import decode_as, decode_response
 from antiphon.protocol.errors import ErrorBody, ErrorPayload
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 
 
@@ -41,8 +42,8 @@ class Exchange:
     def json(self) -> Any:
         """The body as JSON; an empty object where it is none, so that everything is missing from it."""
         try:
-            value = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, RecursionError):
+            value = decode_json(self.body)
+        except msgspec.DecodeError:
             return {}
         return value if isinstance(value, dict) else {}
 

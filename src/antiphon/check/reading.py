@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from antiphon.errors import ApiError
+from antiphon.protocol.nesting import decode_json
 
 _Shape = TypeVar("_Shape")
 
@@ -60,8 +61,8 @@ def joined(problems: list[Problem]) -> str:
 
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(data)
+    except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) else None
 

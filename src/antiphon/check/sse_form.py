@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.check.findings import Flaw, excerpt
+from antiphon.protocol.nesting import decode_json
 from antiphon.sse import DONE
 
 
@@ -93,8 +94,8 @@ def _judge_end(blocks: list[Block]) -> list[Flaw]:
 def type_in(data: bytes) -> str | None:
     """The type of an event, None where it has none."""
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(data)
+    except msgspec.DecodeError:
         return None
     kind = value.get("type") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else None

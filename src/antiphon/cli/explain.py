@@ -20,6 +20,7 @@ from antiphon.cli.trace import folder_of
 from antiphon.diagnosis import Finding, diagnose, dialect_of, lint, lint_against
 from antiphon.errors import ProfileError
 from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.protocol.nesting import decode_json
 from antiphon.trace.reading import TraceError, TraceRecord, read_trace
 from antiphon.trace.records import Route, UpstreamHead, UpstreamPiece, UpstreamRequest
 
@@ -146,8 +147,8 @@ def _profile(asked_for: str | None, recorded: str | None) -> Profile | None:
 
 def _object_in(body: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (ValueError, RecursionError) as error:
+        return decode_json(body, type=dict[str, Any])
+    except ValueError as error:
         raise Unusable(f"this is no JSON object: {error}") from None
 
 

@@ -24,6 +24,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.codec import decode_as, decode_event, encode
 from antiphon.protocol.errors import ErrorBody, ErrorPayload
 from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.sse import DONE, Decoder, Frame
 from antiphon.upstream.http import HttpTransport
@@ -68,8 +69,8 @@ class GatewayClient:
 
     def read_models(self, body: bytes) -> list[Model]:
         try:
-            return msgspec.json.decode(body, type=_Models).data
-        except (msgspec.DecodeError, RecursionError):
+            return decode_json(body, type=_Models).data
+        except msgspec.DecodeError:
             raise Failed(f"what answers at {self.url} is no gateway: it was asked for its models and sent something else") from None
 
     async def begin(self, request: Request) -> Answer:

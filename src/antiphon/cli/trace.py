@@ -17,6 +17,7 @@ from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
 from antiphon.config import find_config, load
 from antiphon.gateway.replay import NotReplayable, Replay, replay
+from antiphon.protocol.nesting import check_nesting
 from antiphon.trace.reading import TraceError, TraceRecord, list_traces, no_traces, read_trace
 from antiphon.trace.records import (
     AnyRecord,
@@ -212,7 +213,8 @@ def _show_text(text: str, out: TextIO) -> None:
 def _pretty(data: bytes) -> str:
     """JSON for people; anything else as it is. Nothing that steers a terminal."""
     if data[:1] in (b"{", b"["):
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        with contextlib.suppress(msgspec.DecodeError):
+            check_nesting(data)
             data = msgspec.json.format(data, indent=2)
     return printable(data.decode("utf-8", "replace"))
 

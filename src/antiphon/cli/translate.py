@@ -29,6 +29,7 @@ from antiphon.gateway.client_speech import CLIENT_SPEECHES
 from antiphon.profiles import Dialect, Profile, load_profile
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import opening
 from antiphon.protocol.stamps import Stamps
@@ -116,8 +117,8 @@ def kind_of(data: bytes, dialect: Dialect) -> Kind:
 def _members(data: bytes) -> dict[str, Any] | None:
     """Those of a JSON object, if it is one."""
     try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(data, type=dict[str, Any])
+    except msgspec.DecodeError:
         return None
 
 
@@ -206,8 +207,8 @@ def _frames(data: bytes) -> list[sse.Frame]:
     begun = data.lstrip()
     if begun.startswith(b"["):
         try:
-            return [sse.Frame("", bytes(member)) for member in msgspec.json.decode(data, type=list[Raw])]
-        except (msgspec.DecodeError, RecursionError) as error:
+            return [sse.Frame("", bytes(member)) for member in decode_json(data, type=list[Raw])]
+        except msgspec.DecodeError as error:
             raise Unusable(f"the input begins like an array of JSON, and is none: {error}") from None
     if begun.startswith(b"{"):
         return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]

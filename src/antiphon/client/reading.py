@@ -20,6 +20,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEvent
 from antiphon.protocol.items import Item, Reasoning
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import bounded, decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, opening
 from antiphon.protocol.status import ResponseStatus
@@ -141,14 +142,14 @@ def _opening(request: Request, begun: _Begun | None = None) -> Response:
 
 def _begun_in(body: bytes | Raw) -> _Begun:
     try:
-        return msgspec.json.decode(body, type=_Begun)
+        return decode_json(body, type=_Begun)
     except UNREADABLE:
         return _Begun()
 
 
 def _response_in(data: bytes) -> Raw:
     try:
-        return msgspec.json.decode(data, type=_WithResponse).response
+        return decode_json(data, type=_WithResponse).response
     except UNREADABLE:
         return Raw(b"{}")
 
@@ -178,7 +179,7 @@ def _as_timed(end: ResponseCompleted, frame: sse.Frame) -> ResponseCompleted:
 
 def _status_in(response: Raw) -> str | None:
     try:
-        return msgspec.json.decode(response, type=_WithStatus).status
+        return decode_json(response, type=_WithStatus).status
     except UNREADABLE:
         return None
 
@@ -195,5 +196,5 @@ def _sealed(server: Server, response: Response) -> Response:
 
 
 NOTHING: Final = sse.Frame("", b"{}")
-UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
-_decode_number: Final = msgspec.json.Decoder(_WithNumber).decode
+UNREADABLE: Final = msgspec.DecodeError
+_decode_number: Final = bounded(msgspec.json.Decoder(_WithNumber).decode)

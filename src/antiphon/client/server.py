@@ -23,6 +23,7 @@ from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, Upstrea
 from antiphon.profiles import Dialect, Profile, Wire, load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.speech import SPEECHES, Speech
@@ -151,8 +152,8 @@ class _Body(Struct, frozen=True):
 def _words_in(body: bytes) -> str:
     """All dialects put them in the same place."""
     try:
-        return msgspec.json.decode(body, type=_Body).error.message[:1000]
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(body, type=_Body).error.message[:1000]
+    except msgspec.DecodeError:
         return ""
 
 

@@ -17,6 +17,7 @@ from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 from antiphon.upstream.websocket import Refused, WebSocket, open_websocket
 
@@ -137,7 +138,7 @@ class _WithStatus(Struct, frozen=True):
 def _status_of(message: bytes) -> int | None:
     """The status of an error message; events have none."""
     try:
-        told = msgspec.json.decode(message, type=_WithStatus)
-    except (msgspec.DecodeError, RecursionError):
+        told = decode_json(message, type=_WithStatus)
+    except msgspec.DecodeError:
         return None
     return told.status if told.type == "error" else None

@@ -9,6 +9,7 @@ import msgspec
 from antiphon.diagnosis.content import lint_parts, lint_role
 from antiphon.diagnosis.finding import Findings, objects, shown
 from antiphon.diagnosis.tools import lint_name, lint_schema
+from antiphon.protocol.nesting import decode_json
 
 
 def lint_chat(body: dict[str, Any], found: Findings) -> None:
@@ -88,8 +89,8 @@ def _lint_arguments(arguments: Any, path: str, found: Findings) -> None:
         found.add("value", path, f"arguments are JSON in a string, not {shown(arguments)}")
         return
     try:
-        is_object = isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.DecodeError, RecursionError):
+        is_object = isinstance(decode_json(arguments), dict)
+    except msgspec.DecodeError:
         is_object = False
     if not is_object:
         found.add("value", path, f"arguments are a JSON object in a string, and {shown(arguments)} is none")

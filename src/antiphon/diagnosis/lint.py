@@ -22,6 +22,7 @@ from antiphon.dialects.messages.request_in import RequestIn as MessagesRequest
 from antiphon.errors import ClientFault
 from antiphon.profiles import Dialect, Profile
 from antiphon.profiles.closest import did_you_mean
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 
 
@@ -52,8 +53,8 @@ def certain(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
 
 def object_in(body: bytes) -> dict[str, Any] | None:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (ValueError, RecursionError):
+        return decode_json(body, type=dict[str, Any])
+    except ValueError:
         return None
 
 

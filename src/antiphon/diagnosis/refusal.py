@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from antiphon.diagnosis.finding import MISSING, Finding, Rule, is_near, resolved, shown
@@ -14,6 +13,7 @@ from antiphon.diagnosis.lint import certain, object_in
 from antiphon.diagnosis.settings import useful
 from antiphon.diagnosis.traits import traits_of
 from antiphon.profiles import Dialect, Profile
+from antiphon.protocol.nesting import decode_json
 
 MOST: Final = 12  # findings
 LONGEST: Final = 400  # characters of a sentence
@@ -64,8 +64,8 @@ def sentence(findings: list[Finding]) -> str:
 def told_in(error_text: str) -> Told:
     """An error in whatever form: an object with a message and a param, FastAPI's list of details, or a line of text."""
     try:
-        read = msgspec.json.decode(error_text)
-    except (ValueError, RecursionError):
+        read = decode_json(error_text)
+    except ValueError:
         read = error_text
     places: list[str] = []
     words: list[str] = []

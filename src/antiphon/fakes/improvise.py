@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from antiphon.fakes.sample import sample
 from antiphon.fakes.script import Finish, Reasoning, Said, Text, ToolCall, ToolCalls, Turn, turn
+from antiphon.protocol.nesting import check_nesting
 
 
 class Offered(Struct, frozen=True):
@@ -97,8 +98,9 @@ def _spelled_out(prompt: Prompt) -> list[tuple[Offered, str]]:
 def _object_at_start(text: str) -> str:
     """The JSON object that the text begins with, as it is written; empty if there is none."""
     try:
+        check_nesting(text)
         _, end = DECODER.raw_decode(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return ""
     return text[:end] if text.startswith("{") else ""
 

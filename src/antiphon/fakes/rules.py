@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.fakes.script import Plain, Received, error, whole
+from antiphon.protocol.nesting import decode_json
 
 
 class Refused(Exception):
@@ -215,8 +216,8 @@ def texts_in(content: Any) -> list[str]:
 
 def parsed(arguments: str) -> Any:
     try:
-        return msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(arguments)
+    except msgspec.DecodeError:
         return None
 
 

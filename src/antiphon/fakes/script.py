@@ -15,8 +15,13 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct, field
 
+from antiphon.protocol.nesting import MAX_NESTING, check_nesting
+
 Ending = Literal["fin", "mid-chunk", "rst", "hang"]
 Part = Literal["finish", "usage", "done"]
+
+# A dialect may stand a level or two more around what a client sent, and no server has the gateway's own bound.
+FAKE_MAX_NESTING: Final = 2 * MAX_NESTING
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -31,8 +36,9 @@ class Received(Struct, frozen=True, kw_only=True):
     def json(self) -> Any:
         """The body as JSON; None where it is none."""
         try:
+            check_nesting(self.body, FAKE_MAX_NESTING)
             return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.DecodeError:
             return None
 
 

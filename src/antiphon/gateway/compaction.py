@@ -182,8 +182,8 @@ def _decoded(content: bytes) -> Contents:
     covered = b64decode(sealed.covered)
     return Contents(
         summary=sealed.summary,
-        standing=codec.decode_as(sealed.standing, list[ItemParam]),
-        kept=codec.decode_as(sealed.kept, list[ItemParam]),
+        standing=codec.decode_stored(sealed.standing, list[ItemParam]),
+        kept=codec.decode_stored(sealed.kept, list[ItemParam]),
         covered=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
     )
 

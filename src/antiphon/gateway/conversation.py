@@ -50,7 +50,9 @@ def addition(conversation: str, record: Record, stamps: Stamps) -> Addition | No
     again."""
     if record.status not in ENDED_WELL:
         return None
-    items: list[ItemParam] = [item for array in (record.input, record.output) for item in codec.decode_as(array, list[ItemParam])]
+    items: list[ItemParam] = [
+        item for array in (record.input, record.output) for item in codec.decode_stored(array, list[ItemParam])
+    ]
     return Addition(conversation=conversation, entries=entries_of(items, stamps))
 
 

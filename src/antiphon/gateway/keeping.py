@@ -121,7 +121,7 @@ class Keeper:
 
 def response_of(record: Record) -> Response:
     """A kept response, whole."""
-    output: list[Item] = codec.decode_as(record.output, list[Item])
+    output: list[Item] = codec.decode_stored(record.output, list[Item])
     # What is made in the background has its head written when it begins and when it ends, and its status whenever that changes.
     return replace(codec.decode_response(record.head), status=record.status, output=output)
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from antiphon.config.models import is_pattern, renamed
 from antiphon.errors import ApiError
 from antiphon.gateway.context_size import context_in
 from antiphon.gateway.routes import Routes, Target, Upstream
+from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.transport import Transport
 
 FRESH: Final = 60.0  # seconds for which an upstream's list is good
@@ -108,14 +108,14 @@ def _client_name(config: UpstreamConfig, own: str) -> str | None:
 
 def _listed_in(body: bytes) -> Listed:
     try:
-        match msgspec.json.decode(body):
+        match decode_json(body):
             case {"data": list() as rows}:
                 return {row["id"]: context_in(row) for row in rows if _has_id(row)}
             case {"models": list() as rows}:
                 return {name.removeprefix("models/"): context_in(row) for row in rows if (name := _name_of_answerer(row))}
             case _:
                 return {}
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
 
 

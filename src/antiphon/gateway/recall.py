@@ -287,7 +287,7 @@ def _remove(alike: dict[_Key, list[K]], kept: K) -> None:
 
 def items_in(written: bytes) -> list[ItemParam]:
     """The items of a conversation as it is kept: arrays with commas in between, read in one go."""
-    arrays: list[list[ItemParam]] = codec.decode_as(b"[%b]" % written, list[list[ItemParam]])
+    arrays: list[list[ItemParam]] = codec.decode_stored(b"[%b]" % written, list[list[ItemParam]])
     return list(chain.from_iterable(arrays))
 
 

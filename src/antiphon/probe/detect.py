@@ -10,6 +10,7 @@ import msgspec
 from antiphon.probe.run import BRIEF, STEPS
 from antiphon.probe.samples import Form
 from antiphon.probe.target import Came, Line, Target
+from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.speech import SPEECHES
 from antiphon.upstream.transport import Transport
 
@@ -65,8 +66,8 @@ def _check_there(target: Target, came: Came) -> None:
 
 def _name_in(body: bytes) -> str:
     try:
-        listed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        listed = decode_json(body)
+    except msgspec.DecodeError:
         return ""
     match listed:
         case {"data": [{"id": str(name)}, *_]}:

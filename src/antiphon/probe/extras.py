@@ -13,6 +13,7 @@ from antiphon.probe.finding import Body, Evidence, Finding, Verdict, excerpt
 from antiphon.probe.target import Came, Line
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.grammar import Grammar
+from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 from antiphon.upstream.websocket import Refused, open_websocket
@@ -113,7 +114,7 @@ def _error(id: str, title: str, came: Came) -> Finding:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(body)
+    except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.protocol.items import CustomToolCall, FunctionCall
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 
@@ -168,8 +169,8 @@ def text_of(response: Response) -> str:
 
 def _json_in(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(text)
+    except msgspec.DecodeError:
         return None
 
 

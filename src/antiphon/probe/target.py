@@ -21,6 +21,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Evidence, Verdict, excerpt
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.fold import Fold
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, opening
 from antiphon.protocol.stamps import Stamps
@@ -169,8 +170,8 @@ class Line:
 def message_in(body: bytes) -> str:
     """What an error says, in whichever of the usual places; else the whole of it."""
     try:
-        told = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        told = decode_json(body)
+    except msgspec.DecodeError:
         told = None
     match told:
         case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:

@@ -16,10 +16,10 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec import inspect as shapes
 from msgspec.structs import replace
 
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.base import EXTRA_NAME, MARK, Shape, Unknown
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import Item, ItemParam
+from antiphon.protocol.nesting import NestingError, bounded, check_nesting
 from antiphon.protocol.request import CompactRequest, Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.second_reading import Place, place_of
@@ -37,6 +37,12 @@ BLANK: Final = b" \t\r\n"
 
 def decode_request(body: bytes) -> Request:
     """The body of `POST /responses`. Tools that came before, to the byte, are not read again."""
+    _check_nesting(body)
+    return decode_stored_request(body)
+
+
+def decode_stored_request(body: bytes) -> Request:
+    """A request that was accepted before: its nesting is not bounded."""
     try:
         return _request_of(_decode_around_tools(body))
     except UNREADABLE:
@@ -57,6 +63,7 @@ def decode_apart(body: bytes) -> Apart | None:
     """The body of `POST /responses`, for who wants to know where its items stand. None if that cannot be told: the conversation is
     one string, or the body has to be read a second time."""
     try:
+        check_nesting(body)
         read = _decode_around_input(body)
         if read.input is UNSET or not (array := bytes(read.input)).startswith(b"["):
             return None
@@ -92,6 +99,7 @@ def _behind_blanks(body: bytes, at: int) -> int:
 
 def decode_compact_request(body: bytes) -> CompactRequest:
     """The body of `POST /responses/compact`."""
+    _check_nesting(body)
     request: CompactRequest = _read(body, _COMPACT_REQUEST)
     return request
 
@@ -122,7 +130,13 @@ def decode_event(data: bytes | Raw) -> StreamEvent:
 
 def decode_as(body: bytes | Raw, type: Any) -> Any:
     """Any shape or union of shapes, by its type."""
+    _check_nesting(body)
     return _read(body, _place_for(type))
+
+
+def decode_stored(row: bytes | Raw, type: Any) -> Any:
+    """The same from the store, where the nesting is not bounded."""
+    return _read(row, _place_for(type))
 
 
 def encode(value: Any) -> bytes:
@@ -130,12 +144,9 @@ def encode(value: Any) -> bytes:
     line endings, which whoever writes lines has to mind (`sse.encode` does)."""
     if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
         value = replace(value, tools=written(value.tools))
-    try:
-        # The mark can also be a piece of somebody's text: then putting back changes nothing.
-        encoded = _encode(value)
-        return encoded if MARK not in encoded else _encode(put_back(value))
-    except RecursionError:
-        raise JsonTooDeep("the JSON is nested too deeply to be written") from None
+    # The mark can also be a piece of somebody's text: then putting back changes nothing.
+    encoded = _encode(value)
+    return encoded if MARK not in encoded else _encode(put_back(value))
 
 
 def written(tools: ToolList[Any]) -> Raw:
@@ -227,6 +238,13 @@ def _known_tools(raw: bytes) -> ToolList[ToolParam] | None:
     return None if tools is None else ToolList(tools)
 
 
+def _check_nesting(body: bytes | Raw) -> None:
+    try:
+        check_nesting(body)
+    except NestingError as error:
+        raise fault_of(error, bytes(body)) from None
+
+
 def _read(raw: bytes | Raw, place: Place) -> Any:
     try:
         return place.read(raw if isinstance(raw, Raw) else Raw(raw), "")
@@ -244,7 +262,7 @@ _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if nam
 _WITH_TOOLS: Final = (Request, Response)
 _decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
 _decode_around_input: Final = msgspec.json.Decoder(_AroundInput).decode
-_decode_items: Final = msgspec.json.Decoder(list[ItemParam]).decode
+_decode_items: Final = bounded(msgspec.json.Decoder(list[ItemParam]).decode)
 _decode_raws: Final = msgspec.json.Decoder(list[Raw]).decode
 _decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
 _COMPACT_REQUEST: Final = place_of(CompactRequest)

@@ -11,7 +11,6 @@ from typing import Any, assert_never, cast
 import msgspec
 from msgspec import Struct, UnsetType
 
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.codec import encode
 from antiphon.protocol.content import Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
@@ -442,10 +441,7 @@ def _parting(one: str, other: str) -> str:
 
 def difference_of(one: Any, other: Any) -> str:
     """The first place where two values differ on the wire, in words; empty if they agree. Absent, null and empty are the same."""
-    try:
-        waiting = [("", _plain(one), _plain(other))]
-    except (JsonTooDeep, RecursionError):
-        return ""  # deeper than we can look
+    waiting = [("", _plain(one), _plain(other))]
     while waiting:
         path, left, right = waiting.pop()
         match left, right:

@@ -17,9 +17,10 @@ from msgspec import inspect as shapes
 
 from antiphon.errors import ClientFault, InvalidJson, InvalidUnicode, InvalidValue, JsonTooDeep
 from antiphon.protocol.base import UNKNOWN_TAG
+from antiphon.protocol.nesting import MAX_NESTING, NestingError
 
 #: What a decoder raises for bytes that are no sound JSON; of these, a ValidationError says that only the shape is wrong.
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def inside(path: str, name: str) -> str:
@@ -57,8 +58,8 @@ def unwanted(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
 
 def fault_of(error: Exception, body: bytes) -> ClientFault:
     """The error for bytes that are no sound JSON, after what the decoder said of them."""
-    if isinstance(error, RecursionError):
-        return JsonTooDeep("the body is nested too deeply")
+    if isinstance(error, NestingError):
+        return JsonTooDeep(f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed")
     found = _first_unsound(body)
     if found:
         return _unsound(*found)
@@ -170,7 +171,7 @@ def _first_unsound(body: bytes) -> tuple[str, str | _NoNumber] | None:
     bytes that are no UTF-8 come to it as surrogate halves too. None if it cannot read the body either."""
     try:
         waiting: list[tuple[str, Any]] = [("", _read_leniently(body))]
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     found: tuple[str, str | _NoNumber] | None = None
     while waiting and found is None:

@@ -280,7 +280,7 @@ class _Job:
         if record is None or not await self._store.append(self._runner, work.id, 0, [], ResponseStatus.IN_PROGRESS):
             self._is_lost = True
             return None
-        request = replace(codec.decode_request(work.request), stream=True)
+        request = replace(codec.decode_stored_request(work.request), stream=True)
         archive = Archive(owner=work.owner, store=self._store, recall=self._services.recall)
         # Whether losses are to be refused was asked when it was put here.
         begun = await begin(services, request, Losses(), archive, line, trace, strict=False)

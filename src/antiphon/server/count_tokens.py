@@ -22,6 +22,7 @@ from antiphon.gateway.token_estimate import estimate
 from antiphon.profiles import Dialect
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.server.asgi import JSON
 from antiphon.server.body import ClientLeft
@@ -71,9 +72,9 @@ async def count_body(services: Services, exchange: Exchange, body: bytes) -> Non
 def _unwrapped(body: bytes) -> bytes:
     """The turn itself, if it comes inside another object, under the name that the path has too."""
     try:
-        members = msgspec.json.decode(body, type=dict[str, Raw])
-        inner = msgspec.json.decode(members.get("generateContentRequest", b""), type=dict[str, Raw])
-    except (ValueError, RecursionError):
+        members = decode_json(body, type=dict[str, Raw])
+        inner = decode_json(members.get("generateContentRequest", b""), type=dict[str, Raw])
+    except ValueError:
         return body
     return codec.encode({name: value for name, value in inner.items() if name != "model"})
 

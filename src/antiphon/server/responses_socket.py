@@ -25,6 +25,7 @@ from antiphon.profiles.known_clients import Style
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.status import ResponseStatus
 from antiphon.server.asgi import first_of
@@ -413,10 +414,10 @@ def _read(members: dict[str, Any], style: Style) -> Request:
 
 def _members(message: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(message, type=dict[str, msgspec.Raw])
+        return decode_json(message, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         raise InvalidJson("a message is a JSON object with the type 'response.create'; this is another kind of JSON") from None
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         codec.decode_request(message)  # says where it breaks
         raise InvalidJson("this message is no JSON") from None
 
@@ -424,8 +425,8 @@ def _members(message: bytes) -> dict[str, Any]:
 def _text_in(members: dict[str, Any], name: str) -> str | None:
     """A member that is text; None if it is not there, or something else."""
     try:
-        return msgspec.json.decode(members.get(name, b"null"), type=str)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(members.get(name, b"null"), type=str)
+    except msgspec.DecodeError:
         return None
 
 

@@ -67,7 +67,7 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
     include = asked.includes()
     record = await find(services, exchange)
     exchange.line.response_id = record.id
-    items: list[ItemParam] = codec.decode_as(record.input, list[ItemParam])
+    items: list[ItemParam] = codec.decode_stored(record.input, list[ItemParam])
     shown = [listed(item, include) for item in (items if order == "asc" else reversed(items))]
     if after is not None:
         ids = [id_in(item) for item in shown]

@@ -18,6 +18,7 @@ from antiphon.gateway.models import Model
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.token_estimate import estimate_items, estimate_text
 from antiphon.protocol import codec
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import input_items
 from antiphon.server.asgi import JSON
 from antiphon.server.count_tokens import count_body
@@ -76,8 +77,8 @@ class _One(Struct):
 
 def _one_in(body: bytes) -> _One | None:
     try:
-        return msgspec.json.decode(body, type=_One)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(body, type=_One)
+    except msgspec.DecodeError:
         return None
 
 

@@ -17,11 +17,11 @@ from tests.generate.events import counting_stamps
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub, request_from_hub, response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.events import ArgumentsDelta, CustomInputDelta, TerminalEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import AdditionalTools, MessageParam
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import JsonObjectFormat, Request, TextFormat, TextParam
 from antiphon.protocol.response import opening
 from antiphon.protocol.tools import (
@@ -205,13 +205,13 @@ def test_a_tool_that_is_not_offered_cannot_be_forced(choice: Any, free: bool, lo
     assert losses == lost
 
 
-def test_parameters_nested_too_deeply_to_be_moved_are_refused() -> None:
+def test_forced_tools_of_the_deepest_allowed_nesting_are_moved() -> None:
     deep: Json = {}
-    for _ in range(5000):
+    for _ in range(MAX_NESTING // 2):
         deep = {"properties": {"a": deep}}
     tools = [FunctionToolParam(name="f", parameters=deep), FunctionToolParam(name="g")]
-    with pytest.raises(JsonTooDeep):
-        request_from_hub(request("required", tools=tools), BY_SCHEMA)
+    body, _ = request_from_hub(request("required", tools=tools), BY_SCHEMA)
+    assert body.count(b'"properties":{"a":') == MAX_NESTING // 2
 
 
 # What comes back

@@ -15,7 +15,7 @@ from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.chat import request_from_hub, request_to_hub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.errors import InvalidJson, InvalidValue, JsonTooDeep, MissingField, UnsupportedParameter
+from antiphon.errors import InvalidJson, InvalidValue, MissingField, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
     InputAudio,
@@ -35,6 +35,7 @@ from antiphon.protocol.items import (
     MessageParam,
 )
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import (
     JsonObjectFormat,
     JsonSchemaFormatParam,
@@ -438,14 +439,15 @@ def test_a_server_without_json_refuses_REQ1(format: Any) -> None:
     assert sent(ChatWire(json_output="none"), text=TextParam(format=TextFormat())) == ({}, [])
 
 
-def test_json_that_is_too_deep_to_be_written_is_refused() -> None:
+def test_schemas_of_the_deepest_allowed_nesting_are_sent() -> None:
     deep: dict[str, Any] = {}
-    for _ in range(5000):
-        deep = {"properties": deep}
-    with pytest.raises(JsonTooDeep):
-        sent(tools=[FunctionToolParam(name="f", parameters=deep)])
-    with pytest.raises(JsonTooDeep):
-        sent(ChatWire(json_output="json_object"), text=TextParam(format=JsonSchemaFormatParam(schema=deep)))
+    for _ in range(MAX_NESTING):
+        deep = {"type": "object", "properties": deep}
+    body, _ = sent(tools=[FunctionToolParam(name="f", parameters=deep)])
+    assert json.dumps(body["tools"]).count("properties") == MAX_NESTING
+    asked = Request(input="hi", text=TextParam(format=JsonSchemaFormatParam(schema=deep)))
+    written, _ = request_from_hub(asked, ChatWire(json_output="json_object"))
+    assert written.count(b"properties") == MAX_NESTING
 
 
 # Unknown fields.

@@ -13,6 +13,7 @@ from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed
 from antiphon.protocol.grammar import judge
+from antiphon.protocol.nesting import MAX_NESTING
 
 
 def paths(losses: Any) -> list[str]:
@@ -56,11 +57,14 @@ def test_nonsense_in_the_stream_fails_it(data: bytes) -> None:
     assert read(parts({"text": "Hi"}), data).said == ["Hi (incomplete)", "failed: upstream_invalid_response"]
 
 
-def test_nesting_of_any_depth_is_read_or_refused() -> None:
-    """Faults: arguments nested so deeply that hardly anybody reads them."""
+@pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
+def test_chunk_nesting_is_bounded(levels: int) -> None:
+    """Faults: arguments nested deeply are read up to the bound; beyond it the answer is invalid."""
     chunk = json.dumps(parts(call("get_time", {"x": 0}))).encode()
-    deep = [chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth) for depth in range(500, 1010)]
-    assert {str(read(data).said[-1]) for data in deep} == {"completed", "failed: upstream_invalid_response"}
+    before = chunk[: chunk.index(b'"x": 0')]
+    depth = levels - (before.count(b"{") + before.count(b"[") - before.count(b"}") - before.count(b"]"))
+    deep = chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth)
+    assert str(read(deep).said[-1]) == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
 
 
 def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:

@@ -9,6 +9,7 @@ from antiphon import sse
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import FunctionCall
+from antiphon.protocol.nesting import MAX_NESTING
 
 
 def test_text_and_call_in_one_answer_are_both_told() -> None:
@@ -271,17 +272,21 @@ DEEP_EVENTS = {
 
 
 @pytest.mark.parametrize("name", DEEP_EVENTS)
-def test_what_is_nested_too_deeply_is_left_out_or_no_event(name: str) -> None:
-    """REQ-8, F-4: at whatever depth somebody who reads it would reach a limit."""
-    for depth in (210, *range(900, 1005), 5000):
+def test_event_nesting_is_bounded(name: str) -> None:
+    """REQ-8: an event of the deepest allowed nesting is read, one level more fails the answer."""
+    first = begin(0, type="compaction", content=None) if name == "delta" else begin(0, type="text", text="x")
+    around = level_of(DEEP_EVENTS[name])
+    for depth in (MAX_NESTING - around, MAX_NESTING - around + 1, 900, 5000):
         event = DEEP_EVENTS[name] % (b"[" * depth + b"]" * depth)
-        first = begin(0, type="compaction", content=None) if name == "delta" else begin(0, type="text", text="x")
         reading = read(first, event, stop(0))
         assert judge(reading.events) == []
-        if reading.said[-1] == "completed":
-            assert reading.lost == ["content[0]"]
-        else:
-            assert reading.said[-1] == "failed: upstream_invalid_response"
+        assert reading.said[-1] == ("completed" if depth + around <= MAX_NESTING else "failed: upstream_invalid_response")
+
+
+def level_of(event: bytes) -> int:
+    """How many brackets are open where the `%s` of a template stands."""
+    before = event[: event.index(b"%s")]
+    return sum(map(before.count, (b"[", b"{"))) - sum(map(before.count, (b"]", b"}")))
 
 
 def test_many_brackets_are_not_deep_ones() -> None:
@@ -294,14 +299,14 @@ def whole_of_depth(depth: int) -> bytes:
     return b'{"content":[{"type":"text","text":"x"},{"type":"hologram","of":' + b"[" * depth + b"]" * depth + b"}]}"
 
 
-def test_a_block_of_a_whole_answer_that_is_nested_too_deeply_is_left_out() -> None:
+def test_whole_answer_of_the_deepest_allowed_nesting_is_read() -> None:
     """REQ-8, F-4."""
-    lost = [[loss.path for loss in read_whole(whole_of_depth(depth))[1]] for depth in (100, 210)]
-    assert lost == [[], ["content[1]"]]
+    assert list(read_whole(whole_of_depth(MAX_NESTING - 3))[1]) == []
 
 
-def test_a_whole_answer_that_nobody_could_read_is_none() -> None:
+@pytest.mark.parametrize("depth", [MAX_NESTING - 2, 900, 5000])
+def test_whole_answer_nested_too_deeply_is_invalid(depth: int) -> None:
     """REQ-8."""
     with pytest.raises(UpstreamFault) as raised:
-        read_whole(whole_of_depth(5000))
+        read_whole(whole_of_depth(depth))
     assert raised.value.code == "upstream_invalid_response"

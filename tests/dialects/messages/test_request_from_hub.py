@@ -14,11 +14,12 @@ from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
-from antiphon.errors import InvalidValue, JsonTooDeep
+from antiphon.errors import InvalidValue
 from antiphon.profiles.quirks.items import strip_cache_control
 from antiphon.profiles.quirks.rewriting import NoOptions
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import (
     JsonObjectFormat,
     JsonSchemaFormatParam,
@@ -229,15 +230,14 @@ def test_a_form_that_nothing_enforces_is_told_in_the_system_text_REQ1(wire: Mess
     assert lost == ["text.format"]
 
 
-def test_what_is_nested_too_deeply_to_be_written_is_refused() -> None:
+def test_schema_of_the_deepest_allowed_nesting_is_sent() -> None:
     """REQ-8."""
     schema: dict[str, Any] = {}
-    for _ in range(2000):
+    for _ in range(MAX_NESTING):
         schema = {"items": schema}
-    with pytest.raises(JsonTooDeep):
-        request_from_hub(
-            Request(model="m", input="q", tools=[FunctionToolParam(name="look", parameters={"properties": {"a": schema}})])
-        )
+    tool = FunctionToolParam(name="look", parameters={"properties": {"a": schema}})
+    body, _ = request_from_hub(Request(model="m", input="q", tools=[tool]))
+    assert body.count(b'"items"') == MAX_NESTING
 
 
 def _without_hints(request: Request) -> Request:

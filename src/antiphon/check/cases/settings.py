@@ -12,6 +12,7 @@ from antiphon.check.exchange import Exchange
 from antiphon.check.findings import Skip, shown
 from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user
 from antiphon.check.session import Body, Session
+from antiphon.protocol.nesting import decode_json
 
 
 async def echoes_settings(session: Session) -> None:
@@ -133,8 +134,8 @@ def _judge_usage(session: Session, exchange: Exchange, usage: Any) -> None:
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(text)
+    except msgspec.DecodeError:
         return None
 
 

@@ -11,6 +11,7 @@ from antiphon.check.findings import Skip, shown
 from antiphon.check.prompts import TOOL_CALL, TWO_CALLS, WEATHER, user
 from antiphon.check.session import Body, Session
 from antiphon.protocol.items import FunctionCall
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 
 
@@ -94,8 +95,8 @@ def _calls(response: Response) -> list[FunctionCall]:
 
 def _is_object(arguments: str) -> bool:
     try:
-        value: Any = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
+        value: Any = decode_json(arguments)
+    except msgspec.DecodeError:
         return False
     return isinstance(value, dict)
 

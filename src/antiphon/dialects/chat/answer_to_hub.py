@@ -254,7 +254,7 @@ class AnswerToHub:
         """RSN-2: the item has all that it will have, and takes along what the server must see again."""
         if self._halves is not None and (rest := self._halves.rest("reasoning")):
             self._think_aloud(rest)
-        if self._reasoning is not None and (sealed := self._thoughts.sealed(self._losses)) is not None:
+        if self._reasoning is not None and (sealed := self._thoughts.sealed()) is not None:
             self._writer.encrypted(self._reasoning, sealed)
 
     def _details(self, details: list[dict[str, Any]], told: bool) -> None:

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from antiphon.dialects.common.one_string import OneString
+from antiphon.protocol.nesting import decode_json
 
 
 class CallPiece(Struct, frozen=True, gc=False):
@@ -49,8 +49,8 @@ class Call:
         if not last.rstrip().endswith("}"):
             return False
         try:
-            msgspec.json.decode("".join(self.pieces))
-        except (ValueError, RecursionError):
+            decode_json("".join(self.pieces))
+        except ValueError:
             return False
         return True
 

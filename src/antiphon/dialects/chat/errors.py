@@ -17,6 +17,7 @@ from antiphon.dialects.common.failed import error_of_response
 from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, upstream_error, words_of
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
+from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -60,8 +61,8 @@ class _Told(NamedTuple):
 
 def _read(body: bytes) -> _Told:
     try:
-        return _told(msgspec.json.decode(body))
-    except (ValueError, RecursionError):
+        return _told(decode_json(body))
+    except ValueError:
         return _Told(words_of(body), is_of_api=False)
 
 

@@ -24,12 +24,13 @@ from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import SHORTEST_TOO_DEEP, bounded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = msgspec.json.Decoder(Chunk).decode
-_decode_text: Final = msgspec.json.Decoder(TextChunk).decode
+_decode: Final = bounded(msgspec.json.Decoder(Chunk).decode)
+_decode_text: Final = bounded(msgspec.json.Decoder(TextChunk).decode)
 _decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
 MANY: Final = 8  # frames that are worth reading as one
 OTHERS: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
@@ -60,14 +61,14 @@ class EventsToHub(StreamToHub):
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 text = _decode_text(frame.data).choices[0].delta.content
-            except (ValueError, RecursionError):
+            except ValueError:
                 self._misses += 1  # servers that always send more are not asked for less again and again
             else:
                 self._writer.text(key, text)
                 return self._take()
         try:
             chunk = _decode(frame.data)
-        except (ValueError, RecursionError):  # every complaint of msgspec's is a ValueError
+        except ValueError:  # every complaint of msgspec's is a ValueError
             self._refused(frame)
         else:
             self._chunk(chunk, frame)
@@ -93,7 +94,7 @@ class EventsToHub(StreamToHub):
         """The message is one great delta."""
         try:
             chunk: Chunk | None = _decode(body)
-        except (ValueError, RecursionError):
+        except ValueError:
             chunk = read_again(body, self.losses)
             self._answer.mend_halves()
         if chunk is not None:
@@ -138,12 +139,9 @@ class EventsToHub(StreamToHub):
         if not self._writer.started:
             self._writer.start()
         self._usage = chunk.usage or self._usage
-        try:
-            for at, choice in enumerate(chunk.choices or ()):
-                if choice is not None:
-                    self._choice(choice, at if choice.index is None else choice.index)
-        except RecursionError:  # nested so deeply that it can be read and not written
-            self._fail(invalid("an answer that is nested too deeply", frame.data))
+        for at, choice in enumerate(chunk.choices or ()):
+            if choice is not None:
+                self._choice(choice, at if choice.index is None else choice.index)
 
     def _choice(self, choice: Choice, index: int) -> None:
         if index != 0:
@@ -173,7 +171,7 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
         return None
     try:
         value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
-    except (ValueError, RecursionError):  # a number of thousands of digits in a field that the typed decode passed over
+    except ValueError:  # a number of thousands of digits in a field that the typed decode passed over
         value = {"message": "an error that cannot be read"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
     return value if is_error else None
@@ -216,11 +214,13 @@ def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
         end = len(frames)
         while end > len(frames) - OTHERS and _text_in(frames[end - 1]) is None:
             end -= 1
+        lines = [frame.data for frame in frames[at:end]]
         try:
-            chunks = _decode_texts(b"\n".join([frame.data for frame in frames[at:end]]))
+            # Frames that are long enough to be nested too deeply are decoded one by one.
+            chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < SHORTEST_TOO_DEEP else []
             if len(chunks) == end - at:
                 return [chunk.choices[0].delta.content for chunk in chunks]
-        except (ValueError, RecursionError):
+        except ValueError:
             pass  # not all are
     texts: list[str] = []
     for frame in frames[at:]:
@@ -234,5 +234,5 @@ def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
 def _text_in(frame: sse.Frame) -> str | None:
     try:
         return _decode_text(frame.data).choices[0].delta.content
-    except (ValueError, RecursionError):
+    except ValueError:
         return None

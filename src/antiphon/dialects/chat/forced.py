@@ -18,7 +18,6 @@ from antiphon.dialects.chat.calls import CallPiece
 from antiphon.dialects.chat.tools import lose_tools, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
 from antiphon.dialects.common.names import LEGAL, ToolNames, ToolRef
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import AllowedToolsParam, JsonSchema, SpecificCustom, SpecificFunction, ToolChoiceParam
@@ -52,10 +51,7 @@ class ForcedTools(Struct, frozen=True):
     def format(self) -> ResponseFormatOut:
         """The form of the text that is the call."""
         name, *others = self.tools
-        try:
-            schema = self._schema_of_several() if others else _parameters(self.tools[name])
-        except RecursionError:
-            raise JsonTooDeep("the parameters of a tool are nested too deeply to be written") from None
+        schema = self._schema_of_several() if others else _parameters(self.tools[name])
         return ResponseFormatOut(type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema))
 
     def rule(self) -> str:

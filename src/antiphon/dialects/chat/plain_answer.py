@@ -16,18 +16,19 @@ from antiphon.dialects.chat.events_to_hub import usage_to_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import Message
+from antiphon.protocol.nesting import bounded
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
-_decode: Final = msgspec.json.Decoder(Chunk).decode
+_decode: Final = bounded(msgspec.json.Decoder(Chunk).decode)
 
 
 def plain_response(body: bytes, opening: Response, stamps: Stamps, wire: ChatWire) -> Response | None:
     """The response, None if it is not as plain as that."""
     try:
         answer = _decode(body)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     if answer.error or not answer.choices or len(answer.choices) != 1 or wire.forced_tools == "schema":
         return None

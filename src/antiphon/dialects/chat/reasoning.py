@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from antiphon.dialects.chat.wire import ChatWire, MessageIn
 from antiphon.dialects.common.envelope import Envelope, seal, unseal
 from antiphon.dialects.common.halves import Halves
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
@@ -39,18 +38,14 @@ class Thoughts:
             told = others
         self._details += told
 
-    def sealed(self, losses: Losses) -> str | None:
+    def sealed(self) -> str | None:
         """The envelope, if there is anything that the server wants to see again."""
         content: dict[str, Any] = {}
         if self._pieces:
             content["reasoning_content"] = "".join(self._pieces)
-        try:
-            if any(map(_holds_more_than_text, self._details)):
-                content["reasoning_details"] = _with_whole_characters(self._details)
-            return seal(self._maker, content) if content else None
-        except (RecursionError, JsonTooDeep):
-            losses.add("message.reasoning_details", "what the server wants back of its reasoning", "it is nested too deeply")
-            return None
+        if any(map(_holds_more_than_text, self._details)):
+            content["reasoning_details"] = _with_whole_characters(self._details)
+        return seal(self._maker, content) if content else None
 
 
 def says_something(detail: dict[str, Any]) -> bool:

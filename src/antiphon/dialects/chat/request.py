@@ -29,7 +29,7 @@ from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.offered import worked_out_once
 from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
-from antiphon.errors import InvalidValue, JsonTooDeep, UnsupportedParameter
+from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
@@ -212,7 +212,7 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
         why = "the model's template drops tools: it can only be forced to call one"
         lose_tools(request, losses, "the tools are not offered", why)
         tools = {}
-    return _Offered(frozenset(tools), Raw(_encoded(list(tools.values()))) if tools else UNSET, losses)
+    return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
@@ -278,15 +278,8 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
 
 
 def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
-    encoded = _encoded(body)
+    encoded = ENCODER.encode(body)
     return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
-
-
-def _encoded(value: Any) -> bytes:
-    try:
-        return ENCODER.encode(value)
-    except RecursionError:
-        raise JsonTooDeep("the JSON is nested too deeply to be written") from None
 
 
 def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:

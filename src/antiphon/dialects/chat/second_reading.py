@@ -15,14 +15,16 @@ import msgspec
 from antiphon.dialects.chat.answers import Chunk
 from antiphon.dialects.common.halves import HALF, LOSS
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import check_nesting
 
 
 def read_again(data: bytes, losses: Losses) -> Chunk | None:
     """The chunk in `data`, None if there is none in it."""
     text = data.decode("utf-8", "replace")
     try:
+        check_nesting(data)
         value = _mended(json.loads(text), "", losses)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     if not isinstance(value, dict):
         return None

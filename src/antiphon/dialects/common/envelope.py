@@ -12,10 +12,10 @@ import binascii
 import re
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from antiphon.protocol import codec
+from antiphon.protocol.nesting import decode_json
 
 
 class Envelope(Struct, frozen=True):
@@ -36,8 +36,8 @@ def unseal(text: str) -> Envelope | None:
     if form is None:
         return None
     try:
-        content = msgspec.json.decode(base64.urlsafe_b64decode(form[2]))
-    except (binascii.Error, ValueError, RecursionError):
+        content = decode_json(base64.urlsafe_b64decode(form[2]))
+    except (binascii.Error, ValueError):
         return None
     return Envelope(form[1], content) if isinstance(content, dict) else None
 

@@ -15,6 +15,7 @@ import msgspec
 
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.tools import CustomTool, GrammarFormat
 
 PARAMETER: Final = "input"
@@ -119,8 +120,8 @@ class OneString:
     def _other_form(arguments: str) -> tuple[str, list[str]]:
         """Not the one string at the very beginning: perhaps it stands behind other members, which are left over then."""
         try:
-            members = msgspec.json.decode(arguments)
-        except (ValueError, RecursionError):
+            members = decode_json(arguments)
+        except ValueError:
             return arguments, []
         if not isinstance(members, dict) or not isinstance(members.get(PARAMETER), str):
             return arguments, []

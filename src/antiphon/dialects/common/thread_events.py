@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from antiphon.protocol.nesting import bounded, decode_json
+
 JsonObject = dict[str, Any]
 
 
@@ -166,7 +168,7 @@ def thread_event(line: bytes | str) -> ThreadEvent | None:
     except UNREADABLE:
         pass
     try:
-        members = msgspec.json.decode(line)
+        members = decode_json(line)
     except UNREADABLE:
         return None
     if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in the envelope that names a version
@@ -230,8 +232,8 @@ class _TextEvent(Struct, frozen=True, forbid_unknown_fields=True):
     item: _TextItem
 
 
-_decode_text: Final = msgspec.json.Decoder(_TextEvent).decode
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_decode_text: Final = bounded(msgspec.json.Decoder(_TextEvent).decode)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 TEXTS: Final[dict[str, type[AgentMessageItem] | type[ReasoningItem]]] = {
     "agent_message": AgentMessageItem,
     "reasoning": ReasoningItem,

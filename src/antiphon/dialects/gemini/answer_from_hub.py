@@ -58,6 +58,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
@@ -166,8 +167,8 @@ class AnswerFromHub:
             return None if was_cut else Raw(one_string.wrap(call.input).encode())
         text = call.arguments.strip() or ("" if was_cut else "{}")
         try:
-            msgspec.json.decode(text, type=dict[str, Raw])
-        except (ValueError, RecursionError):
+            decode_json(text, type=dict[str, Raw])
+        except ValueError:
             if was_cut:
                 return None
             self._losses.add(f"output[{at}].arguments", "the arguments are no JSON object, and were put into one")

@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from antiphon.dialects.common.upstream_errors import upstream_error, words_of
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -55,8 +54,8 @@ def _meaning(status: int, headers: Mapping[str, str], told: _Told) -> ApiError:
 
 def _read(body: bytes) -> _Told:
     try:
-        value = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
+        value = decode_json(body)
+    except ValueError:
         return _Told(words_of(body))
     match value:
         case {"error": error} | [{"error": error}, *_]:

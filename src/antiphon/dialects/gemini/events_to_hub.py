@@ -21,12 +21,13 @@ from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.nesting import bounded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = msgspec.json.Decoder(Chunk).decode
-_decode_text: Final = msgspec.json.Decoder(TextChunk).decode
+_decode: Final = bounded(msgspec.json.Decoder(Chunk).decode)
+_decode_text: Final = bounded(msgspec.json.Decoder(TextChunk).decode)
 
 
 class EventsToHub(StreamToHub):
@@ -51,7 +52,7 @@ class EventsToHub(StreamToHub):
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 chunk = _decode_text(frame.data)
-            except (ValueError, RecursionError):
+            except ValueError:
                 self._misses += 1  # servers that always send more are not asked for less again and again
             else:
                 text = chunk.candidates[0].content.parts[0].text
@@ -72,7 +73,7 @@ class EventsToHub(StreamToHub):
         while at < end:
             try:
                 chunk = _decode_text(frames[at].data)
-            except (ValueError, RecursionError):
+            except ValueError:
                 break  # `feed` sees what it is
             text = chunk.candidates[0].content.parts[0].text
             usage = chunk.usage_metadata or usage
@@ -100,7 +101,7 @@ class EventsToHub(StreamToHub):
     def _read(self, data: bytes) -> Chunk | None:
         try:
             chunk = _decode(data)
-        except (ValueError, RecursionError):  # every complaint of msgspec's is a ValueError
+        except ValueError:  # every complaint of msgspec's is a ValueError
             self._refused(data)
             return None
         self._chunk(chunk)

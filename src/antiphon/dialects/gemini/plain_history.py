@@ -3,7 +3,6 @@ equal."""
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.history import NO_RESULT
@@ -12,6 +11,7 @@ from antiphon.dialects.gemini.content_from_hub import Part
 from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.wire import CallOut, ContentOut, GeminiWire, PartOut, ResultOut
 from antiphon.protocol.items import ItemParam
+from antiphon.protocol.nesting import decode_json
 
 
 def plain_contents(items: list[ItemParam], names: GeminiNames, wire: GeminiWire) -> list[ContentOut] | None:
@@ -47,7 +47,7 @@ def arguments_of(arguments: str) -> Raw | None:
     """Arguments are an object here; None if these are none. Models that call a function without parameters may write nothing."""
     arguments = arguments.strip() or "{}"
     try:
-        msgspec.json.decode(arguments, type=dict[str, Raw])
-    except (ValueError, RecursionError):
+        decode_json(arguments, type=dict[str, Raw])
+    except ValueError:
         return None
     return Raw(arguments.encode())

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, Text10M
+from antiphon.protocol.nesting import decode_json
 
 
 class Blob(Shape, frozen=True, kw_only=True, rename="camel"):
@@ -127,8 +128,8 @@ def in_one_spelling(body: bytes) -> bytes:
     if SNAKE.search(body) is None and LONE.search(body) is None:
         return body
     try:
-        return msgspec.json.encode(_respelled(msgspec.json.decode(body)))
-    except (ValueError, RecursionError):  # whoever reads it says what is wrong with it
+        return msgspec.json.encode(_respelled(decode_json(body)))
+    except ValueError:  # whoever reads it says what is wrong with it
         return body
 
 

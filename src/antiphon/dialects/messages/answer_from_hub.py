@@ -74,6 +74,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus
@@ -330,8 +331,8 @@ class AnswerFromHub:
 def is_object(arguments: str) -> bool:
     """Whether the arguments of a call are what they should be."""
     try:
-        return isinstance(msgspec.json.decode(arguments), dict)
-    except (ValueError, RecursionError):
+        return isinstance(decode_json(arguments), dict)
+    except ValueError:
         return False
 
 

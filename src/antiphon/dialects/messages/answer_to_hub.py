@@ -7,9 +7,7 @@ carried as they are (`answers.item_of_block`). Blocks may overlap, though they s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
@@ -57,9 +55,6 @@ class AnswerToHub:
         """A block begins; in an answer that does not stream it is whole."""
         if index in self._blocks:
             self.stop(index)  # its end never came
-        if _is_deep(raw):
-            self._losses.add(f"content[{index}]", "a block that is nested too deeply is left out")
-            return
         try:
             block = _decode_block(raw)
             msgspec.json.decode(raw)  # what is still to be read in it can be
@@ -91,9 +86,7 @@ class AnswerToHub:
             self._think(thinking, delta.thinking or "", delta.signature or "")
         if delta.partial_json:
             self._argue(index, block, delta.partial_json)
-        if delta.citation and _is_deep(delta.citation):
-            self._losses.add(f"content[{index}]", "a citation that is nested too deeply is left out")
-        elif delta.citation:
+        if delta.citation:
             (block if type(block) is _Text else self._in_place(index, _Text())).citations.append(delta.citation)
 
     def carried_delta(self, index: int, kind: str, event: bytes) -> None:
@@ -102,8 +95,7 @@ class AnswerToHub:
         if type(block) is not _Carried or kind != f"{block.kind}_delta":
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} has no place in the hub")
             return
-        is_sound = not _is_deep(Raw(event)) and _decoded(event) is not None
-        members = _decode_raw_delta(event).delta if is_sound else {}
+        members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
         if not members:
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON")
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
@@ -345,15 +337,6 @@ class _RawDelta(Struct, frozen=True):
     delta: dict[str, Raw]
 
 
-def _is_deep(raw: Raw) -> bool:
-    """Whether it is nested so deeply that it may be read here and not where it is used. Few brackets tell at once."""
-    data = bytes(raw)
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        return False
-    steps = (1 if bracket in b"[{" else -1 for bracket in BRACKETS.findall(STRINGS.sub(b"", data)))
-    return max(accumulate(steps)) > MAX_DEPTH
-
-
 def _decoded(raw: bytes | Raw) -> Any:
     """JSON of whatever form; None if a number or a character in it is beyond all measure."""
     try:
@@ -368,9 +351,6 @@ def _compact(raw: Raw) -> str:
     return "{}" if text == "null" else text
 
 
-MAX_DEPTH: Final = 200
-STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-BRACKETS: Final = re.compile(rb"[\[\]{}]")
 #: Members of a call that go back with it.
 KEPT: Final = frozenset({"caller", "toolset_name"})
 SAYS_NOTHING: Final = (None, {"type": "direct"})

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from antiphon.dialects.common.upstream_errors import status_of_words, upstream_error, words_of
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -40,8 +39,8 @@ class _Told(NamedTuple):
 
 def _read(body: bytes) -> _Told:
     try:
-        return _told(msgspec.json.decode(body))
-    except (ValueError, RecursionError):
+        return _told(decode_json(body))
+    except ValueError:
         return _Told(words_of(body), is_of_api=False)
 
 

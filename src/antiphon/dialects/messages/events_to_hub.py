@@ -31,6 +31,7 @@ from antiphon.dialects.messages.second_reading import SecondReading
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.nesting import bounded, decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -49,9 +50,9 @@ class TextEvent(Struct, frozen=True, gc=False):
     delta: TextDelta
 
 
-_decode: Final = msgspec.json.Decoder(EventIn).decode
-_decode_message: Final = msgspec.json.Decoder(MessageIn).decode
-_decode_text: Final = msgspec.json.Decoder(TextEvent).decode
+_decode: Final = bounded(msgspec.json.Decoder(EventIn).decode)
+_decode_message: Final = bounded(msgspec.json.Decoder(MessageIn).decode)
+_decode_text: Final = bounded(msgspec.json.Decoder(TextEvent).decode)
 
 
 class EventsToHub(StreamToHub):
@@ -84,7 +85,7 @@ class EventsToHub(StreamToHub):
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 event = _decode_text(frame.data)
-            except (ValueError, RecursionError):
+            except ValueError:
                 pass
             else:
                 if event.index == answer.plain_index:
@@ -106,7 +107,7 @@ class EventsToHub(StreamToHub):
         while at < end:
             try:
                 event = _decode_text(frames[at].data)
-            except (ValueError, RecursionError):
+            except ValueError:
                 break  # `feed` sees what it is
             if event.index != index:
                 break
@@ -122,7 +123,7 @@ class EventsToHub(StreamToHub):
         try:
             body.decode()  # blocks are still to be read, and may hide what is no text
             message: MessageIn | None = _decode_message(body)
-        except (ValueError, RecursionError):
+        except ValueError:
             message = SecondReading(self.losses).read(body, MessageIn)
         if message is not None and message.error:
             self._fail(error_in_answer(message.error))
@@ -154,7 +155,7 @@ class EventsToHub(StreamToHub):
             try:
                 data.decode()  # a block is still to be read, and may hide what is no text
                 return _decode(data)
-            except (ValueError, RecursionError):
+            except ValueError:
                 self._second = SecondReading(self.losses)
         return self._second.read(data, EventIn)
 
@@ -284,8 +285,8 @@ def _latest(before: UsageIn, now: UsageIn) -> UsageIn:
 def _bare(frame: sse.Frame) -> Any:
     """An error that does not stand under `error`."""
     try:
-        return msgspec.json.decode(frame.data)
-    except (ValueError, RecursionError):
+        return decode_json(frame.data)
+    except ValueError:
         return None
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.plain_history import Called, plain_history
 from antiphon.dialects.messages.wire import Block, MessageOut, TextBlock, ToolResultBlock, ToolUseBlock
 from antiphon.protocol.items import ItemParam
+from antiphon.protocol.nesting import decode_json
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
@@ -47,8 +47,8 @@ def arguments_of(arguments: str) -> Raw | None:
     if not arguments.strip():
         return Raw(b"{}")
     try:
-        return Raw(arguments.encode()) if isinstance(msgspec.json.decode(arguments), dict) else None
-    except (ValueError, RecursionError):
+        return Raw(arguments.encode()) if isinstance(decode_json(arguments), dict) else None
+    except ValueError:
         return None
 
 

@@ -20,7 +20,6 @@ from antiphon.dialects.messages.schemas import enforced
 from antiphon.dialects.messages.thinking_from_hub import THINKING, ThinkingFromHub
 from antiphon.dialects.messages.tools_from_hub import tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.messages.wire import MessagesWire, RequestOut
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol import codec
 from antiphon.protocol.content import Number
 from antiphon.protocol.losses import Losses
@@ -51,7 +50,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
         max_tokens=max_tokens,
         messages=conversation.messages,
         system=conversation.system or UNSET,
-        tools=Raw(_encoded(tools)) if tools else UNSET,
+        tools=Raw(ENCODER.encode(tools)) if tools else UNSET,
         tool_choice=choice,
         thinking=thinking.thinking,
         output_config=config or UNSET,
@@ -67,8 +66,8 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     )
     _report_fields(request, losses)
     extra = settings.extra()
-    encoded = _encoded(body)
-    return encoded[:-1] + b"," + _encoded(extra)[1:] if extra else encoded, losses
+    encoded = ENCODER.encode(body)
+    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded, losses
 
 
 class _Settings:
@@ -226,13 +225,6 @@ def _report_fields(request: Request, losses: Losses) -> None:
     for at, name in enumerate(request.include or ()):
         if name != SEALED:
             losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "messages have no such thing")
-
-
-def _encoded(value: Any) -> bytes:
-    try:
-        return ENCODER.encode(value)
-    except RecursionError:
-        raise JsonTooDeep("the JSON is nested too deeply to be written") from None
 
 
 ENCODER: Final = msgspec.json.Encoder()

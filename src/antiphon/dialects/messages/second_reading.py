@@ -15,6 +15,7 @@ import msgspec
 from antiphon.dialects.common.halves import HALF, LOSS, Halves
 from antiphon.dialects.messages.answers import DeltaIn
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import check_nesting
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class SecondReading:
         """The object in `data`, fit to be encoded."""
         text = data.decode("utf-8", "replace")
         try:
+            check_nesting(data)
             value = json.loads(text)
             if not isinstance(value, dict):
                 return None
@@ -52,7 +54,7 @@ class SecondReading:
                 case {"type": "content_block_delta", "delta": dict() as delta}:
                     value = {**value, "delta": self._pieces(value.get("index", 0), delta)}
             mended: dict[str, Any] = self._mended(value)
-        except (ValueError, RecursionError):
+        except ValueError:
             return None
         return mended
 
@@ -90,7 +92,7 @@ class SecondReading:
 def _typed(value: dict[str, Any], type: type[T]) -> T | None:
     try:
         return msgspec.json.decode(msgspec.json.encode(value), type=type, strict=False)
-    except (msgspec.ValidationError, RecursionError):
+    except msgspec.ValidationError:
         return None
 
 

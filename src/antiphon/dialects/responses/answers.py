@@ -15,6 +15,7 @@ from antiphon.errors import ClientFault, UpstreamFault
 from antiphon.protocol import codec
 from antiphon.protocol.content import Annotation, LogProb, Number, TopLogProb, UnknownAnnotation
 from antiphon.protocol.items import Item, UnknownItem
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 _S = TypeVar("_S", bound=Struct)
@@ -123,7 +124,7 @@ class ServerResponse(Struct, frozen=True, gc=False):
 def checked(data: bytes) -> bytes:
     """`data`, if it is valid JSON throughout: `Raw` members would let through what no reader after us takes."""
     try:
-        msgspec.json.decode(data)
+        decode_json(data)
     except UNREADABLE:
         raise UpstreamFault("the upstream sent what is not valid JSON", code="upstream_invalid_response") from None
     return data
@@ -252,4 +253,4 @@ def _member_by_member(raw: bytes | Raw, type: type[_S]) -> _S:
     return type(**found)
 
 
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)

@@ -32,11 +32,12 @@ from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import bounded, check_nesting
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = msgspec.json.Decoder(ServerEvent).decode
+_decode: Final = bounded(msgspec.json.Decoder(ServerEvent).decode)
 Place = tuple[str | None, str | None, int | None, int | None]
 
 
@@ -139,8 +140,9 @@ class EventsToHub:
     def _with_whole_characters(self, data: bytes) -> bytes:
         """A surrogate pair that was split over two deltas, put together in the second; a half that stays alone is none."""
         try:
+            check_nesting(data)
             members = json.loads(data)
-        except (ValueError, RecursionError):
+        except ValueError:
             return data
         channel: tuple[str, ...] | None = None
         if isinstance(members, dict) and isinstance(members.get("delta"), str) and str(members.get("type")) in OF_TEXT:

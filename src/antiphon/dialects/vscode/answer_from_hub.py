@@ -41,6 +41,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
 
@@ -113,8 +114,8 @@ class AnswerFromHub:
         was_cut = call.status == ItemStatus.INCOMPLETE
         arguments = call.arguments.strip() or ("" if was_cut else "{}")
         try:
-            msgspec.json.decode(arguments, type=dict[str, Raw])
-        except (ValueError, RecursionError):
+            decode_json(arguments, type=dict[str, Raw])
+        except ValueError:
             if was_cut:
                 self._losses.add(f"output[{at}]", f"the call of {call.name}", "it was cut")
                 return []

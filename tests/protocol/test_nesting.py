@@ -1,0 +1,86 @@
+"""The bound on nested JSON is exact, ignores what stands in strings, and is the same on every interpreter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from antiphon.protocol.nesting import MAX_NESTING, PIECE, NestingError, bounded, check_nesting, decode_json, is_too_deep
+
+# Text that a careless scan would take for structure: brackets, quotes and backslashes in every order.
+tricky_text = st.text(st.sampled_from('[]{}"\\/\nabé☃'), max_size=12)
+small_values = st.recursive(
+    tricky_text | st.integers() | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(tricky_text, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def nested(depth: int, core: str, *, objects: bool = False, beside: str = "null") -> str:
+    """JSON of `depth` levels around `core`, each level with another member beside."""
+    opening, closing = ('{"k":' + beside + ',"n":', "}") if objects else (f"[{beside},", "]")
+    return opening * depth + core + closing * depth
+
+
+def depth_of(value: Any) -> int:
+    match value:
+        case dict():
+            return 1 + max(map(depth_of, value.values()), default=0)
+        case list():
+            return 1 + max(map(depth_of, value), default=0)
+        case _:
+            return 0
+
+
+@given(core=small_values, beside=small_values, objects=st.booleans(), ascii=st.booleans(), missing=st.integers(-2, 2))
+def test_nesting_bound_is_exact_whatever_stands_in_strings(
+    core: Any, beside: Any, objects: bool, ascii: bool, missing: int
+) -> None:
+    """Input: the bound counts levels of arrays and objects, and nothing in a string is a level."""
+    depth = MAX_NESTING - depth_of(core) - missing
+    text = nested(depth, json.dumps(core, ensure_ascii=ascii), objects=objects, beside=json.dumps(beside, ensure_ascii=ascii))
+    levels = max(depth + depth_of(core), depth + depth_of(beside))
+    for data in (text, text.encode(), Raw(text.encode())):
+        assert is_too_deep(data) == (levels > MAX_NESTING)
+
+
+@given(value=small_values)
+def test_nesting_of_shallow_json_is_allowed_in_any_number(value: Any) -> None:
+    """Many brackets are not deep ones."""
+    assert not is_too_deep(json.dumps([value] * 200))
+
+
+@pytest.mark.parametrize("depth", [MAX_NESTING, MAX_NESTING + 1])
+@pytest.mark.parametrize("beside", ["[[[]]]", '{"a":{}}', '"[{"', '"\\\\"', '"\\\\\\"["'])
+def test_nesting_is_counted_across_pieces(depth: int, beside: str) -> None:
+    """The deepest place stands behind more brackets than one piece of the count has."""
+    text = "[" + "[[[]],{}]," * (PIECE // 8 + 1) + nested(depth - 1, "1", beside=beside) + "]"
+    assert is_too_deep(text) == (depth + depth_of(json.loads(beside)) > MAX_NESTING)
+
+
+def test_nesting_check_names_the_bound() -> None:
+    check_nesting("[" * MAX_NESTING + "]" * MAX_NESTING)
+    with pytest.raises(NestingError, match=r"at most 256 levels"):
+        check_nesting("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '"' + "[" * 1000, '\\"' + "[" * 1000, "]" * 1000 + "[" * 300])
+def test_nesting_of_broken_json_never_reaches_the_recursion_limit(text: str) -> None:
+    """Input: 100,000 nested brackets. Text that is no JSON is rejected by one of the two, and neither recurses without end."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(text)
+
+
+def test_decode_json_reads_types_and_bounded_decoders_check_first() -> None:
+    assert decode_json(b'{"a":[1]}', type=dict[str, list[int]]) == {"a": [1]}
+    assert decode_json('"text"') == "text"
+    decode = bounded(msgspec.json.Decoder(list[Any]).decode)
+    assert decode(b"[[1]]") == [[1]]
+    with pytest.raises(NestingError):
+        decode(b"[" * 300 + b"]" * 300)
