@@ -91,7 +91,7 @@ def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
 
 
 def test_a_public_address_without_keys_is_refused_also_when_the_command_line_names_it(tmp_path: Path) -> None:
-    """faults.md, Security: it refuses to start, and says what to do."""
+    """docs/errors.md, "Security": it refuses to start, and says what to do."""
     (tmp_path / "antiphon.toml").write_text(LAB)
     server = FakeServer(then=lambda: pytest.fail("it was started"))
     with pytest.raises(ConfigError, match="add a key"):

@@ -1,4 +1,4 @@
-"""A gateway on bad days, and the six invariants of `faults.md` that hold after each of them.
+"""A gateway on bad days, and the six invariants of docs/errors.md that hold after each of them.
 
 `Lab.ask` judges every answer as it comes: a stream by the grammar and by its form, an error by its shape. `Lab.settle` ends each
 case: sockets, tasks and file handles are back, no key was told to anybody, and the next plain request succeeds in the same process.

@@ -1,5 +1,5 @@
-"""faults.md, "kill -9 with background work queued and running": whatever becomes of the process or of the storage, all work reaches
-one end, nobody's is made twice, and what was said is never unsaid (API-2)."""
+"""docs/errors.md, "kill -9 with background work queued and running": whatever becomes of the process or of the storage, all
+work reaches one end, nobody's is made twice, and what was said is never unsaid (API-2)."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def opened(url: str) -> Store:
 
 
 def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
-    """faults.md, "PostgreSQL restarted": its events wait, and so does whoever reads them."""
+    """docs/errors.md, "PostgreSQL restarted": its events wait, and so does whoever reads them."""
     url = postgres_server.fresh_url()
     with laboratory(url) as lab, ThreadPoolExecutor(1) as reader:
         gates = [lab.gate(), lab.gate()]
@@ -215,7 +215,7 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
 
 
 def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None:
-    """faults.md, "PostgreSQL restarted": what runs and what waits is made, each once."""
+    """docs/errors.md, "PostgreSQL restarted": what runs and what waits is made, each once."""
     says: dict[str, Reply] = {}
     limits = {"background": BackgroundConfig(running=4)}
     with laboratory(postgres_server.fresh_url(), says=says, config=limits) as lab:

@@ -1,4 +1,4 @@
-"""faults.md, "Client": clients that leave, that do not read, that send slowly or much at once; over sockets, in both dialects."""
+"""docs/errors.md, "Client": clients that disconnect, do not read, send slowly or much at once; over sockets, in both dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""faults.md, "Upstream", for servers of messages and gemini: those rows where it matters how a server spells its answers.
+"""docs/errors.md, "Upstream", for servers of messages and gemini: those rows where it matters how a server spells its answers.
 
 Whatever happens below that, to connections and heads, is the same for all of them, and proved in `test_upstream_faults`.
 """

@@ -1,5 +1,5 @@
-"""faults.md, "Storage": whatever becomes of the place where responses are kept, nobody is told `completed` of what is not kept,
-nobody who stores nothing notices, and it heals without a restart.
+"""docs/errors.md, "Storage": whatever becomes of the place where responses are kept, nobody is told `completed` of what is not
+kept, nobody who stores nothing notices, and it heals without a restart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""faults.md, "Upstream": whatever a server does, over sockets, in both dialects, for clients that stream and clients that do not.
+"""docs/errors.md, "Upstream": whatever a server does, over sockets, in both dialects, for clients that stream and clients that do
+not.
 
 In the pure rooms every byte offset is tried elsewhere; here every boundary of frames, and a sample of the offsets inside them.
 """

@@ -110,7 +110,7 @@ def events_in(answer: httpx2.Response) -> list[StreamEvent]:
 
 
 def check(events: list[StreamEvent]) -> None:
-    """Invariants 1 and 2 of faults.md: in order, without a gap, with one end."""
+    """Invariants 1 and 2 of docs/errors.md: in order, without a gap, with one end."""
     violations = judge(events)
     assert not violations, violations
     assert [event.sequence_number for event in events] == list(range(len(events)))

@@ -1,6 +1,6 @@
 """A gateway that is asked improper things: raw requests, answers taken apart, and what must hold after every one of them.
 
-`Probed.settle` is the end of each test: the invariants of `faults.md` that can be seen from outside, whatever was sent before.
+`Probed.settle` is the end of each test: the invariants of docs/errors.md that can be seen from outside, whatever was sent before.
 """
 
 from __future__ import annotations

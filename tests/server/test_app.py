@@ -25,7 +25,6 @@ from antiphon.server import openapi
 from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, App, Route, health
 
 REPO = Path(__file__).resolve().parents[2]
-ERRORS_PAGE = REPO / "docs" / "errors.md"
 PAGE = "https://page.example"
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # whose errors have other forms
 
@@ -335,42 +334,7 @@ def test_a_scope_that_is_not_served_is_closed() -> None:
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-# The page of errors
-
-
-def told_in_openapi() -> set[tuple[int, str, str]]:
-    """Every status, type and code that the OpenAPI document has."""
-    found = set()
-    for methods in msgspec.json.decode(openapi.document())["paths"].values():
-        for operation in methods.values():
-            for status, answer in operation["responses"].items():
-                for example in answer["content"].get("application/json", {}).get("examples", {}).values():
-                    found.add((int(status), example["value"]["error"]["type"], example["value"]["error"]["code"]))
-    return found
-
-
-def test_the_page_of_errors_tells_every_error_there_is_and_no_other() -> None:
-    rows = re.findall(
-        r"^\| (\d+) \| `(\w+)` \| `(\w+)` \| (.+) \| (.+) \|$", ERRORS_PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    told = [(int(status), type, code) for status, type, code, _, _ in rows]
-    assert len(told) == len(set(told))
-    assert set(told) == told_in_openapi()
-    assert all(what.strip() and to_do.strip() for *_, what, to_do in rows)
-
-
-def test_every_code_that_stands_in_the_source_is_on_the_page_of_errors() -> None:
-    """What an error is raised with, by name or as the default of its kind; the fakes have codes of the servers they play."""
-    files = [path for path in (REPO / "src" / "antiphon").rglob("*.py") if path.parent.name != "fakes"]
-    source = "".join(path.read_text(encoding="utf-8") for path in files)
-    raised = set(re.findall(r"\b(?:default_)?code ?= ?\"([a-z_]+)\"", source))
-    told = {code for _, _, code in told_in_openapi()}
-    elsewhere = re.findall(
-        r"^\| (?:WebSocket|kept response|agent) \| `\w+` \| `(\w+)` \| .+ \| .+ \|$", ERRORS_PAGE.read_text(), re.MULTILINE
-    )
-    assert len(raised) > 20
-    assert raised <= told | set(elsewhere)
-    assert set(elsewhere) <= raised - told
+# What is left behind
 
 
 @pytest.mark.parametrize("mib", [1, 0])

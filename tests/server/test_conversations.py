@@ -465,7 +465,7 @@ def test_paths_that_are_not_there(here: Lab) -> None:
 
 
 def test_bob_with_alices_ids_is_told_what_he_is_told_of_ids_that_never_were(here: Lab) -> None:
-    """API-4 and the tenant rows of `faults.md`: in every operation, to the byte."""
+    """API-4; docs/errors.md, "tenant B with tenant A's response id": in every operation, to the byte."""
     hers = made(here, message("user", "A secret.", id="msg_of_alice"), metadata={"a": "secret"})
     asked: list[tuple[str, str, Any]] = [
         ("GET", "", None),

@@ -212,7 +212,7 @@ def shared() -> Iterator[Place]:
 
 @pytest.fixture
 def place(shared: Place) -> Iterator[Place]:
-    """The shared server: after every test it has no connection left, and answers (faults.md, invariants 4 and 6)."""
+    """The shared server: after every test it has no connection left, and answers (docs/errors.md, invariants 4 and 6)."""
     shared.app.__init__()  # type: ignore[misc]
     yield shared
     shared.app.gate.set()
@@ -258,7 +258,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED)
 def test_what_is_no_plain_request_is_refused_in_our_shape_and_the_connection_closed(place: Place, data: bytes) -> None:
-    """ERR-1, HTTP-8; faults.md: invariant 3, ambiguous framing."""
+    """ERR-1, HTTP-8; invariant 3; docs/errors.md, "Security": ambiguous framing."""
     answer = place.ask(data + b"GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n")
     assert answer.status == 400
     assert answer.headers["content-type"] == "application/json"
@@ -622,7 +622,7 @@ def test_a_head_that_comes_in_time_in_pieces_is_served(place: Place) -> None:
 
 
 def test_for_a_client_that_does_not_read_little_is_held() -> None:
-    """faults.md: at most 256 KiB buffered in user space, others unharmed."""
+    """docs/errors.md, "200 clients stop reading": at most 256 KiB buffered in user space, others unharmed."""
     with serving() as place, place.client(small_buffer=True) as client:
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
         protocol = place.connection()
@@ -650,7 +650,7 @@ def test_a_client_that_asks_again_before_it_has_read_is_served() -> None:
 
 
 def test_a_client_that_takes_nothing_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    """faults.md: the stalled one cut; and whoever serves it learns of it."""
+    """docs/errors.md, "200 clients stop reading": the stalled one cut; and whoever serves it learns of it."""
     with caplog.at_level(logging.INFO, "antiphon"), serving(Impatient) as place, place.client(small_buffer=True) as client:
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.left.wait(BOUND)

@@ -1,4 +1,4 @@
-"""The rows "Input" of `faults.md` over sockets: what may not come in does not, and the upstream never hears of it."""
+"""docs/errors.md, "Input", over sockets: what may not come in does not, and the upstream never hears of it."""
 
 from __future__ import annotations
 

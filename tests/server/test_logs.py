@@ -169,7 +169,7 @@ def test_control_characters_cannot_forge_a_line_or_steer_a_terminal(style: Any) 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 def test_no_key_stands_in_any_place(style: Any) -> None:
-    """Invariant 5 of the faults: keys are in no log at any level."""
+    """Invariant 5: keys are in no log at any level."""
     stream = io.StringIO()
     logger = Logger(stream, style)
     logger.request(a_line(model=KEY, path=f"/v1/{KEY}", owner=f"Bearer {KEY}", status=404))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from tests.error_table import error_rows
 from tests.generate import conversations
 from tests.generate import events as lives_of
-from tests.generate.schema import SCHEMA_FILE, published, valid
+from tests.generate.schema import published, valid
 from tests.generate.shapes import documents
 
 from antiphon import __version__
@@ -35,9 +34,6 @@ OPERATIONS = {(path, method): operation for path, methods in DOCUMENT["paths"].i
 # Errors of the others have the form of the APIs that they belong to.
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
-# Codes that the table beside this repository does not have.
-BEYOND = {"lossy_translation", "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls", "malformed_response"}
-FAULTS = SCHEMA_FILE.parents[1] / "faults.md"
 EVERYWHERE = {400, 403, 405, 426, 431, 500, 503}
 
 
@@ -185,8 +181,6 @@ def test_whatever_an_event_may_hold_is_valid(document: Any) -> None:
 
 @pytest.mark.parametrize("name", ["CreateResponseBody", "ResponseResource", "ItemParam", "ItemField", "ResponsesToolParam", "Tool"])
 def test_what_is_valid_by_the_specification_is_valid_here(name: str) -> None:
-    published()
-
     @settings(max_examples=20)
     @given(valid(name))
     def check(document: Any) -> None:
@@ -296,33 +290,11 @@ def test_whoever_is_told_to_wait_is_told_how_long() -> None:
 
 
 def test_codes_types_and_statuses_are_those_of_the_table() -> None:
-    """ERR-2: the table of all errors, which stands beside this repository."""
-    table = table_of_errors(FAULTS)
-    for operation in OPERATIONS.values():
-        for status, answer in operation["responses"].items():
-            for example in answer["content"].get("application/json", {}).get("examples", {}).values():
-                error = example["value"]["error"]
-                assert error["code"] in table[int(status)][1] | BEYOND
-                assert error["type"] in table[int(status)][0]
-    told = {
-        code
+    """ERR-2: the table in docs/errors.md has every error of this document, and no other."""
+    examples = {
+        (int(status), example["value"]["error"]["type"], code)
         for operation in OPERATIONS.values()
-        for answer in operation["responses"].values()
-        for code in answer["content"].get("application/json", {}).get("examples", {})
+        for status, answer in operation["responses"].items()
+        for code, example in answer["content"].get("application/json", {}).get("examples", {}).items()
     }
-    not_here = {"server_restarted"}
-    assert told - BEYOND == {code for _, codes in table.values() for code in codes} - not_here
-
-
-def table_of_errors(file: Path) -> dict[int, tuple[set[str], set[str]]]:
-    """Types and codes by status; a row for several statuses gives all of them to each."""
-    if not file.exists():
-        told = f"the table of errors is not where it is looked for: ../shared/{file.name} beside this repository"
-        pytest.fail(told) if os.environ.get("CI") == "true" else pytest.skip(told)
-    found: dict[int, tuple[set[str], set[str]]] = {}
-    for line in file.read_text().split("\n"):
-        row = re.fullmatch(r"\| ([\d, ]+) \| (.*) \| (.*) \|", line)
-        if row:
-            for status in row[1].split(", "):
-                found[int(status)] = set(re.findall("`(.+?)`", row[2])), set(re.findall("`(.+?)`", row[3]))
-    return found
+    assert examples == {(row.status, row.type, row.code) for row in error_rows() if row.status is not None}

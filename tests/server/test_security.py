@@ -1,4 +1,4 @@
-"""The rows "Security" of `faults.md` over sockets: who may ask, what reaches the upstream, and where no connection ever goes."""
+"""docs/errors.md, "Security", over sockets: who may ask, what reaches the upstream, and where no connection ever goes."""
 
 from __future__ import annotations
 

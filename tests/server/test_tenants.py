@@ -1,5 +1,5 @@
 """The tenant matrix: bob with alice's ids, in every operation, on HTTP and on WebSocket. Each answer is the one that he gets for an
-id that never was: not one byte tells him that there is something (PREV-3; Security in `faults.md`).
+id that never was: not one byte tells him that there is something (PREV-3; docs/errors.md, "Security").
 """
 
 from __future__ import annotations

@@ -462,7 +462,7 @@ def path_of_new_store(path: Path) -> Path:
 
 
 def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
-    """Storage in faults.md: held for a while, it waits without blocking the loop; readers go on."""
+    """docs/errors.md, "Storage": held for a while, it waits without blocking the loop; readers go on."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -483,7 +483,7 @@ def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits
 
 
 def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
-    """Storage in faults.md: held for longer it is a 503, for each who asked after the same time, and it heals."""
+    """docs/errors.md, "Storage": held for longer it is a 503, for each who asked after the same time, and it heals."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db", patience=1.0)
@@ -581,7 +581,7 @@ FULL_DISK = """
 
 
 def test_a_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
-    """Storage in faults.md: what was not saved is never acknowledged, and what was is there."""
+    """docs/errors.md, "Storage": what was not saved is never acknowledged, and what was is there."""
     assert output_of(FULL_DISK, tmp_path / "a.db", "limit") == ["the storage cannot be read or written"]
 
 
@@ -601,7 +601,7 @@ def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path:
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
-    """Storage in faults.md, a few rounds; the soak has many."""
+    """docs/errors.md, "Storage", a few rounds; the soak has many."""
     code = """
         async def go():
             store = await SqliteStore.open(path)

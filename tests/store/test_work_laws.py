@@ -726,7 +726,7 @@ def child(code: str, place: str) -> subprocess.Popen[str]:
 
 
 def test_what_was_acknowledged_survives_kill_9_and_is_taken_up_by_another(run: Run) -> None:
-    """Storage in faults.md: kill -9 with work running."""
+    """docs/errors.md, "kill -9 with background work queued and running"."""
 
     async def law(bench: Bench) -> None:
         ids = [f"resp_{number}" for number in range(8)]

@@ -106,7 +106,7 @@ def test_every_record_has_its_time_since_the_start(tmp_path: Path) -> None:
 
 
 def test_no_key_is_anywhere_in_the_folder(tmp_path: Path) -> None:
-    """Invariant 5 of the faults: keys are in no file."""
+    """Invariant 5: keys are in no file."""
     traced(tmp_path, whole_turn)
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"key-1" not in written

@@ -1,6 +1,6 @@
 """The little of ASGI that we use, with names; and the answers that are made in one piece.
 
-Every answer that is not 2xx is a JSON error (faults.md, invariant 3), every answer has the id of its request (HTTP-8).
+Every answer that is not 2xx is a JSON error (docs/errors.md, invariant 3), every answer has the id of its request (HTTP-8).
 """
 
 from __future__ import annotations

@@ -1,0 +1,103 @@
+"""docs/errors.md has a line for every error code in the source, and every fault invariant and case that tests cite.
+
+That its statuses, types and codes are those of the OpenAPI document is in `tests/server/test_openapi.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.error_table import PAGE, error_rows
+from tests.sources import REPO, source_files
+
+from antiphon.client.server import REFUSED_KEY
+from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
+from antiphon.dialects.common.upstream_errors import OUR_CODES
+from antiphon.dialects.gemini.events_to_hub import FAILED as FAILED_GEMINI
+from antiphon.server.background import CANCELLED
+
+TEXT = PAGE.read_text(encoding="utf-8")
+# Tables of codes in the source, for errors that are not raised with a literal.
+TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *OUR_CODES, *(reason.lower() for reason in FAILED_GEMINI), CANCELLED}
+
+
+def test_the_page_of_errors_has_one_complete_line_for_each_error() -> None:
+    rows = error_rows()
+    assert len(rows) > 40
+    assert len({(row.status, row.type, row.code) for row in rows}) == len(rows)
+    assert all(row.cause.strip() and row.remedy.strip() for row in rows)
+
+
+def test_every_code_in_the_source_has_a_line_on_the_page_of_errors() -> None:
+    raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}
+    assert len(raised) > 20
+    assert raised | TABLES <= {row.code for row in error_rows()}
+
+
+def test_every_code_without_a_status_is_in_the_source() -> None:
+    """Those with a status are held by the OpenAPI document."""
+    raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}
+    assert {row.code for row in error_rows() if row.status is None} <= raised | TABLES
+
+
+def test_every_invariant_that_is_cited_has_a_line_on_the_page_of_errors() -> None:
+    numbers = set(re.findall(r"^(\d)\. ", TEXT.partition("## Fault invariants")[2], flags=re.MULTILINE))
+    assert numbers == set("123456")
+    cited = {
+        number
+        for path in source_files("src", "tests", "soak", "docs")
+        for numbers in re.findall(r"[Ii]nvariants? (\d(?:(?:, | and | to )\d)*)", path.read_text(encoding="utf-8"))
+        for number in re.findall(r"\d", numbers)
+    }
+    assert cited == numbers
+
+
+def test_every_case_that_is_cited_stands_on_the_page_of_errors() -> None:
+    """Tests cite a section or the beginning of a case in quotation marks after the name of the page."""
+    texts = [path.read_text(encoding="utf-8") for path in source_files("src", "tests", "soak")]
+    cited = {name for text in texts for name in re.findall(r'docs/errors\.md, "([^"]+)"', text)}
+    assert len(cited) > 5
+    for name in cited:
+        assert f"\n### {name}\n" in TEXT or f"\n| {name}" in TEXT, name
+
+
+@pytest.mark.parametrize(
+    ("source", "codes"),
+    [
+        ('raise ClientFault("m", code="a_b", status=413)', {"a_b"}),
+        ('ApiError("m", code="a" if x else "b")', {"a", "b"}),
+        ('class Fault(ApiError):\n    default_code = "a"', {"a"}),
+        ('code, other = "a", "b"', set()),
+        ('ApiError("m", code=TABLE[code])', set()),
+    ],
+)
+def test_codes_are_found_where_an_error_is_made(source: str, codes: set[str]) -> None:
+    assert set(_codes(ast.parse(source))) == codes
+
+
+def _sources() -> list[Path]:
+    """The fakes have the codes of the servers that they play."""
+    return [path for path in source_files("src") if path.suffix == ".py" and "fakes" not in path.relative_to(REPO).parts]
+
+
+def _codes(tree: ast.AST) -> Iterator[str]:
+    """The literals that an error is raised with, and the defaults of classes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="default_code")], value=value):
+                yield from _literals(value)
+
+
+def _literals(value: ast.expr) -> Iterator[str]:
+    match value:
+        case ast.Constant(value=str() as literal) if literal:
+            yield literal
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from (*_literals(body), *_literals(orelse))
+        case ast.BoolOp(values=values):
+            for option in values:
+                yield from _literals(option)
