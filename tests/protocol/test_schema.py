@@ -271,16 +271,6 @@ def test_a_missing_type_is_asked_for_where_several_may_stand(name: str, data: st
     assert (refused.value.code, refused.value.param) == ("missing_field", "type")
 
 
-def test_a_schema_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr("tests.generate.schema.SCHEMA_FILE", tmp_path / "gone.json")
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match=r"shared/spec/gone\.json"):
-        published()
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match=r"shared/spec/gone\.json"):
-        published()
-
-
 def read(document: Any, name: str) -> Any:
     return decode_as(json.dumps(document, ensure_ascii=False).encode(), COUNTERPARTS[name])
 
