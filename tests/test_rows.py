@@ -1,40 +1,69 @@
-"""Every requirement that is called done has a test that names it, in its name, its docstring or a comment on it."""
+"""Every requirement that is cited has a row in docs/requirements.md, and every row that is done has a test that names it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import pytest
-from tools.mission_page import PAGE, PARTS, named_by_tests, page
+from tests.sources import REPO, source_files
+from tools.mission_page import PAGE, REACHED_BY, named_by_tests, page, scope
+from tools.requirement_rows import requirements
 
+from antiphon.check.findings import SHOULD
 
-def _span(prefix: str, first: int, last: int) -> list[str]:
-    return [f"{prefix}-{number}" for number in range(first, last + 1)]
-
-
-ROWS = [
-    *_span("HTTP", 1, 8),
-    *_span("ITEM", 1, 8),
-    *_span("STR", 1, 14),
-    *_span("ERR", 1, 5),
-    *_span("TOOL", 1, 4),
-    "TOOL-6",
-    "TOOL-7",
-    *_span("REQ", 1, 8),
-    *_span("CMP", 1, 3),
-    *_span("PREV", 1, 5),
-    *_span("WS", 1, 13),
-    *_span("RSN", 1, 4),
-    *_span("API", 1, 6),
-    *(row for part in PARTS for row in part.rows),
-]
-
-
+ROWS = requirements()
+NOT_DONE = {"TOOL-5"}
 NAMED = named_by_tests()
+CITING = source_files("src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile")
+# Names of standards, which look like ids of rows.
+STANDARDS = {"AES-256", "SHA-256", "SSH-2", "PDF-1", "UTF-8", "UTF-16", "UTF-32"}
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [id for id in ROWS if id not in NOT_DONE])
 def test_a_row_is_named_by_a_test(row: str) -> None:
     assert NAMED.get(row), f"no test names {row} in its name or docstring"
 
 
+def test_a_row_that_is_not_done_is_named_by_no_test_and_says_so() -> None:
+    for row in NOT_DONE:
+        assert row not in NAMED
+        assert f"No test names {row} yet." in (REPO / "docs" / "requirements.md").read_text(encoding="utf-8")
+
+
+def test_every_row_that_is_cited_is_a_requirement() -> None:
+    cited = {(id, path.relative_to(REPO).as_posix()) for path in CITING for id in _cited(path.read_text(encoding="utf-8"))}
+    assert len(cited) > 500
+    assert sorted((id, path) for id, path in cited if id not in ROWS) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cited"),
+    [
+        ("Streams (STR-5 to STR-8, ITEM-2).", ["STR-5", "STR-8", "ITEM-2"]),
+        ("def test_an_item_ends_once_ITEM_4() -> None:", ["ITEM-4"]),
+        ('row="' + "XYZ" + '-99"', ["XYZ" + "-99"]),
+        ("SSH-2.0, %PDF-1.7, UTF-8 and sk-ABC-123-x are no rows", []),
+    ],
+)
+def test_rows_are_found_where_they_are_cited(text: str, cited: list[str]) -> None:
+    assert list(_cited(text)) == cited
+
+
+def test_levels_of_the_check_are_those_of_the_requirements() -> None:
+    assert {row.id for row in ROWS.values() if row.level == "S"} == SHOULD
+
+
+def test_every_row_of_the_scope_says_how_it_is_reached() -> None:
+    assert [row.id for rows in scope().values() for row in rows] == list(REACHED_BY)
+
+
 def test_the_page_of_the_mission_is_what_the_tests_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `PYTHONPATH=. python tools/mission_page.py`"
+
+
+def _cited(text: str) -> Iterator[str]:
+    """Ids of rows: `STR-5` in text and in literals, `_STR_5` in the name of a test."""
+    for id in re.findall(r"(?<![\w-])[A-Z]{1,5}-\d+(?![\w-])|(?<=_)[A-Z]{1,5}_\d+(?=_|\()", text):
+        if id not in STANDARDS:
+            yield id.replace("_", "-")

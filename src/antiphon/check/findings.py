@@ -59,4 +59,4 @@ def shown(value: Any) -> str:
     return excerpt(msgspec.json.encode(value), 80)
 
 
-SHOULD: Final = frozenset({"HTTP-5", "HTTP-7", "HTTP-8", "STR-13"})
+SHOULD: Final = frozenset({"HTTP-5", "HTTP-7", "HTTP-8", "WS-13", "STR-13", "PREV-5", "API-4"})  # level S in docs/requirements.md
