@@ -1,0 +1,77 @@
+"""The repository stands alone: no file in it reads or names a path outside of it, and no test is skipped for want of something."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pytest
+from tests.sources import REPO, source_files
+
+PLACES = ["src", "tests", "tools", "bench", "soak", "examples", "integrations", "docs", "README.md", "Makefile", ".ci/run"]
+FILES = {path.relative_to(REPO).as_posix(): path.read_text(encoding="utf-8") for path in source_files(*PLACES)}
+del FILES["tests/test_repository.py"]  # which has examples of such paths
+# Relative paths that are input to the gateway, not paths of files.
+INPUT = {("tests/server/test_security.py", "../../../")}
+# A folder that stood beside the repository and that tests read.
+FORMERLY_BESIDE = re.compile(r"(?<![\w./-])shared/\w")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_file_names_a_path_outside_of_the_repository(place: str) -> None:
+    files = {name: text for name, text in FILES.items() if name.startswith(place)}
+    assert files
+    outside = [(name, path) for name, text in files.items() for path in _outside(name, text) if (name, path) not in INPUT]
+    assert outside == []
+
+
+def test_every_page_that_is_named_is_in_the_repository() -> None:
+    pages = [path.relative_to(REPO).as_posix() for path in source_files("docs", "bench", "README.md", "CHANGELOG.md")]
+    named = {
+        (name, page)
+        for name, text in FILES.items()
+        if not name.endswith(".md")  # whose links are followed by `tests/test_docs.py`
+        for page in re.findall(r"(?<![\w/*.-])(?:[\w-]+/)*[\w-]+\.md\b", text)
+    }
+    assert len(named) > 50
+    assert [(name, page) for name, page in sorted(named) if not any(f"/{known}".endswith(f"/{page}") for known in pages)] == []
+
+
+def test_no_test_can_be_skipped() -> None:
+    skips = re.compile(r"pytest\.(?:skip|importorskip|xfail|mark\.(?:skip|skipif|xfail))\b|\bSkipTest\b")
+    assert [name for name, text in FILES.items() if name.startswith("tests/") and skips.search(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "outside"),
+    [
+        ("docs/a.md", "[examples](../examples), [b](b.md)", []),
+        ("docs/a.md", "[spec](../../spec/requirements.md)", ["../../spec/requirements.md"]),
+        ("tests/generate/a.py", "Path(__file__).resolve().parents[2] / 'docs'", []),
+        ("tests/generate/a.py", "Path(__file__).resolve().parents[3] / 'spec'", ["parents[3]"]),
+        ("tools/a.py", "Path(__file__).resolve().parent.parent", []),
+        ("tools/a.py", "Path(__file__).parent.parent.parent", ["parent.parent.parent"]),
+        ("tools/a.py", "REPO.parent / 'spec'", ["REPO.parent"]),
+        ("Makefile", "\tcat ../spec.json", ["../spec.json"]),
+        ("tests/a.py", "the schema is in `shared/spec`", ["shared/s"]),
+        ("bench/native/a.c", ".../messages and /health/../v1 are no paths of files", []),
+    ],
+)
+def test_paths_outside_of_the_repository_are_found(name: str, text: str, outside: list[str]) -> None:
+    assert list(_outside(name, text)) == outside
+
+
+def _outside(name: str, text: str) -> Iterator[str]:
+    """The paths in the text of a file that lead out of the repository; relative ones are resolved from the folder of the file."""
+    yield from FORMERLY_BESIDE.findall(text)
+    yield from re.findall(r"\b(?:REPO|ROOT)\.parent\b", text)
+    folder = PurePosixPath(name).parent.as_posix()
+    for path in re.findall(r"(?<![\w./-])[\w.-][\w./-]*", text):
+        if re.search(r"(?<![\w.])\.\./", path) and posixpath.normpath(posixpath.join(folder, path)).startswith(".."):
+            yield path
+    for chain, number in re.findall(r"__file__\)(?:\.resolve\(\))?\.(parent(?:\.parent)*\b|parents\[(\d+)\])", text):
+        levels = int(number) + 1 if number else chain.count("parent")
+        if levels > len(PurePosixPath(name).parts):
+            yield chain
