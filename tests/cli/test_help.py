@@ -22,3 +22,10 @@ def test_options_are_not_abbreviated() -> None:
     parser = argparse.ArgumentParser(prog="x", exit_on_error=False, **FORMAT)
     parser.add_argument("--model")
     assert parser.parse_known_args(["--mod", "y"])[1] == ["--mod", "y"]
+
+
+def test_option_with_two_names_shows_its_value_once() -> None:
+    """On every version of Python."""
+    parser = argparse.ArgumentParser(prog="x", **FORMAT)
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write")
+    assert "  -o, --output FILE  where to write\n" in parser.format_help()

@@ -14,6 +14,13 @@ class Help(argparse.HelpFormatter):
         # argparse measures commands without their indentation: the longest would stand on a line of its own.
         self._action_max_length = LONGEST_COMMAND
 
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """`-o, --output FILE`, as Python has it from 3.13 on; before, the value stands after each name."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
