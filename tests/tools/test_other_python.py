@@ -1,0 +1,65 @@
+"""The search for a second interpreter, from outside, on a PATH of programs that the test wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+SCRIPT = REPO / "tools" / "other_python.py"
+OWN = "{}.{}".format(*sys.version_info[:2])
+TRIED = ["3.11", "3.12", "3.13"]
+OTHERS = [version for version in TRIED if version != OWN]
+SECONDS = 60
+
+
+def _program(path: Path, answer: str, code: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{answer}'\nexit {code}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _search(folder: Path) -> tuple[str, str]:
+    """What it prints, and what it says of it."""
+    environment = os.environ | {"PATH": f"{folder / 'shims'}{os.pathsep}{folder / 'bin'}", "PYENV_ROOT": str(folder / "pyenv")}
+    done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
+    return done.stdout, done.stderr
+
+
+def test_classifiers_name_the_tried_versions_and_begin_with_the_oldest_allowed() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: \d+\.\d+$", name)] == TRIED
+    assert project["requires-python"] == f">={TRIED[0]}"
+
+
+def test_other_python_is_the_newest_that_runs(tmp_path: Path) -> None:
+    older, newer = OTHERS[0], OTHERS[-1]
+    _program(tmp_path / "bin" / f"python{older}", f"Python {older}.4")
+    assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{older}\n"
+    _program(tmp_path / "bin" / f"python{newer}", f"Python {newer}.4")
+    found, said = _search(tmp_path)
+    assert found == f"{tmp_path}/bin/python{newer}\n"
+    assert said == f"found Python {newer}.4 beside {sys.version.split()[0]}: {found}"
+
+
+def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_path: Path) -> None:
+    version = OTHERS[-1]
+    _program(tmp_path / "shims" / f"python{version}", "not selected", code=127)
+    assert _search(tmp_path) == ("", f"found no Python {' or '.join(reversed(OTHERS))} beside {sys.version.split()[0]}\n")
+    _program(tmp_path / "bin" / f"python{version}", "Python 3.9.1")
+    assert _search(tmp_path)[0] == ""
+    _program(tmp_path / "bin" / f"python{version}", f"Python {version}.1")
+    assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{version}\n"
+
+
+def test_other_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
+    version = OTHERS[-1]
+    for patch in (2, 10):
+        _program(tmp_path / "pyenv" / "versions" / f"{version}.{patch}" / "bin" / f"python{version}", f"Python {version}.{patch}")
+    _program(tmp_path / "pyenv" / "versions" / f"{version}.11-dev" / "bin" / f"python{version}", f"Python {version}.11")
+    assert _search(tmp_path)[0] == f"{tmp_path}/pyenv/versions/{version}.10/bin/python{version}\n"
