@@ -6,7 +6,7 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install run test test-within test-clients test-probe test-vscode check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-within test-clients test-probe test-vscode test-faults check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 # tools/install.py does nothing when the virtualenv has this interpreter and these pins already.
 install:
@@ -47,6 +47,10 @@ test-probe: install
 
 CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 ai@6.0.326 @ai-sdk/openai@3.0.139 \
 	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 zod@4.6.7
+
+# Hostile input to a real gateway process, while another process measures `/health`: timed bounds, so nothing else runs beside it.
+test-faults: install
+	$(BIN)/python -m pytest -m timed tests/faults_outside
 
 # The extension for VS Code: built, its types checked, and run in a stand-in for the editor before a gateway. Needs npm.
 test-vscode: install integrations/vscode/node_modules/installed

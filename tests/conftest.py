@@ -43,7 +43,20 @@ def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 HERE = Path(__file__).resolve().parent
-THROUGH = ("clients", "fakes", "faults", "fuzz", "integrations", "matrix", "peers", "producer", "server", "soak", "upstream")
+THROUGH = (
+    "clients",
+    "fakes",
+    "faults",
+    "faults_outside",
+    "fuzz",
+    "integrations",
+    "matrix",
+    "peers",
+    "producer",
+    "server",
+    "soak",
+    "upstream",
+)
 THROUGH_TOO = {"dialects/test_cuts.py", "tools/test_install.py"}
 # Of those, the ones that reach what no other test does.
 WITHIN = {
