@@ -138,9 +138,9 @@ def gateway_process(
 
 @contextmanager
 def health_prober(gateway: GatewayProcess) -> Iterator[Health]:
-    """Asks `/health` every 10 ms from a process of its own while the block runs; the result is there after it.
+    """Asks `/health` every 10 ms from a process of its own while the block runs and half a second longer; the result follows it.
 
-    A probe that waits when the block ends is still counted to its end.
+    The gateway must still run when the block ends. A probe that waits then is counted to its end.
     """
     health = Health()
     command = [sys.executable, "-m", "tests.faults_outside.health_prober", str(gateway.port)]

@@ -1,4 +1,4 @@
-"""Asks a gateway's `/health` again and again until its input is closed, then prints how long the slowest answer took.
+"""Asks a gateway's `/health` until its input is closed and a moment longer, then prints how long the slowest answer took.
 
     python -m tests.faults_outside.health_prober PORT
 
@@ -9,6 +9,7 @@ the gateway's.
 from __future__ import annotations
 
 import json
+import math
 import select
 import socket
 import sys
@@ -16,17 +17,23 @@ import time
 
 PAUSE = 0.01  # seconds between two probes
 PATIENCE = 60.0  # seconds after which a probe has failed
+AFTERMATH = 0.5  # seconds of probing after the end: the gateway writes its log and closes things a moment later
 
 
 def main(port: int) -> None:
     worst, probes, failures = 0.0, 0, 0
     _probe(port)
     print("ready", flush=True)
-    while not select.select([sys.stdin], [], [], PAUSE)[0]:
+    end = math.inf
+    while time.perf_counter() < end:
         started = time.perf_counter()
         failures += not _probe(port)
         worst = max(worst, time.perf_counter() - started)
         probes += 1
+        if end < math.inf:
+            time.sleep(PAUSE)
+        elif select.select([sys.stdin], [], [], PAUSE)[0]:
+            end = time.perf_counter() + AFTERMATH
     print(json.dumps({"worst_seconds": worst, "probes": probes, "failures": failures}), flush=True)
 
 
