@@ -234,3 +234,26 @@ def test_what_the_specification_has_no_room_for_is_refused_even_by_a_lenient_ser
 def test_every_field_that_has_a_rule_is_a_known_field() -> None:
     named = {name for wrong, _, right in RULES.values() for name in (*wrong, *right)}
     assert named <= FIELDS
+
+
+NO_REASONING = ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-2024-08-06:acme::1", "gpt-5-chat-latest"]
+SEALED = {"include": ["reasoning.encrypted_content"]}
+
+
+@pytest.mark.parametrize("model", [*NO_REASONING, "deployment-1"])
+def test_encrypted_reasoning_is_refused_by_models_that_do_not_reason(model: str) -> None:
+    server = ResponsesManners(Limits(plain_models=("deployment-1",)))
+    refused = told(server.refusal_of(received(full({"model": model, **SEALED}))))
+    assert refused == {
+        "status": 400,
+        "message": "Encrypted content is not supported with this model.",
+        "type": "invalid_request_error",
+        "param": "include",
+        "code": None,
+    }
+    assert server.refusal_of(received(full({"model": model}))) is None
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "o3", "o4-mini", "codex-mini-latest", "deployment-1"])
+def test_encrypted_reasoning_is_given_by_models_that_reason(model: str) -> None:
+    assert ResponsesManners().refusal_of(received(full({"model": model, **SEALED}))) is None

@@ -60,6 +60,7 @@ class ResponsesServer(FakeServer):
         strict_fields: bool = False,
         own_tools: Sequence[str] = (),
         maker: str = "fake",
+        plain_models: Sequence[str] = (),
         port: int = 0,
     ) -> None:
         limits = Limits(
@@ -70,6 +71,7 @@ class ResponsesServer(FakeServer):
             strict_fields=strict_fields,
             own_tools=tuple(own_tools),
             maker=maker,
+            plain_models=tuple(plain_models),
         )
         super().__init__(ResponsesManners(limits), script, port=port)
 

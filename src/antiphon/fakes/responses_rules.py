@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import Any, Final
 
 from antiphon.fakes.rules import (
@@ -46,6 +47,7 @@ def check(received: Received, limits: Limits) -> dict[str, Any]:
         check_settings(body, SETTINGS)
         _check_nothing_stored(body)
         _check_combinations(body)
+        _check_sealing(body, limits)
         check_user(body)
         check_metadata(body)
         _check_input(body, limits)
@@ -95,6 +97,14 @@ def _check_combinations(body: dict[str, Any]) -> None:
             raise Refused(f"{word!r} is not one of {', '.join(INCLUDES)}", param=f"include[{at}]", code="invalid_value")
     reasoning = body.get("reasoning") or {}
     check_settings(reasoning, {"effort": EFFORTS, "summary": ("auto", "concise", "detailed")})
+
+
+def _check_sealing(body: dict[str, Any], limits: Limits) -> None:
+    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason has nothing
+    # to encrypt. The models are known by public reports; a deployment has any name, and refuses all the same.
+    model = body["model"]
+    if SEALED in (body.get("include") or ()) and (model in limits.plain_models or PLAIN_MODEL.match(model)):
+        raise Refused("Encrypted content is not supported with this model.", param="include")
 
 
 # The conversation.
@@ -323,7 +333,9 @@ PARTS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "assistant": ("output_text", "refusal"),
 }
 PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
-INCLUDES: Final = ("reasoning.encrypted_content", "message.output_text.logprobs")
+SEALED: Final = "reasoning.encrypted_content"
+INCLUDES: Final = (SEALED, "message.output_text.logprobs")
+PLAIN_MODEL: Final = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-|gpt-5-chat)")
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
 SETTINGS: Final[dict[str, Range | type | tuple[str, ...]]] = {
     "temperature": Range(0, 2, fraction=True),

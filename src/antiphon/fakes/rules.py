@@ -38,6 +38,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     own_tools: tuple[str, ...] = ()
     #: Who seals the server's reasoning: it takes back no other's.
     maker: str = "fake"
+    #: Names of models that do not reason, besides those that are known by their names.
+    plain_models: tuple[str, ...] = ()
 
 
 class Range(Struct, frozen=True):
