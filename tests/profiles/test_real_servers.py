@@ -118,3 +118,15 @@ def test_settings_of_a_servers_own_reach_it() -> None:
 def test_azure_is_the_makers_api_with_its_key_in_another_header() -> None:
     azure, maker = load_profile("azure"), load_profile("openai")
     assert (azure.key_header, azure.wire) == ("api-key", maker.wire)
+
+
+@pytest.mark.parametrize("profile", ["openai", "azure"])
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-nano", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-mini:acme::1"])
+def test_encrypted_reasoning_is_not_asked_of_known_models_that_do_not_reason(profile: str, model: str) -> None:
+    assert "include" not in sent(profile, model=model, input="Hi")
+
+
+@pytest.mark.parametrize("profile", ["openai", "azure"])
+@pytest.mark.parametrize("model", ["gpt-5", "o3", "ft:o4-mini:acme::1", "our-deployment"])
+def test_encrypted_reasoning_is_asked_of_all_other_names(profile: str, model: str) -> None:
+    assert sent(profile, model=model, input="Hi")["include"] == ["reasoning.encrypted_content"]

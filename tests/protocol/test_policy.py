@@ -51,7 +51,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.policy import Policy
-from antiphon.protocol.request import Request, StreamOptions
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, StreamOptions
 from antiphon.protocol.response import opening
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, UnknownToolChoice
@@ -550,7 +550,9 @@ def _logprobs_in(event: StreamEvent) -> Any:
 
 def test_sealed_reasoning_comes_only_when_asked_for() -> None:
     """RSN-1, RSN-2: its text and summary come always."""
-    for request, wanted in [(ASK, UNSET), (replace(ASK, include=["reasoning.encrypted_content"]), "sealed")]:
+    asked = {(): UNSET, ("reasoning.encrypted_content",): "sealed", (ENCRYPTED_IF_ANY,): "sealed"}
+    for include, wanted in asked.items():
+        request = replace(ASK, include=list(include))
         life = Life()
         life.writer.reasoning("r", "thought")
         life.writer.encrypted("r", "sealed")

@@ -16,7 +16,7 @@ from antiphon.client.functions import Function, PythonTool, call, tool_of
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCall, FunctionCallOutputParam, ItemParam
-from antiphon.protocol.request import input_items
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
@@ -55,7 +55,7 @@ class _Loop:
             raise ClientFault("tools: two functions have the same name", param="tools")
         others = list(settings.get("tools") or [])
         # Nothing need be kept of a conversation that is sent whole each time; then reasoning comes along sealed.
-        self._settings = {"store": False, "include": ["reasoning.encrypted_content"], **settings}
+        self._settings = {"store": False, "include": [ENCRYPTED_IF_ANY], **settings}
         self._settings["tools"] = [*(tool.param for tool in self._tools.values()), *others]
         self._others = {_name_of(tool) for tool in others}
         self._most = most

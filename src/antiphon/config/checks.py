@@ -12,8 +12,9 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from antiphon.config.models import ANY, ModelRule
+from antiphon.config.models import ModelRule
 from antiphon.config.shapes import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, sealing_key
+from antiphon.dialects.common.model_names import ANY
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
 from antiphon.profiles.toml_source import Steps, shown

@@ -50,7 +50,7 @@ from antiphon.protocol.items import (
     WebSearchCall,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, SpecificToolChoice
@@ -97,6 +97,8 @@ class Policy:
         include = frozenset(request.include or ())
         if request.top_logprobs:
             include |= {LOGPROBS}
+        if ENCRYPTED_IF_ANY in include:
+            include |= {ENCRYPTED}
         policy = cls(_allowed_by(request), request.parallel_tool_calls is False, include, pad if asked else None)
         if asked and pad is None:
             policy.losses.add("stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here")

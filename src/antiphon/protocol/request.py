@@ -6,7 +6,7 @@ what real clients send besides; any other field is kept in `extra` (REQ-7).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -16,6 +16,9 @@ from antiphon.protocol.items import ItemParam, MessageParam
 from antiphon.protocol.tools import JsonSchema, ToolChoiceParam, ToolParam
 
 Include = Literal["reasoning.encrypted_content", "message.output_text.logprobs"]
+#: A word of the hub's own in `include`: encrypted reasoning is shown if there is any. Clients of other dialects are always shown it
+#: and cannot ask, so their translators add this word. A server without encrypted reasoning is no loss to them.
+ENCRYPTED_IF_ANY: Final = "antiphon:reasoning.encrypted_content"
 Verbosity = Literal["low", "medium", "high"]
 # The schema lists five efforts and describes a sixth, `minimal`; `max` is one provider's name above `xhigh`.
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]

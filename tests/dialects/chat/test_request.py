@@ -37,6 +37,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -386,7 +387,7 @@ def test_what_the_gateway_serves_itself_is_never_sent_and_no_loss() -> None:
         "truncation": "auto",
         "previous_response_id": "resp_1",
         "conversation": "conv_1",
-        "include": ["reasoning.encrypted_content"],
+        "include": ["reasoning.encrypted_content", ENCRYPTED_IF_ANY],
         "stream_options": StreamOptions(include_obfuscation=True),
         "max_tool_calls": 3,
         "generate": True,
@@ -507,8 +508,8 @@ def test_settings_of_another_name_are_the_hubs_too_REQ5() -> None:
     request, losses = taken(reasoning_effort="low", verbosity="high", logprobs=True, max_completion_tokens=5)
     assert request.reasoning == ReasoningConfigParam(effort="low")
     assert request.text == TextParam(verbosity="high", format=UNSET)
-    assert request.include == ["message.output_text.logprobs", "reasoning.encrypted_content"]
-    assert taken()[0].include == ["reasoning.encrypted_content"]  # RSN-2: chat clients have a place for it, and no way to ask
+    assert request.include == ["message.output_text.logprobs", ENCRYPTED_IF_ANY]
+    assert taken()[0].include == [ENCRYPTED_IF_ANY]  # RSN-2: chat clients have a place for it, and no way to ask
     assert request.max_output_tokens == 5  # legal in chat
     assert not losses
 

@@ -20,6 +20,7 @@ from antiphon.protocol.items import MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -146,7 +147,7 @@ def test_settings_go_out_under_the_names_of_the_api() -> None:
             presence_penalty=0.1,
             frequency_penalty=0.2,
             top_logprobs=3,
-            include=["message.output_text.logprobs", "reasoning.encrypted_content"],
+            include=["message.output_text.logprobs", "reasoning.encrypted_content", ENCRYPTED_IF_ANY],
         )
     )
     assert judged(body)["generationConfig"] == {

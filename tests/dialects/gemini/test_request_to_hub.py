@@ -22,6 +22,7 @@ from antiphon.protocol.items import (
     MessageParam,
 )
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -156,7 +157,7 @@ def test_settings_that_the_hub_knows_are_its_own_and_the_rest_travels_under_the_
     request = asked.request
     assert (request.model, request.temperature, request.top_p, request.max_output_tokens) == ("m-1", 0.2, 0.9, 500)
     assert (request.presence_penalty, request.frequency_penalty, request.top_logprobs) == (0.1, 0.3, 3)
-    assert request.include == ["reasoning.encrypted_content", "message.output_text.logprobs"]
+    assert request.include == [ENCRYPTED_IF_ANY, "message.output_text.logprobs"]
     assert request.store is False
     assert asked.own == {
         "gemini:topK": 40,
@@ -174,7 +175,7 @@ def test_a_bare_request_asks_for_nothing_more() -> None:
     request = ask().request
     assert codec.encode(request) == (
         b'{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}],'
-        b'"include":["reasoning.encrypted_content"],"store":false}'
+        b'"include":["antiphon:reasoning.encrypted_content"],"store":false}'
     )
 
 

@@ -21,6 +21,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -102,7 +103,7 @@ def test_a_limit_is_always_said() -> None:
         ({"stream": None}, {}, []),
         ({"presence_penalty": 1, "frequency_penalty": 1}, {}, ["presence_penalty", "frequency_penalty"]),
         ({"top_logprobs": 3, "client_metadata": {"a": 1}}, {}, ["top_logprobs", "client_metadata"]),
-        ({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}, {}, ["include[1]"]),
+        ({"include": ["reasoning.encrypted_content", "message.output_text.logprobs", ENCRYPTED_IF_ANY]}, {}, ["include[1]"]),
         ({"text": TextParam(verbosity="low", extra={"x": Raw(b"1")})}, {}, ["text.x", "text.verbosity"]),
         ({"reasoning": ReasoningConfigParam(extra={"x": Raw(b"1")})}, {}, ["reasoning.x"]),
     ],

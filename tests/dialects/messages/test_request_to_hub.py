@@ -12,7 +12,7 @@ from tests.dialects.messages.client_asking import HELLO, read
 from antiphon.dialects.messages.request_to_hub import request_to_hub
 from antiphon.errors import ApiError
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request import JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
 
 
 def extra_in(request: Request) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def test_the_smallest_request() -> None:
         model="m",
         input=[MessageParam(role="user", content="hello")],
         max_output_tokens=100,
-        include=["reasoning.encrypted_content"],
+        include=[ENCRYPTED_IF_ANY],
         store=False,
     )
     assert list(losses) == []

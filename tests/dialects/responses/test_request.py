@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
@@ -18,7 +18,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ToolResult, ToolUse, UnknownContent
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Loss
-from antiphon.protocol.request import Request, WebSocketCreate
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, WebSocketCreate
 from antiphon.protocol.tools import ToolList, UnknownTool, UnknownToolChoice
 
 STATEFUL = ResponsesWire(stateful=True)
@@ -433,3 +433,35 @@ def test_items_and_parts_of_another_api_are_lost_here_F4(prefix: str) -> None:
     )
     assert [[each["text"] for each in message["content"]] for message in said] == [["hi"], ["ho"]]
     assert [loss.path for loss in losses] == ["input[0]", "input[1].content[0]", "input[2].content[0]"]
+
+
+SEALED = "reasoning.encrypted_content"
+LOGPROBS = "message.output_text.logprobs"
+SEALING = ResponsesWire(sealed_reasoning=True, no_reasoning_models=("plain-*",))
+
+
+@pytest.mark.parametrize(
+    ("model", "wire", "asked", "include", "lost"),
+    [
+        # RSN-2: a server that keeps nothing takes its reasoning back only encrypted.
+        ("deep-1", SEALING, None, [SEALED], []),
+        ("deep-1", SEALING, [LOGPROBS], [LOGPROBS, SEALED], []),
+        ("deep-1", SEALING, [SEALED], [SEALED], []),
+        ("deep-1", SEALING, [ENCRYPTED_IF_ANY], [SEALED], []),
+        # A model that does not reason refuses the field, whoever added it; only who asked for it loses something.
+        ("plain-1", SEALING, None, None, []),
+        ("plain-1", SEALING, [LOGPROBS], [LOGPROBS], []),
+        ("plain-1", SEALING, [ENCRYPTED_IF_ANY], None, []),
+        ("plain-1", SEALING, [LOGPROBS, SEALED], [LOGPROBS], ["include[1]"]),
+        # Other servers are asked for what the client asked for.
+        ("plain-1", ResponsesWire(), None, None, []),
+        ("plain-1", ResponsesWire(), [SEALED], [SEALED], []),
+        ("plain-1", ResponsesWire(), [LOGPROBS, ENCRYPTED_IF_ANY], [LOGPROBS, SEALED], []),
+    ],
+)
+def test_encrypted_reasoning_is_asked_of_models_that_reason(
+    model: str, wire: ResponsesWire, asked: list[str] | None, include: list[str] | None, lost: list[str]
+) -> None:
+    body, losses = sent(Request(model=model, input="Hi", include=asked or UNSET), wire)
+    assert body.get("include") == include
+    assert [loss.path for loss in losses] == lost

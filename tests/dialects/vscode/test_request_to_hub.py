@@ -14,7 +14,7 @@ from tests.dialects.vscode.reading import USER, message, read
 
 from antiphon.dialects.vscode import request_to_hub
 from antiphon.errors import ApiError, ClientFault
-from antiphon.protocol.request import ReasoningConfigParam
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, ReasoningConfigParam
 from antiphon.protocol.tools import FunctionToolParam
 
 TURN = message(USER, "hi")
@@ -29,7 +29,7 @@ def test_a_request_is_a_stream_that_nobody_keeps_and_whose_seals_come_along() ->
         "m",
         True,
         False,
-        ["reasoning.encrypted_content"],
+        [ENCRYPTED_IF_ANY],
         [],
     )
     assert read(TURN, stream=False)[0].stream is False

@@ -34,6 +34,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     Include,
     JsonObjectFormat,
     JsonSchemaFormatParam,
@@ -53,7 +54,6 @@ T = TypeVar("T")
 PREFIX: Final = "chat:"
 STREAM_OPTIONS: Final = "chat:stream_options"
 LOGPROBS: Final = "message.output_text.logprobs"
-SEALED: Final = "reasoning.encrypted_content"  # a chat client is always shown what it may send back (RSN-2)
 
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
@@ -125,7 +125,8 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_p=chat.top_p,
         presence_penalty=chat.presence_penalty,
         frequency_penalty=chat.frequency_penalty,
-        include=[LOGPROBS, SEALED] if chat.logprobs else [SEALED],
+        # RSN-2: a chat client is always shown what it may send back.
+        include=[LOGPROBS, ENCRYPTED_IF_ANY] if chat.logprobs else [ENCRYPTED_IF_ANY],
         top_logprobs=chat.top_logprobs,
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         metadata=chat.metadata,
@@ -325,7 +326,7 @@ NO_TOOLS: Final = _Offered((), UNSET, Losses())
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the reader of the answer relies on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
-INCLUDES: Final[tuple[str, ...]] = get_args(Include)
+INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 #: Fields of other dialects' clients that mean the same here.
 SAME_AS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",

@@ -31,7 +31,14 @@ from antiphon.dialects.gemini.wire import (
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Include, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextFormat
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    Request,
+    TextFormat,
+)
 from antiphon.protocol.tools import JsonSchema
 
 T = TypeVar("T")
@@ -230,7 +237,7 @@ JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the reader of the answer relies on them, or they are said by the hub's own.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
-INCLUDES: Final[tuple[str, ...]] = get_args(Include)
+INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 NO_PLACE: Final = (
     "metadata",
     "service_tier",

@@ -20,7 +20,7 @@ from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
-    Include,
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -42,7 +42,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         raise UnsupportedParameter(f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path)
     extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in members_of(settings).items()}
     format = _format(settings, extra)
-    include: list[Include] = [SEALED, LOGPROBS] if settings.response_logprobs else [SEALED]
+    include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
         model=asked.model.removeprefix("models/") if asked.model else UNSET,
         instructions=instructions_to_hub(asked, losses),
@@ -57,7 +57,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         frequency_penalty=settings.frequency_penalty,
         top_logprobs=settings.logprobs,
         reasoning=_reasoning(settings.thinking_config, extra),
-        include=list(include),
+        include=include,
         store=bool(asked.store),
         extra=extra or UNSET,
     )
@@ -112,6 +112,5 @@ def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> 
     return ReasoningConfigParam(effort=effort, summary=summary) if effort or summary else UNSET
 
 
-SEALED: Final = "reasoning.encrypted_content"
 LOGPROBS: Final = "message.output_text.logprobs"
 EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}

@@ -23,7 +23,14 @@ from antiphon.dialects.messages.wire import MessagesWire, RequestOut
 from antiphon.protocol import codec
 from antiphon.protocol.content import Number
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Include, JsonSchemaFormatParam, Request, ServiceTier, TextFormat
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonSchemaFormatParam,
+    Request,
+    ServiceTier,
+    TextFormat,
+)
 
 T = TypeVar("T")
 
@@ -223,12 +230,12 @@ def _report_fields(request: Request, losses: Losses) -> None:
         if request.text.verbosity:
             losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
     for at, name in enumerate(request.include or ()):
-        if name != SEALED:
+        if name not in SEALED:
             losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "messages have no such thing")
 
 
 ENCODER: Final = msgspec.json.Encoder()
-SEALED: Final[Include] = get_args(Include)[0]
+SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
 LEAST_TOP_P: Final = 0.95  # beside thinking
 NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"

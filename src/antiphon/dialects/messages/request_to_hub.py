@@ -25,6 +25,7 @@ from antiphon.dialects.messages.tools_to_hub import parallel_to_hub, tool_choice
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
     ReasoningEffort,
@@ -56,7 +57,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         temperature=asked.temperature,
         top_p=asked.top_p,
         # RSN-2: the client keeps what is sealed in its history, whether it asked for thinking or not.
-        include=["reasoning.encrypted_content"],
+        include=[ENCRYPTED_IF_ANY],
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         user=asked.metadata.user_id if asked.metadata else UNSET,
         service_tier=tier,

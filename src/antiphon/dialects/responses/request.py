@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.model_names import matches
 from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.common.unknown_fields import SAID_TWICE, is_answered_here
 from antiphon.dialects.responses.flat_tools import FlatTools
@@ -34,7 +35,7 @@ from antiphon.protocol.content import (
 )
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import JsonObjectFormat, JsonSchemaFormatParam, Request
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonObjectFormat, JsonSchemaFormatParam, Request
 from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
 
 T = TypeVar("T", bound=Struct)
@@ -53,8 +54,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
         request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
         request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
-    if wire.sealed_reasoning and SEALED not in (request.include or ()):  # RSN-2: whoever did not ask for it is not shown it
-        request = replace(request, include=[*(request.include or ()), SEALED])
+    request = _with_known_include(request, wire, losses)
     request = _with_known_effort(request, wire, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
@@ -200,6 +200,20 @@ class _Input:
             case _:
                 self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker takes it")
                 return None
+
+
+def _with_known_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-2: encrypted reasoning is asked for where the server needs it back, and never of a model that does not reason."""
+    asked = request.include or ()
+    if matches(request.model or "", wire.no_reasoning_models):
+        if SEALED in asked:
+            losses.add(f"include[{asked.index(SEALED)}]", "encrypted reasoning is not asked for", "the model does not reason")
+        kept = [name for name in asked if name not in (SEALED, ENCRYPTED_IF_ANY)]
+        return replace(request, include=kept or UNSET) if len(kept) < len(asked) else request
+    wanted = [name for name in asked if name != ENCRYPTED_IF_ANY]
+    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(asked)):
+        wanted.append(SEALED)
+    return replace(request, include=wanted) if wanted != [*asked] else request
 
 
 def _with_known_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:

@@ -30,6 +30,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stateful: bool = False
     #: Whether reasoning is always asked for sealed too: a server may take none back otherwise that it has not kept itself.
     sealed_reasoning: bool = False
+    #: Patterns of models that do not reason: the server refuses to be asked for their reasoning sealed.
+    no_reasoning_models: tuple[str, ...] = ()
     #: The words for `reasoning.effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
     efforts: tuple[ReasoningEffort, ...] = ()
     #: Whether it counts the tokens of a request, at `/responses/input_tokens`.

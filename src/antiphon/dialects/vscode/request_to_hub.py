@@ -14,7 +14,7 @@ from antiphon.dialects.vscode.messages_to_hub import messages_to_hub
 from antiphon.dialects.vscode.request_in import ModelOptionsIn, OptionsIn, RequestIn, ToolIn
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
 from antiphon.protocol.tools import FunctionToolParam, ToolChoiceValue, ToolParam
 
 
@@ -42,7 +42,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         presence_penalty=told.presence_penalty,
         frequency_penalty=told.frequency_penalty,
         # RSN-2: the editor keeps what is sealed with the thinking that it shows.
-        include=["reasoning.encrypted_content"],
+        include=[ENCRYPTED_IF_ANY],
         reasoning=told.reasoning,
         stream=asked.stream,
         store=False,
