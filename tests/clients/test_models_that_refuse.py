@@ -81,3 +81,20 @@ def test_a_responses_client_that_asked_for_encrypted_reasoning_is_told_of_the_lo
         taken = gateway.post(chat, "/v1/chat/completions", antiphon_losses="strict")
         assert (taken.status_code, taken.headers.get("antiphon-losses")) == (200, None)
         assert server.refusals == []
+
+
+@pytest.mark.parametrize("client", ["responses", "chat", "messages"])
+def test_a_deployment_that_refuses_encrypted_reasoning_is_asked_once_more_and_remembered(client: str) -> None:
+    """RSN-3: its name says nothing of the model behind it."""
+    with over_responses("azure", plain_models=["deployment-1"]) as (gateway, server):
+        assert [text_by(gateway, client, "deployment-1") for _ in range(2)] == ["Hello.", "Hello."]
+        assert text_by(gateway, client, "deployment-2") == "Hello."
+        sent = [(received.json["model"], received.json.get("include")) for received in server.received]
+        assert sent == [
+            ("deployment-1", [SEALED]),
+            ("deployment-1", None),
+            ("deployment-1", None),
+            ("deployment-2", [SEALED]),
+        ]
+        lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
+        assert [line["message"] for line in lines] == ["Encrypted content is not supported with this model."]

@@ -113,7 +113,7 @@ def assert_prepared_as_ever(recalled: Recalled, wanted: Request, to: Target) -> 
         assert prepared.body == plain.body
         assert list(prepared.losses) == list(plain.losses)
         assert (prepared.request, prepared.sent) == (plain.request, plain.sent)
-        assert (prepared.without_reasoning is None) == (plain.without_reasoning is None)
+        assert (prepared.repeat is None) == (plain.repeat is None)
         assert prepared.opening_with("resp_1", 7) == plain.opening_with("resp_1", 7)
 
 

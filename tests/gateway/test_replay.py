@@ -130,6 +130,26 @@ def test_a_turn_over_the_responses_dialect_gives_the_same_again(tmp_path: Path) 
     assert said(made) == []
 
 
+def test_a_turn_that_was_repeated_without_a_refused_part_gives_the_same_again(tmp_path: Path) -> None:
+    """RSN-3: the trace says what was left out, also of later turns."""
+    refusal = ScriptedAnswer([b'{"error":{"message":"Encrypted content is not supported with this model."}}'], JSON, status=400)
+    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
+    asked = asking(include=["reasoning.encrypted_content"])
+    trace = recorded(tmp_path, asked, refusal, stream(told), dialect="responses")
+    assert trace.notes["left_out"] == "encrypted_reasoning"
+    made = replay(trace)
+    assert said(made) == []
+    assert [loss.path for loss in made.losses] == ["include[0]"]
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+def test_a_note_of_what_cannot_be_left_out_changes_nothing(tmp_path: Path, dialect: str) -> None:
+    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
+    answer = stream(told) if dialect == "responses" else stream(BEGUN, FINISHED)
+    trace = with_note(recorded(tmp_path, asking(), answer, dialect=dialect), "left_out", "reasoning")
+    assert said(replay(trace)) == []
+
+
 def test_a_request_that_cannot_be_read_is_refused_again(tmp_path: Path) -> None:
     made = replay(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
     assert said(made) == []

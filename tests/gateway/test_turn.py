@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
 from tests.store.places import in_sqlite
 
@@ -17,7 +18,7 @@ from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.keeping import Keeper, written_down
 from antiphon.gateway.preparing import prepare
-from antiphon.gateway.routes import Routes
+from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
@@ -30,6 +31,7 @@ from antiphon.store.interface import Record
 from antiphon.trace.writing import Traces
 
 T = TypeVar("T")
+SEALED = "reasoning.encrypted_content"
 COMPLETION = {
     "id": "x",
     "object": "chat.completion",
@@ -300,7 +302,7 @@ def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: b
     assert len(first) == len(second) + 1
     assert [loss.path for loss in turn.losses] == ["input"]
     assert told == ["invalid_encrypted_content"]
-    assert turn.prepared.without_reasoning is None  # an answer may last, and holds no history
+    assert turn.prepared.repeat is None  # an answer may last, and holds no history
 
 
 def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
@@ -350,4 +352,70 @@ def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))
     with pytest.raises(ApiError):
         run(turn.ask(transport))
+    assert len(transport.asked) == 1
+
+
+# Encrypted reasoning that is refused
+
+
+PLAIN = b'{"error":{"message":"Encrypted content is not supported with this model.","param":"include"}}'
+
+
+def begin_at(place: Target, **fields: Any) -> Turn:
+    request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
+    return Turn(prepare(request, place), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+
+
+def includes(transport: ScriptedTransport) -> list[Any]:
+    return [msgspec.json.decode(asked.body).get("include") for asked in transport.asked]
+
+
+@pytest.mark.parametrize("asks_again", [True, False])
+def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(asks_again: bool) -> None:
+    """RSN-3: for that upstream and model. Nothing is lost by it, so it is left out where nothing may be lost, too."""
+    place = target("responses", profile="azure")
+    transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), *(ScriptedAnswer([RESPONSE], JSON) for _ in range(3)))
+    turn = begin_at(place)
+    turn.asks_again = asks_again
+    run(turn.ask(transport))
+    assert list(turn.losses) == []
+    run(begin_at(place).ask(transport))
+    run(begin_at(replace(place, model="other")).ask(transport))
+    assert includes(transport) == [[SEALED], None, None, [SEALED]]
+
+
+def test_encrypted_reasoning_that_the_client_asked_for_is_a_loss_if_refused() -> None:
+    """REQ-6."""
+    place = target("responses", profile="azure")
+    turn = begin_at(place, include=[SEALED])
+    run(turn.ask(ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
+    assert [loss.path for loss in turn.losses] == ["include[0]"]
+    assert [loss.path for loss in begin_at(place, include=[SEALED]).losses] == ["include[0]"]
+
+
+def test_encrypted_reasoning_that_the_client_asked_for_is_not_left_out_where_nothing_may_be_lost() -> None:
+    """REQ-6."""
+    turn = begin_at(target("responses", profile="azure"), include=[SEALED])
+    turn.asks_again = False
+    transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400))
+    with pytest.raises(ApiError, match="Encrypted content is not supported"):
+        run(turn.ask(transport))
+    assert len(transport.asked) == 1
+
+
+def test_a_refusal_is_not_remembered_unless_leaving_the_part_out_helped() -> None:
+    place = target("responses", profile="azure")
+    busy = ScriptedAnswer([b'{"error":{"message":"busy"}}'], JSON, 529)
+    transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), busy, ScriptedAnswer([RESPONSE], JSON))
+    with pytest.raises(ApiError, match="busy"):
+        run(begin_at(place).ask(transport))
+    run(begin_at(place).ask(transport))
+    assert includes(transport) == [[SEALED], None, [SEALED]]
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+def test_a_refusal_of_what_was_not_sent_stands(dialect: str) -> None:
+    transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400))
+    with pytest.raises(ApiError, match="Encrypted content is not supported"):
+        run(begin(dialect, input=HISTORY).ask(transport))
     assert len(transport.asked) == 1

@@ -122,7 +122,7 @@ class ManagedTurn(Turn):
     def _prepare(self, request: Request) -> None:
         prepared = prepare(request, self.prepared.target, keeps=bool(self.prepared.request.store))
         self.prepared.body = prepared.body
-        self.prepared.without_reasoning = prepared.without_reasoning
+        self.prepared.repeat = prepared.repeat
         self.losses.extend(prepared.losses)
         if self._trace is not None:
             self._trace.hub_request(codec.encode(request))

@@ -13,14 +13,16 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.errors import UnsupportedParameter
 from antiphon.gateway.recall import Recalled
 from antiphon.gateway.routes import Target
+from antiphon.profiles import Wire
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response, opening
-from antiphon.upstream.speech import History
+from antiphon.upstream.speech import History, Speech
 
 # What the gateway does itself, and no upstream hears of.
 OURS: Final[dict[str, Any]] = dict.fromkeys(
@@ -28,16 +30,24 @@ OURS: Final[dict[str, Any]] = dict.fromkeys(
 )
 
 
+class Repeated(Struct, frozen=True, kw_only=True):
+    """A turn once more, without a part that the upstream refused."""
+
+    body: bytes
+    losses: Losses
+    wire: Wire | None = None  # the options that leave it out; None: it was in the history of this turn alone
+
+
 class Prepared(Struct, kw_only=True):
     """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
-    and who reads it needs only to know what was offered. So it is with what would be sent if the reasoning in it were refused."""
+    and who reads it needs only to know what was offered. So it is with `repeat`, which makes the body without a refused part."""
 
     target: Target
     request: Request  # as the client asked, settled by the gateway
     sent: Request  # as the upstream is asked
     body: bytes
     losses: Losses
-    without_reasoning: Callable[[], bytes] | None = None  # the body once more; None if there is no reasoning in it
+    repeat: Callable[[Refused], Repeated | None] | None = None  # None: there is nothing that could be left out
     opening: Response | None = None  # what `opening_with` gives, if it is known
 
     def opening_with(self, id: str, created_at: int) -> Response:
@@ -118,7 +128,8 @@ def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, R
     settled = _settle(request, keeps=keeps, losses=losses)
     sent, found = profile.prepare(replace(settled, model=target.model, store=False, **OURS))
     losses.extend(found)
-    body, found = target.upstream.speech.request_from_hub(sent, profile.wire)
+    wire = target.wire
+    body, found = target.upstream.speech.request_from_hub(sent, wire)
     losses.extend(found)
     kept = _without_history(settled)
     prepared = Prepared(
@@ -127,7 +138,7 @@ def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, R
         sent=kept if sent is settled else _without_history(sent),
         body=body,
         losses=losses,
-        without_reasoning=partial(_body_without_reasoning, sent, target) if _holds_reasoning(sent) else None,
+        repeat=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
     )
     return prepared, sent
 
@@ -144,9 +155,28 @@ def _holds_reasoning(request: Request) -> bool:
     return type(request.input) is list and ReasoningParam in map(type, request.input)
 
 
-def _body_without_reasoning(sent: Request, target: Target) -> bytes:
+def _can_leave_out(sent: Request, target: Target) -> bool:
+    """Whether something that servers refuse may be in the body, so that the request is needed until it is taken."""
+    return target.upstream.speech.wire_after_refusal is not None or _holds_reasoning(sent)
+
+
+def _repeated(sent: Request, target: Target, wire: Wire, refused: Refused) -> Repeated | None:
+    """The body without a refused part; None if it is not in there."""
+    speech = target.upstream.speech
+    if refused == "reasoning":
+        return _without_reasoning(sent, speech, wire) if _holds_reasoning(sent) else None
+    after = speech.wire_after_refusal(wire, target.model, refused) if speech.wire_after_refusal is not None else None
+    if after is None:
+        return None
+    body, losses = speech.request_from_hub(sent, after)
+    return Repeated(body=body, losses=losses, wire=after)
+
+
+def _without_reasoning(sent: Request, speech: Speech, wire: Wire) -> Repeated:
     items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
-    return target.upstream.speech.request_from_hub(replace(sent, input=items), target.upstream.profile.wire)[0]
+    losses = Losses()
+    losses.add("input", "all earlier reasoning", "the server refused it, and was asked once more without it")
+    return Repeated(body=speech.request_from_hub(replace(sent, input=items), wire)[0], losses=losses)
 
 
 def _settle(request: Request, *, keeps: bool, losses: Losses) -> Request:

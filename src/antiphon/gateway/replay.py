@@ -10,20 +10,21 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 
 from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
+from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_speech import HUB, ClientSpeech, request_at, speech_at
 from antiphon.gateway.history import stands_alone
 from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Target, Upstream
-from antiphon.gateway.turn import Turn, is_json
+from antiphon.gateway.turn import LEFT_OUT, Turn, is_json
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -157,11 +158,12 @@ def _turn(request: Request, record: TraceRecord) -> tuple[bytes, Turn]:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    prepared = prepare(request, _target(route), keeps=bool(record.notes.get("kept")))
+    prepared = prepare(request, _target(route, str(record.notes.get(LEFT_OUT) or "")), keeps=bool(record.notes.get("kept")))
     return prepared.body, Turn(prepared, stamps, _padding)
 
 
-def _target(route: Route) -> Target:
+def _target(route: Route, left_out: str) -> Target:
+    """The upstream as it was then, with what was known that it refuses."""
     profile = load_profile(route.profile)
     upstream = Upstream(
         config=UpstreamConfig(name=route.upstream, dialect=profile.dialect),
@@ -171,7 +173,13 @@ def _target(route: Route) -> Target:
         headers={},
         timeouts=Timeouts(),
     )
-    return Target(upstream=upstream, model=route.model)
+    target = Target(upstream=upstream, model=route.model)
+    for part in left_out.split():
+        learn = upstream.speech.wire_after_refusal
+        wire = learn(target.wire, route.model, cast(Refused, part)) if learn is not None else None
+        if wire is not None:
+            upstream.refusals.remember(route.model, cast(Refused, part), wire)
+    return target
 
 
 async def _answer(turn: Turn, record: TraceRecord, client: ClientRequest, speech: ClientSpeech, losses: Losses) -> bytes:

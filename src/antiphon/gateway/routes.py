@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ClientFault, MissingField
-from antiphon.profiles import Profile, load_profile
+from antiphon.gateway.refusal_memory import RefusalMemory
+from antiphon.profiles import Profile, Wire, load_profile
 from antiphon.upstream.speech import SPEECHES, Speech
 
 AGENT: Final = "agent:"  # before the name of one that runs in this process
@@ -40,6 +41,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     timeouts: Timeouts
     key: str = ""
+    refusals: RefusalMemory = field(default_factory=RefusalMemory)
 
     @property
     def name(self) -> str:
@@ -55,6 +57,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
     upstream: Upstream
     model: str
+
+    @property
+    def wire(self) -> Wire:
+        """The profile's wire options, without what the upstream refused for this model a while ago."""
+        remembered = self.upstream.refusals.find(self.model)
+        return self.upstream.profile.wire if remembered is None else remembered.wire
 
 
 class Routes:

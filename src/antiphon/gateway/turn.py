@@ -1,8 +1,8 @@
 """One turn, from a hub request to what the client is told: prepared purely, then asked of the upstream, then read.
 
-A turn asks its upstream once, and once more only if that refuses the reasoning in the history. Whether the client wants a stream
-and whether the upstream answers with one are two questions: each of the four cases is served, since servers that ignore `stream`
-exist in both directions.
+A turn asks its upstream once, and once more only if that refuses what the request says of reasoning. Whether the client wants a
+stream and whether the upstream answers with one are two questions: each of the four cases is served, since servers that ignore
+`stream` exist in both directions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, sentence
-from antiphon.dialects.common.refused_reasoning import refuses_reasoning
+from antiphon.dialects.common.refused_reasoning import refused_part
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.pipe import EventsFromHub, Pipe
-from antiphon.gateway.preparing import Prepared
+from antiphon.gateway.preparing import Prepared, Repeated
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold, replay
@@ -33,6 +33,7 @@ from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_o
 MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
+LEFT_OUT: Final = "left_out"  # a note in traces
 
 
 class Turn:
@@ -46,7 +47,7 @@ class Turn:
         self.opening = prepared.opening_with(stamps.new_id("resp"), stamps.now())
         self.losses = prepared.losses
         self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
-        self.asks_again = True  # if reasoning is refused; not where nothing may be lost
+        self.asks_again = True  # though something is lost by it, if what is said of reasoning is refused
         self.on_asking_again: Callable[[ApiError], None] | None = None
         self._stamps = stamps
         self._policy = Policy.of(prepared.request, pad=pad)
@@ -54,20 +55,35 @@ class Turn:
         self._answer: Answer | None = None
 
     async def ask(self, transport: Transport) -> Answer:
-        """Sends the request; raises what the upstream says instead of an answer. RSN-3: one that does not take the reasoning in the
-        history is asked once more without it, before the client has heard of anything."""
+        """Sends the request; raises what the upstream says instead of an answer. RSN-3: one that does not take what is said of
+        reasoning is asked once more without it, before the client has heard of anything."""
         body, self.prepared.body = self.prepared.body, b""
-        without_reasoning, self.prepared.without_reasoning = self.prepared.without_reasoning, None
+        repeat, self.prepared.repeat = self.prepared.repeat, None
         try:
             return await self._send(transport, body)
         except ClientFault as error:
-            if without_reasoning is None or not self.asks_again or not refuses_reasoning(error):
+            refused = refused_part(error)
+            repeated = repeat(refused) if repeat is not None and refused is not None else None
+            if refused is None or repeated is None or not self._may_repeat(repeated, body):
                 raise
-            shorter = without_reasoning()
-            if shorter == body:  # none of it was sent
-                raise
-            self._note_refused_reasoning(error)
-        return await self._send(transport, shorter)
+            self._note_refusal(error, repeated)
+        answer = await self._send(transport, repeated.body)
+        if repeated.wire is not None:
+            target = self.prepared.target
+            target.upstream.refusals.remember(target.model, refused, repeated.wire)
+            self.note_left_out()
+        return answer
+
+    def note_left_out(self) -> None:
+        """Who reads or replays the trace has to know what was left out because the upstream refused it, now or a while ago."""
+        remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
+        if self._trace is not None and remembered is not None:
+            self._trace.note(LEFT_OUT, " ".join(remembered.refused))
+
+    def _may_repeat(self, repeated: Repeated, body: bytes) -> bool:
+        if repeated.body == body:  # the refused part was not sent
+            return False
+        return self.asks_again or set(repeated.losses) <= set(self.losses)
 
     async def _send(self, transport: Transport, body: bytes) -> Answer:
         upstream = self.prepared.target.upstream
@@ -182,8 +198,8 @@ class Turn:
             self._note_fault(fault)
             raise
 
-    def _note_refused_reasoning(self, error: ApiError) -> None:
-        self.losses.add("input", "all earlier reasoning", "the server refused it, and was asked once more without it")
+    def _note_refusal(self, error: ApiError, repeated: Repeated) -> None:
+        self.losses.extend(repeated.losses)
         if self._trace is not None:
             self._trace.note("reasoning_refused", f"{error.code}: {error.message}")
         if self.on_asking_again is not None:
@@ -249,7 +265,7 @@ class Turn:
             for finding in findings:
                 self._trace.note("diagnosis", str(finding))
         told = sentence(findings)
-        if told and not refuses_reasoning(error):  # there, the words decide whether it is asked again
+        if told and refused_part(error) is None:  # there, the words decide whether it is asked again
             error.message = f"{error.message.rstrip()} {told}"
 
 

@@ -116,6 +116,7 @@ async def begin(
     line.response_id = turn.opening.id
     line.losses = len(prepared.losses)
     if trace is not None:
+        turn.note_left_out()
         trace.losses(prepared.losses)
     return Begun(turn, before)
 

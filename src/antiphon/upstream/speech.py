@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from antiphon import sse
 from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.profiles import Dialect
 from antiphon.protocol.events import StreamEvent, TextRun
@@ -65,6 +66,8 @@ class Speech(Struct, frozen=True):
     models_path: str = "/models"
     #: The beginning of a conversation, in a dialect whose messages can be written one after the other.
     history_from_hub: Callable[[Request, Any], History] | None = None
+    #: The wire options under which a model is not sent what the server refused; None: nothing can be left out.
+    wire_after_refusal: Callable[[Any, str, Refused], Any | None] | None = None
 
     def url(self, base_url: str, model: str, *, streams: bool) -> str:
         """Where a turn is asked for."""
@@ -93,7 +96,12 @@ SPEECHES: Final[dict[Dialect, Speech]] = {
         history_from_hub=chat.history_from_hub,
     ),
     "responses": Speech(
-        "/responses", responses.request_from_hub, responses.EventsToHub, responses.response_to_hub, responses.error_to_hub
+        "/responses",
+        responses.request_from_hub,
+        responses.EventsToHub,
+        responses.response_to_hub,
+        responses.error_to_hub,
+        wire_after_refusal=responses.wire_after_refusal,
     ),
     "messages": Speech(
         "/messages",

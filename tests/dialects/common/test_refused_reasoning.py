@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.dialects.common.refused_reasoning import refuses_reasoning
+from antiphon.dialects.common.refused_reasoning import refused_part
 from antiphon.dialects.common.upstream_errors import upstream_error
 from antiphon.errors import ApiError
 
@@ -33,12 +33,17 @@ def told(status: int, message: str, code: str | None = None) -> ApiError:
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_a_refusal_of_reasoning_is_known_by_its_words(status: int, message: str) -> None:
     """RSN-3."""
-    assert refuses_reasoning(told(status, message))
+    assert refused_part(told(status, message)) == "reasoning"
 
 
 def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
     """RSN-3."""
-    assert refuses_reasoning(told(400, "no", "invalid_encrypted_content"))
+    assert refused_part(told(400, "no", "invalid_encrypted_content")) == "reasoning"
+
+
+def test_a_refusal_to_encrypt_reasoning_is_known_by_its_words() -> None:
+    """RSN-3."""
+    assert refused_part(told(400, "Encrypted content is not supported with this model.")) == "encrypted_reasoning"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +57,11 @@ def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
         (400, "Item with id 'msg_0a' not found."),
         (400, "maximum context length is 10 tokens; invalid signature in thinking"),
         (500, "Invalid `signature` in `thinking` block"),
+        (500, "Encrypted content is not supported with this model."),
         (429, "Invalid `signature` in `thinking` block"),
         (401, "Invalid signature of the thinking block"),
     ],
 )
 def test_no_other_refusal_is_taken_for_one(status: int, message: str) -> None:
     """RSN-3: what is missing is not mended by leaving out more, and what is the server's own trouble is not the client's."""
-    assert not refuses_reasoning(told(status, message))
+    assert refused_part(told(status, message)) is None

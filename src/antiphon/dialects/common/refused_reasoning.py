@@ -1,4 +1,4 @@
-"""Whether a server refused a request because of the reasoning in its history: then the same without it may be taken (RSN-3).
+"""Whether a server refused a request because of what it says of reasoning: then the same without that may be taken (RSN-3).
 
 Servers say so in words alone. Each pattern is of one dialect, and none means a request that lacks reasoning: that would not be
 mended by leaving out more of it.
@@ -7,19 +7,24 @@ mended by leaving out more of it.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from antiphon.errors import ApiError, ClientFault
 
+#: What a server did not take: the reasoning in the history, or being asked to encrypt what the model reasons now.
+Refused = Literal["reasoning", "encrypted_reasoning"]
 
-def refuses_reasoning(error: ApiError) -> bool:
-    """Whether the server may take the request if no reasoning comes with it."""
+
+def refused_part(error: ApiError) -> Refused | None:
+    """The part of a request without which the server may take it, None if there is none."""
     if not isinstance(error, ClientFault) or error.code == "context_length_exceeded":
-        return False
-    return error.code == "invalid_encrypted_content" or any(pattern.search(error.message) for pattern in PATTERNS)
+        return None
+    if error.code == "invalid_encrypted_content" or any(pattern.search(error.message) for pattern in REASONING):
+        return "reasoning"
+    return next((part for part, pattern in SETTINGS if pattern.search(error.message)), None)
 
 
-PATTERNS: Final = tuple(
+REASONING: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         # responses: sealed by another, or for another item; or an item that was never kept, or that stands alone.
@@ -36,4 +41,8 @@ PATTERNS: Final = tuple(
         r"\breasoning_(?:content|details)\b.{0,60}\b(?:unsupported|not (?:supported|permitted|allowed))",
         r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
     )
+)
+SETTINGS: Final[tuple[tuple[Refused, re.Pattern[str]], ...]] = (
+    # responses: a model that does not reason.
+    ("encrypted_reasoning", re.compile(r"\bencrypted content is not supported\b", re.IGNORECASE)),
 )

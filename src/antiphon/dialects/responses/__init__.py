@@ -5,7 +5,7 @@ from antiphon.dialects.responses.events_from_hub import EventsFromHub
 from antiphon.dialects.responses.events_to_hub import EventsToHub
 from antiphon.dialects.responses.request import request_from_hub, request_to_hub
 from antiphon.dialects.responses.response import response_from_hub, response_to_hub
-from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.dialects.responses.wire import ResponsesWire, wire_after_refusal
 
 __all__ = [
     "EventsFromHub",
@@ -17,4 +17,5 @@ __all__ = [
     "request_to_hub",
     "response_from_hub",
     "response_to_hub",
+    "wire_after_refusal",
 ]

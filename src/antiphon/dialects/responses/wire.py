@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from antiphon.dialects.common.model_names import ANY
+from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.protocol.request import ReasoningEffort
 
 
@@ -47,3 +50,9 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def wants_reasoning_back(self) -> bool:
         """Whether what a client left out of the history is worth looking up."""
         return self.sealed_reasoning
+
+
+def wire_after_refusal(wire: ResponsesWire, model: str, refused: Refused) -> ResponsesWire | None:
+    """The options under which a model is not sent what the server refused; None: the request would be the same."""
+    del model
+    return replace(wire, no_reasoning_models=(ANY,)) if refused == "encrypted_reasoning" else None

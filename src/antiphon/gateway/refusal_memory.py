@@ -1,0 +1,56 @@
+"""What an upstream refused for a model, so that the next request for it is written without that.
+
+It is held in memory, for each process by itself: at most `MOST` models of an upstream, each for an hour, since upstreams change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon.dialects.common.refused_reasoning import Refused
+from antiphon.profiles.profile import Wire
+
+MOST: Final = 1024  # models of one upstream; one more takes the place of the oldest
+LONGEST: Final = 256  # characters of a name that is remembered: behind a pattern there may be any names
+HOUR: Final = 3600.0  # seconds
+
+
+class Remembered(Struct, frozen=True):
+    """What was refused for one model, and the wire options under which it is not sent."""
+
+    refused: tuple[Refused, ...]
+    wire: Wire
+    until: float
+
+
+class RefusalMemory:
+    """The refusals of one upstream."""
+
+    __slots__ = ("_by_model", "_now")
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._by_model: dict[str, Remembered] = {}
+        self._now = now
+
+    def find(self, model: str) -> Remembered | None:
+        """What is remembered of a model, None if there is nothing or it is too old."""
+        found = self._by_model.get(model)
+        if found is None or self._now() < found.until:
+            return found
+        del self._by_model[model]
+        return None
+
+    def remember(self, model: str, refused: Refused, wire: Wire) -> None:
+        """The upstream took a request for this model once `refused` was not in it, as `wire` has it."""
+        if len(model) > LONGEST:
+            return
+        before = self.find(model)
+        self._by_model.pop(model, None)
+        if len(self._by_model) >= MOST:
+            del self._by_model[next(iter(self._by_model))]
+        earlier = tuple(each for each in before.refused if each != refused) if before is not None else ()
+        self._by_model[model] = Remembered((*earlier, refused), wire, self._now() + HOUR)
