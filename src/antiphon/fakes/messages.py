@@ -65,6 +65,7 @@ class MessagesServer(FakeServer):
         strict: bool = True,
         alternating: bool = True,
         system_messages: bool = False,
+        thinking: Sequence[str] | None = None,
         habits: Collection[Habit] = (),
         port: int = 0,
     ) -> None:
@@ -76,6 +77,7 @@ class MessagesServer(FakeServer):
             strict=strict,
             alternating=alternating,
             system_messages=system_messages,
+            thinking=None if thinking is None else tuple(thinking),
         )
         super().__init__(MessagesManners(limits, habits), script, port=port)
 

@@ -11,10 +11,12 @@ import re
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.fakes.messages_block_rules import IN_SYSTEM, Members, check_block, check_cache_control, check_members, kind_of
 from antiphon.fakes.messages_errors import RefusedMessage
 from antiphon.fakes.messages_history_rules import THINKING, blocks_of, check_history
+from antiphon.fakes.messages_models import Model, check_effort, check_type, model_of
 from antiphon.fakes.messages_thoughts import Thoughts
 from antiphon.fakes.messages_tool_rules import check_choice, check_output_format, check_tools
 from antiphon.fakes.rules import Range, texts_in
@@ -33,6 +35,8 @@ class MessagesLimits(Struct, frozen=True, kw_only=True):
     alternating: bool = True
     #: Whether its models know the role `system` in the middle of a conversation.
     system_messages: bool = False
+    #: The types of `thinking` that all its models take; None: what follows from their names.
+    thinking: tuple[str, ...] | None = None
 
 
 def check(received: Received, limits: MessagesLimits, thoughts: Thoughts) -> dict[str, Any]:
@@ -77,11 +81,12 @@ def _check(
         # The newest version has no such settings: even their usual values are "Extra inputs".
         _check_fields(body, received, fields - SAMPLING if version == NEWEST else fields, required)
         _check_settings(body)
-        _check_thinking(body)
+        model = _model(body, limits)
+        _check_thinking(body, model)
         names = [] if body.get("tools") is None else check_tools(body["tools"])
         if body.get("tool_choice") is not None:
             check_choice(body["tool_choice"], names, thinks=_thinks(body))
-        _check_output(body)
+        _check_output(body, model)
         _check_system(body.get("system"))
         alternating, system_messages = limits.alternating, limits.system_messages
         kind = kind_of(body.get("thinking"))
@@ -140,6 +145,11 @@ def _check_length(body: dict[str, Any], limits: MessagesLimits) -> None:
     # "prompt is too long: 200251 tokens > 200000 maximum".
     if limits.max_chars is not None and (chars := prompt_chars(body)) > limits.max_chars:
         raise RefusedMessage(f"prompt is too long: {chars} tokens > {limits.max_chars} maximum")
+
+
+def _model(body: dict[str, Any], limits: MessagesLimits) -> Model:
+    model = model_of(body["model"])
+    return model if limits.thinking is None else replace(model, types=limits.thinking)
 
 
 # Settings.
@@ -215,7 +225,7 @@ def _thinks(body: dict[str, Any]) -> bool:
     return kind_of(body.get("thinking")) in THINKING
 
 
-def _check_thinking(body: dict[str, Any]) -> None:
+def _check_thinking(body: dict[str, Any], model: Model) -> None:
     if "thinking" not in body:
         return
     thinking = body["thinking"]
@@ -223,6 +233,7 @@ def _check_thinking(body: dict[str, Any]) -> None:
     if kind not in THINKING_MEMBERS:
         raise RefusedMessage(f"thinking: Input tag {kind!r} does not match any of the expected tags: {', '.join(THINKING_MEMBERS)}")
     check_members(thinking, f"thinking.{kind}", THINKING_MEMBERS[kind])
+    check_type(model, kind)
     if thinking.get("display") not in (None, "summarized", "omitted"):
         raise RefusedMessage(f"thinking.{kind}.display: Input should be 'summarized' or 'omitted'")
     if kind == "enabled":
@@ -251,12 +262,14 @@ def _check_sampling(body: dict[str, Any]) -> None:
 # The form of the output, and hints about caching.
 
 
-def _check_output(body: dict[str, Any]) -> None:
+def _check_output(body: dict[str, Any], model: Model) -> None:
     config = body.get("output_config", {})
     check_members(config, "output_config", Members({}, ("effort", "format", "task_budget")))
     # Five words of effort; those of other APIs (`minimal`, `none`) are refused.
     if config.get("effort") not in (None, *EFFORTS):
         raise RefusedMessage(f"output_config.effort: Input should be one of {', '.join(EFFORTS)}")
+    if config.get("effort") is not None:
+        check_effort(model, config["effort"], kind_of(body.get("thinking")))
     if config.get("format") is not None:
         check_output_format(config["format"], "output_config.format")
     if body.get("output_format") is not None:
