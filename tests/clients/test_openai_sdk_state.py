@@ -332,6 +332,14 @@ def test_errors_over_a_websocket_leave_it_usable(meet: Meet) -> None:
     ]
 
 
+def test_websocket_turn_ignores_stream_and_background_false(meet: Meet) -> None:
+    """WS-2: openai-agents sends `stream` with every frame."""
+    with meet(HELLO, HELLO, HELLO) as (client, _, _), client.responses.connect() as connection:
+        for fields in ({"stream": True}, {"stream": False}, {"background": False}):
+            connection.response.create(**ASKED, **fields)
+            assert turn_of(connection)[-1].response.output_text == "Hello."
+
+
 def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path: Path) -> None:
     with meet(HELLO, trace=TraceConfig(dir=str(tmp_path / "traces"))) as (client, _, _), client.responses.connect() as connection:
         connection.response.create(**ASKED)

@@ -165,7 +165,7 @@ class Conversation:
             style = style_for(self._socket.scope)
             members = _members(message)
             telling.continued = _text_in(members, "previous_response_id")
-            turn = telling.turn(_read(members, style), style)
+            turn = telling.turn(_read(members), style)
             del message, members  # large, and the answer may last
             await turn
         except ApiError as error:
@@ -398,18 +398,25 @@ def _warm_up(turn: Turn) -> list[StreamEvent]:
     ]
 
 
-def _read(members: dict[str, Any], style: Style) -> Request:
-    """WS-1, WS-2: what is asked."""
+def _read(members: dict[str, Any]) -> Request:
+    """WS-1, WS-2: what is asked. `stream` is ignored: many clients send it with every frame."""
     if "type" not in members:
         raise MissingField("type is missing: wanted 'response.create'", param="type")
     kind = _text_in(members, "type")
     if kind != "response.create":
         came = repr(kind[:50]) if kind is not None else "something else than text"
         raise ClientFault(f"type: got {came}, wanted 'response.create'", param="type")
-    for name in NOT_HERE:
-        if name in members and not (name == "stream" and style == "older"):
-            raise ClientFault(f"{name}: on a WebSocket there is no such field, every turn is told as events", param=name)
-    return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name not in ("type", "stream")}))
+    if "stream_options" in members:
+        raise ClientFault(
+            "stream_options: not supported on a WebSocket, where every turn is sent as events: leave it out", param="stream_options"
+        )
+    request = codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
+    if request.background:
+        raise ClientFault(
+            "background: got true, expected false: a WebSocket runs no turns in the background; POST /v1/responses does",
+            param="background",
+        )
+    return request
 
 
 def _members(message: bytes) -> dict[str, Any]:
@@ -428,6 +435,3 @@ def _text_in(members: dict[str, Any], name: str) -> str | None:
         return decode_json(members.get(name, b"null"), type=str)
     except msgspec.DecodeError:
         return None
-
-
-NOT_HERE: Final = ("stream", "stream_options", "background")
