@@ -184,10 +184,6 @@ def _flat_error(frames: list[Json]) -> list[Json]:
     return [*frames[:-1], flat, failed]
 
 
-def _older_reasoning(frame: Json) -> None:
-    frame["type"] = frame["type"].replace("response.reasoning.", "response.reasoning_text.")
-
-
 def _bare_refusal(frames: list[Json]) -> list[Json]:
     delta = {"type": "response.refusal.delta", "sequence_number": 2, "item_id": "m", "output_index": 0, "content_index": 0}
     return [*frames[:2], delta, *frames[2:]]
@@ -313,7 +309,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "stream.items": (each_event(lambda frame: frame.update(item_id="other"), "response.output_text.delta"), "ITEM-6"),
     "stream.tool-call": (without("response.function_call_arguments.delta"), "STR-9"),
     "stream.two-calls": (events(_same_call_ids), "STR-9"),
-    "stream.reasoning": (each_event(_older_reasoning, "response.reasoning."), "STR-10"),
+    "stream.reasoning": (each_event(lambda frame: frame.pop("content_index", None), "response.reasoning"), "STR-10"),
     "stream.annotations": (events(_bare_refusal), "STR-11"),
     "stream.logprobs": (each_event(_no_logprobs_at_the_end, "response.output_text.done"), "STR-12"),
     "stream.obfuscation": (each_event(lambda frame: frame.pop("obfuscation", None)), "STR-13"),

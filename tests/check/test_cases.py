@@ -59,6 +59,32 @@ def test_a_server_with_the_older_names_of_errors_fails_by_that_row_only() -> Non
     assert {"http.wrong-key", "http.no-key"} <= set(_told(outcomes, "skip"))
 
 
+def _renames_reasoning(name: str, text: str | None = None) -> Break:
+    """Writes reasoning events under `name`, and `text` in the last of them."""
+
+    def rename(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for frame in frames:
+            start, _, end = frame["type"].rpartition(".")
+            if start in ("response.reasoning", "response.reasoning_text"):
+                frame["type"] = f"{name}.{end}"
+                frame.update({"text": text} if text is not None and end == "done" else {})
+        return frames
+
+    return events(rename)
+
+
+@pytest.mark.parametrize("name", ["response.reasoning", "response.reasoning_text"])
+def test_case_stream_reasoning_accepts_both_names(name: str) -> None:
+    """STR-10; and reasoning is held to STR-6 under either name."""
+    ids = ["stream.reasoning", "stream.deltas", "stream.items"]
+    with JudgedServer(_renames_reasoning(name)) as server:
+        outcomes = check(server.base_url, ids, model="mock-1")
+    assert [(outcome.verdict, outcome.findings) for outcome in outcomes.values()] == [("pass", [])] * 3
+    with JudgedServer(_renames_reasoning(name, text="something else")) as server:
+        outcomes = check(server.base_url, ids, model="mock-1")
+    assert outcomes["stream.deltas"].verdict == "fail"
+
+
 def test_every_case_has_a_broken_server() -> None:
     assert set(BROKEN) == set(CASE_OF_ID)
 

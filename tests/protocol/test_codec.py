@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from antiphon.protocol.codec import (
     put_back,
 )
 from antiphon.protocol.content import ToolResult
-from antiphon.protocol.events import OutputTextDelta, UnknownEvent
+from antiphon.protocol.events import OutputTextDelta, ReasoningDelta, ReasoningDone, UnknownEvent
 from antiphon.protocol.items import (
     AdditionalTools,
     CompactionTrigger,
@@ -288,6 +289,27 @@ def test_the_other_readers_read_what_they_are_named_for() -> None:
     response = opening(Request(), id="r", created_at=0)
     assert decode_response(encode(response)) == response
     assert decode_as(b'"auto"', str) == "auto"
+
+
+REASONING: Final = ("response.reasoning", "response.reasoning_text")
+AT_ITEM: Final[dict[str, Any]] = {"sequence_number": 4, "item_id": "rs_1", "output_index": 0, "content_index": 0}
+
+
+@pytest.mark.parametrize("name", REASONING)
+def test_decode_event_reads_both_names_of_reasoning_events(name: str) -> None:
+    """STR-10: inside there is one spelling; unknown fields are kept."""
+    delta = decode_event(msgspec.json.encode({"type": f"{name}.delta", **AT_ITEM, "delta": "Hm", "x": 1}))
+    assert delta == ReasoningDelta(**AT_ITEM, delta="Hm", extra={"x": Raw(b"1")})
+    done = decode_event(Raw(msgspec.json.encode({"type": f"{name}.done", **AT_ITEM, "text": "Hm"})))
+    assert done == ReasoningDone(**AT_ITEM, text="Hm")
+
+
+@pytest.mark.parametrize("name", REASONING)
+def test_decode_event_refuses_incomplete_reasoning_event(name: str) -> None:
+    """STR-10."""
+    with pytest.raises(ClientFault) as fault:
+        decode_event(msgspec.json.encode({"type": f"{name}.delta", **AT_ITEM}))
+    assert fault.value.param == "delta"
 
 
 # What agents send

@@ -418,12 +418,6 @@ def unknown_event(kind: str, **members: Any) -> UnknownEvent:
     return UnknownEvent(kind=kind, sequence_number=0, raw=Raw(msgspec.json.encode({"type": kind, **members})))
 
 
-def in_older_spelling(events: list[StreamEvent]) -> list[StreamEvent]:
-    delta = unknown_event("response.reasoning_text.delta", output_index=0, delta="Hm")
-    done = unknown_event("response.reasoning_text.done", output_index=0, text="Hm")
-    return _renumbered(exchange(ReasoningDone, lambda _: done)(exchange(ReasoningDelta, lambda _: delta)(events)))
-
-
 AT: dict[str, Any] = {"sequence_number": 0, "item_id": "msg_1", "output_index": 0}
 IN_CALL: dict[str, Any] = {"sequence_number": 0, "item_id": "fc_1", "output_index": 0}
 PROBABLE = LogProb(token="Hel", logprob=-0.5, bytes=[72], top_logprobs=[])
@@ -558,7 +552,6 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         "is a message; expected it in a reasoning only",
     ),
     ("STR-10", "a summary never streamed", reasoning, without_inner_events, "content that was not streamed"),
-    ("STR-10", "an older spelling", reasoning, in_older_spelling, "an older spelling; expected response.reasoning.delta"),
     ("STR-11", "a citation lost", text, drop(AnnotationAdded), "differ from those that were added"),
     ("STR-11", "a citation repeated", text, repeat(AnnotationAdded), "annotation_index 0; expected 1"),
     (
@@ -704,17 +697,6 @@ def test_a_server_that_never_counts_its_items_is_told_so_once_STR_2() -> None:
     events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in said(write)]
     (found,) = judge(events)
     assert found == Violation("STR-2", "output[0]: the index belongs to 'msg_1'; expected output_index 1 for the next", 8)
-
-
-def test_an_older_spelling_is_told_once_and_what_follows_from_it_is_not_STR_10() -> None:
-    (found,) = judge(in_older_spelling(said(reasoning)))
-    assert found.row == "STR-10"
-
-
-@pytest.mark.parametrize("members", [{}, {"output_index": "0"}, {"output_index": 7}])
-def test_an_older_spelling_need_not_say_where_it_belongs(members: dict[str, Any]) -> None:
-    events = insert(unknown_event("response.reasoning_text.delta", **members), after=ItemAdded)(said(reasoning))
-    assert _rows(events) == {"STR-10"}
 
 
 def test_an_event_of_a_hosted_tool_is_known_by_its_item_ITEM_5() -> None:

@@ -17,7 +17,7 @@ from msgspec import inspect as shapes
 from msgspec.structs import replace
 
 from antiphon.protocol.base import EXTRA_NAME, MARK, Shape, Unknown
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import REASONING_TEXT_EVENTS, StreamEvent, UnknownEvent
 from antiphon.protocol.items import Item, ItemParam
 from antiphon.protocol.nesting import NestingError, bounded, check_nesting
 from antiphon.protocol.request import CompactRequest, Request
@@ -123,8 +123,11 @@ def decode_response(body: bytes | Raw) -> Response:
 
 
 def decode_event(data: bytes | Raw) -> StreamEvent:
-    """One event of a stream; it must be whole."""
+    """One event of a stream; it must be whole. Reasoning events are read under both of their names (STR-10)."""
     event: StreamEvent = _read(data, _EVENT)
+    if isinstance(event, UnknownEvent) and event.kind in REASONING_TEXT_EVENTS:
+        name = Raw(_encode(REASONING_TEXT_EVENTS[event.kind]))
+        event = _read(_encode({**event.fields(), "type": name}), _EVENT)
     return event
 
 

@@ -1,7 +1,7 @@
 """The 24 events of a stream (B-2), those of custom tools, and a place for events nobody knows (ITEM-5).
 
-Every event has its number (STR-5). The older spellings of this API (`response.reasoning_text.*`, flat errors) are a matter of the
-`responses` dialect; inside there is one spelling.
+Every event has its number (STR-5). Inside there is one spelling, the specification's; `REASONING_TEXT_EVENTS` are the other names
+of reasoning events, which are read as well. How a client is written to is a matter of the `responses` dialect.
 """
 
 from __future__ import annotations
@@ -237,3 +237,8 @@ TYPE_OF_EVENT: Final[dict[type, str]] = {
     cls: str(cls.__struct_config__.tag) for cls in StreamEvent.__args__ if cls is not UnknownEvent
 }
 RESPONSE_EVENTS: Final[frozenset[type]] = frozenset(cls for cls in TYPE_OF_EVENT if issubclass(cls, ResponseEvent))
+# STR-10: the names that most clients and servers of this API use for reasoning events, and those of the specification.
+REASONING_TEXT_EVENTS: Final = {
+    "response.reasoning_text.delta": "response.reasoning.delta",
+    "response.reasoning_text.done": "response.reasoning.done",
+}

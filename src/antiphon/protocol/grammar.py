@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.events import (
     CallEvent,
@@ -27,7 +25,6 @@ from antiphon.protocol.events import (
 from antiphon.protocol.grammar_items import ItemLife, Report, Violation, difference_of, name_of
 from antiphon.protocol.grammar_tables import (
     HOSTED_EVENTS,
-    OLDER,
     RESPONSE,
     ROW_OF_RESPONSE,
     STATUS_OF_EVENT,
@@ -214,12 +211,7 @@ class Grammar:
     # What nobody knows
 
     def _judge_unknown(self, event: UnknownEvent) -> None:
-        """ITEM-5, and the older spellings of this API, whose items are not held to what their deltas would have said."""
+        """ITEM-5"""
         kind = event.kind
-        if kind in OLDER:
-            self._report.add("STR-10", "response", f"{kind} came, an older spelling; expected {OLDER[kind]}")
-            index = msgspec.json.decode(event.fields().get("output_index", msgspec.Raw(b"null")))
-            if isinstance(index, int) and index in self._places:
-                self._places[index].doubt()
-        elif not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
+        if not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
             self._report.add("ITEM-5", kind, "an event of an unknown type came; expected a known type or one spelled slug:name")

@@ -116,12 +116,6 @@ class ItemLife:
         self.stage = ItemStage.ANNOUNCED
         self.doubtful = True
 
-    def doubt(self) -> None:
-        """Something of it is not as it should be, and has been told: what depends on it is not."""
-        self.doubtful = True
-        for part in (part for parts in self._parts.values() for part in parts.values()):
-            part.doubtful = True
-
     def announce(self, event: ItemAdded) -> None:
         """STR-2. It may come late, after the first content."""
         late = self.doubtful and not self.announced

@@ -222,8 +222,3 @@ NEVER_CHANGED: Final = ("role", "name", "call_id", "namespace")
 EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 # ITEM-5: events of hosted tools are named after their items.
 HOSTED_EVENTS: Final = tuple(f"response.{cls.__struct_config__.tag}" for cls in HostedItem.__args__)
-# API-6
-OLDER: Final = {
-    "response.reasoning_text.delta": "response.reasoning.delta",
-    "response.reasoning_text.done": "response.reasoning.done",
-}
