@@ -343,6 +343,32 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             how="calls are given ids, the same every time",
         ),
         Feature(
+            "a tool that failed",
+            {
+                "messages": {
+                    "messages": [
+                        HI_CHAT,
+                        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
+                        {
+                            "role": "user",
+                            "content": [
+                                {"type": "tool_result", "tool_use_id": "call_1", "content": "no such file", "is_error": True}
+                            ],
+                        },
+                    ]
+                },
+                "gemini": {
+                    "contents": [
+                        HI_GEMINI,
+                        {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
+                        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"error": "no such file"}}}]},
+                    ]
+                },
+            },
+            mark="no such file",
+            how="the result's text begins with `[tool error]`",
+        ),
+        Feature(
             "`custom` tools with a grammar",
             _tools(
                 {

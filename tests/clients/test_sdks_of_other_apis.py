@@ -18,7 +18,7 @@ from google.genai import types as genai_types
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import fakes
-from antiphon.fakes import ChatServer, Gate, turn
+from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
 
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
@@ -62,6 +62,42 @@ def test_the_sdk_of_gemini_counts_lists_and_raises_as_at_home() -> None:
             client.models.generate_content(model="mock-1", contents="Hi", config={"candidate_count": 3})
         assert (caught.value.code, caught.value.status) == (400, "INVALID_ARGUMENT")
         client.close()
+
+
+@pytest.mark.parametrize("api", ["messages", "gemini"])
+def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(api: str) -> None:
+    """F-4: the server refuses members that it does not know."""
+    script = [turn(fakes.tool_call("call_1", "look", '{"path": "/none"}')), turn(fakes.text("There is none."))]
+    with ResponsesServer(script, strict_fields=True) as upstream:
+        served = one_upstream(upstream.base_url, dialect="responses", profile="openai")
+        with running(served) as gateway:
+            if api == "messages":
+                with of_messages(gateway) as client:
+                    asked: Any = {"model": "mock-1", "max_tokens": 100, "tools": [anthropic.beta_tool(look).to_dict()]}
+                    calling = client.messages.create(messages=SAID, **asked)
+                    result = {"type": "tool_result", "tool_use_id": "call_1", "content": "no such file", "is_error": True}
+                    more: Any = [{"role": "assistant", "content": calling.content}, {"role": "user", "content": [result]}]
+                    message = client.messages.create(messages=[*SAID, *more], **asked)
+                    said = message.content[0].text
+            else:
+                gemini = of_gemini(gateway)
+                said = gemini.models.generate_content(model="mock-1", contents="Look.", config={"tools": [look]}).text
+                gemini.close()
+            assert {line["losses"] for line in gateway.requests(2)} == {0}
+        assert upstream.refusals == []
+        results = [item for item in upstream.received[-1].json["input"] if item["type"] == "function_call_output"]
+    assert said == "There is none."
+    assert [(item["call_id"], item["output"][:13]) for item in results] == [("call_1", "[tool error] ")]
+    assert "no such file" in results[0]["output"]
+
+
+def look(path: str) -> str:
+    """Looks at a file.
+
+    Args:
+        path: Where it is.
+    """
+    raise FileNotFoundError(f"no such file: {path}")
 
 
 @pytest.mark.parametrize("api", ["messages", "gemini"])

@@ -216,6 +216,8 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a result with nothing in its text": (result(content=[{**TEXT, "text": ""}]), "non-empty", result(content=[])),
     "a call inside a result": (result(content=[CALL]), "`tool_use` blocks", result(content=[{**TEXT, "text": "\n"}])),
     "an error of one": (result(is_error=1), "is_error: Input should be a valid boolean", result(is_error=True)),
+    "an error without words": (result(is_error=True, content=""), "content cannot be empty", result(is_error=False, content="")),
+    "an error without content": (result(is_error=True, content=...), "content cannot be empty", result(content=...)),
     "an image as an error": (
         result(is_error=True, content=image()["messages"][0]["content"]),
         "if `is_error` is true",

@@ -49,6 +49,13 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "background work": ({"background": True}, "background", {"background": False}),
     "a conversation": ({"conversation": "conv_1"}, "conversation", {"conversation": None}),
     "an unknown type of item": (says({"type": "acme:thing"}), "input[0].type", says(USER)),
+    "a mark of failure on a result": (says(CALL, {**RESULT, "is_error": True}), "input[1].is_error", says(CALL, RESULT)),
+    "a mark of failure on a custom result": (
+        says(CUSTOM, {**CUSTOM_RESULT, "is_error": False}),
+        "input[1].is_error",
+        says(CUSTOM, {**CUSTOM_RESULT, "id": "ctco_1"}),
+    ),
+    "a hint about caching": (says({**USER, "cache_control": {}}), "input[0].cache_control", says({**USER, "status": "completed"})),
     "an item without a type": (says({"call_id": "c1", "output": ""}), "input[0].type", says({"role": "user", "content": "a"})),
     "an unknown role": (says({"role": "tool", "content": "a"}), "input[0].role", says({"role": "developer", "content": "a"})),
     "content that is null": (says({"role": "user", "content": None}), "input[0].content", says({"role": "user", "content": ""})),

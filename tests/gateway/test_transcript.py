@@ -85,3 +85,8 @@ def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
 
 def test_one_item_is_always_told() -> None:
     assert transcript_of(None, items(says("user", "x" * 9_000)), 1).left_out == 0
+
+
+def test_transcript_says_that_a_tool_failed() -> None:
+    """F-4: whoever sums up the conversation has to know."""
+    assert transcript_of(None, items({**output("a"), "is_error": True}), None).text == "[a gave]\n[tool error] 42"

@@ -146,6 +146,9 @@ def _check_result(block: dict[str, Any], path: str) -> None:
     # The content may be absent, a string, even an empty one, or blocks; null or an object are none of these.
     if "content" in block and not isinstance(content, str | list):
         raise RefusedMessage(f"{path}.content: Input should be a valid string or list")
+    # "content cannot be empty if `is_error` is true": of a tool that did not fail it may be.
+    if is_error and not content:
+        raise RefusedMessage(f"{path}: content cannot be empty if `is_error` is true")
     blocks = content if isinstance(content, list) else []
     for at, inner in enumerate(blocks):
         check_block(inner, f"{path}.content.{at}", IN_RESULTS, blank=True)

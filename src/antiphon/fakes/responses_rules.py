@@ -133,6 +133,7 @@ def _check_input(body: dict[str, Any], limits: Limits) -> None:
 def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str]) -> None:
     # A message may leave out its type, since it has a role; nothing else may.
     kind = item.get("type", "message" if "role" in item else None)
+    _check_members(item, kind, path)
     _check_id(item, kind, path)
     match kind:
         case "message":
@@ -154,6 +155,13 @@ def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str]) -> Non
         case _:
             # An unknown type is refused with the list of known ones.
             raise Refused(f"{kind!r} is no known type of item", param=f"{path}.type", code="invalid_value")
+
+
+def _check_members(item: dict[str, Any], kind: Any, path: str) -> None:
+    # "Unknown parameter: 'input[3].status'.": members of items that are not in the API's reference are refused.
+    for name in item:
+        if kind in MEMBERS and name not in MEMBERS[kind]:
+            raise Refused(f"Unknown parameter: '{path}.{name}'.", param=f"{path}.{name}", code="unknown_parameter")
 
 
 def _check_id(item: dict[str, Any], kind: Any, path: str) -> None:
@@ -331,6 +339,16 @@ PARTS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
     "system": ("input_text",),
     "developer": ("input_text",),
     "assistant": ("output_text", "refusal"),
+}
+#: What each type of item may have, from the published reference of POST /v1/responses.
+MEMBERS: Final[dict[str, frozenset[str]]] = {
+    "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
+    "function_call": frozenset({"type", "id", "call_id", "name", "namespace", "arguments", "caller", "status"}),
+    "function_call_output": frozenset({"type", "id", "call_id", "name", "namespace", "output", "caller", "status"}),
+    "custom_tool_call": frozenset({"type", "id", "call_id", "name", "namespace", "input", "caller", "status"}),
+    "custom_tool_call_output": frozenset({"type", "id", "call_id", "output", "caller", "status", "name"}),
+    "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
+    "compaction": frozenset({"type", "id", "encrypted_content", "created_by"}),
 }
 PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
 SEALED: Final = "reasoning.encrypted_content"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from antiphon.dialects.common.notes import note_of, type_of
+from antiphon.dialects.common.tool_errors import failure_in_text
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.gateway.window import is_standing, is_summary
 from antiphon.protocol import codec
@@ -75,7 +76,7 @@ def _told(item: ItemParam, longest: int) -> str:
         case CustomToolCallParam():
             return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.input, longest)}"
         case FunctionCallOutputParam() | CustomToolCallOutputParam():
-            return f"[{item.call_id} gave]\n{_cut(_words(item.output), longest)}"
+            return f"[{item.call_id} gave]\n{_cut(_words(failure_in_text(item).output), longest)}"
         case ReasoningParam():
             thoughts = _words([*item.summary, *(item.content or ())])
             return f"[the assistant thought]\n{_cut(thoughts, BRIEF)}" if thoughts else ""

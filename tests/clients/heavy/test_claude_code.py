@@ -41,6 +41,18 @@ def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -
     assert last.thoughts == 2
 
 
+@pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
+def test_claude_code_goes_on_after_a_tool_that_failed(behind: Behind, tmp_path: Path) -> None:
+    """F-4: a command that ends with 3 is an `is_error` result, which no server but one of its own API has a field for."""
+    plan = {0: turn(call("call_1", "Bash", command="exit 3", description="Fails")), 1: turn(fakes.text("It failed."))}
+    with behind.gateway(plan) as (gateway, upstream):
+        events = run_claude(gateway.url, place(tmp_path), tmp_path)
+        [(_, text)] = behind.turns(upstream)[-1].results
+    assert events[-1]["result"] == "It failed."
+    assert text.startswith("[tool error] ") is (behind is not MESSAGES)
+    assert "Exit code 3" in text
+
+
 def test_what_claude_code_says_besides_arrives_at_a_server_of_its_own_api(tmp_path: Path) -> None:
     """REQ-7, F-4: betas, thinking as the model sees fit, system messages in the middle, marks for the cache; nothing is lost."""
     workplace = place(tmp_path)

@@ -22,6 +22,7 @@ from antiphon.dialects.common.history import (
     history_of,
     output_of,
 )
+from antiphon.dialects.common.tool_errors import FAILED
 from antiphon.errors import InvalidValue, OrphanToolOutput
 from antiphon.protocol.content import (
     ContentParam,
@@ -52,8 +53,8 @@ def call(call_id: str, name: str = "f") -> FunctionCallParam:
     return FunctionCallParam(call_id=call_id, name=name, arguments="{}")
 
 
-def output(call_id: str, text: str = "") -> FunctionCallOutputParam:
-    return FunctionCallOutputParam(call_id=call_id, output=text or f"output of {call_id}")
+def output(call_id: str, text: str = "", extra: Any = UNSET) -> FunctionCallOutputParam:
+    return FunctionCallOutputParam(call_id=call_id, output=text or f"output of {call_id}", extra=extra)
 
 
 def message(role: MessageRole, content: str | list[ContentParam]) -> MessageParam:
@@ -350,17 +351,32 @@ def test_a_call_block_is_a_function_call() -> None:
     ],
 )
 def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
-    losses = Losses()
-    assert output_of(ToolResult(tool_use_id="a", content=content), "x", losses) == FunctionCallOutputParam(
-        call_id="a", output=wanted
-    )
-    assert not list(losses)
+    assert output_of(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(call_id="a", output=wanted)
+    failed = output_of(ToolResult(tool_use_id="a", content=content, is_error=True))
+    assert failed == FunctionCallOutputParam(call_id="a", output=wanted, extra=FAILED)
 
 
-def test_that_a_tool_failed_has_no_place_in_an_output() -> None:
-    losses = Losses()
-    output_of(ToolResult(tool_use_id="a", content="no", is_error=True), "input[0].content[0]", losses)
-    assert [loss.path for loss in losses] == ["input[0].content[0].is_error"]
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        (FAILED, UNSET, [InputText(text="[tool error] one"), InputText(text="two")]),
+        (UNSET, FAILED, [InputText(text="one"), InputText(text="[tool error] two")]),
+        (FAILED, FAILED, [InputText(text="one"), InputText(text="two")]),
+    ],
+)
+def test_joined_outputs_say_which_failed(first: Any, second: Any, wanted: list[InputText]) -> None:
+    """All of them by the mark, some of them by their texts."""
+    outputs = [output("a", "one", extra=first), output("a", "two", extra=second)]
+    [turn] = history_of([call("a"), *outputs], Losses()).turns
+    assert isinstance(turn, AssistantTurn)
+    joined = turn.calls[0].output.item
+    assert (joined.output, joined.extra) == (wanted, FAILED if first == second else UNSET)
+
+
+def test_orphan_told_as_text_says_that_the_tool_failed() -> None:
+    """D-2."""
+    [turn] = history_of([output("a", "no", extra=FAILED)], Losses(), "text").turns
+    assert turn == Placed("input[0]", MessageParam(role="user", content=[InputText(text="[Tool Result for a]: [tool error] no")]))
 
 
 # What is no part of a conversation.

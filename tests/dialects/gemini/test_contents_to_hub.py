@@ -124,27 +124,32 @@ def test_calls_and_results_may_stand_under_any_role() -> None:
     ]
 
 
+def kept(response: Any) -> dict[str, Any]:
+    return {"gemini:response": response}
+
+
 @pytest.mark.parametrize(
-    ("response", "output", "kept"),
+    ("response", "output", "extra"),
     [
-        ({"output": "sunny"}, "sunny", None),
-        ({"result": "sunny"}, "sunny", {"result": "sunny"}),
-        ({"output": {"a": 1}}, '{"output":{"a":1}}', {"output": {"a": 1}}),
-        ({"output": "x", "code": 0}, '{"output":"x","code":0}', {"output": "x", "code": 0}),
-        ({"result": "x", "code": 0}, '{"result":"x","code":0}', {"result": "x", "code": 0}),
-        ({"error": "no such file"}, '{"error":"no such file"}', {"error": "no such file"}),
-        ({}, "{}", {}),
-        (None, "", None),
+        ({"output": "sunny"}, "sunny", {}),
+        ({"result": "sunny"}, "sunny", kept({"result": "sunny"})),
+        ({"output": {"a": 1}}, '{"output":{"a":1}}', kept({"output": {"a": 1}})),
+        ({"output": "x", "code": 0}, '{"output":"x","code":0}', kept({"output": "x", "code": 0})),
+        ({"result": "x", "code": 0}, '{"result":"x","code":0}', kept({"result": "x", "code": 0})),
+        ({"error": "no such file"}, "no such file", {"is_error": True}),
+        ({"error": {"code": 2}}, '{"code":2}', {**kept({"error": {"code": 2}}), "is_error": True}),
+        ({"error": ""}, '{"error":""}', kept({"error": ""})),
+        ({"error": "x", "code": 0}, '{"error":"x","code":0}', kept({"error": "x", "code": 0})),
+        ({}, "{}", kept({})),
+        (None, "", {}),
     ],
 )
-def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any, output: str, kept: Any) -> None:
-    """No other server loses anything by it: the text says it all."""
+def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any, output: str, extra: Any) -> None:
+    """No other server loses anything by it: the text says it all, and that the tool failed is marked."""
     item = ask(model(call("a", id="c")), user(result("a", response, id="c"))).items[1]
     assert isinstance(item, FunctionCallOutputParam)
     assert item.output == output
-    assert {name: json.loads(bytes(raw)) for name, raw in (item.extra or {}).items()} == (
-        {} if kept is None else {"gemini:response": kept}
-    )
+    assert {name: json.loads(bytes(raw)) for name, raw in (item.extra or {}).items()} == extra
 
 
 def test_media_in_a_result_stay_there() -> None:

@@ -11,6 +11,7 @@ from tests.dialects.gemini.reading import call, frame, parts, read, read_frames
 from tests.dialects.gemini.sending import contents, judged, lost, send
 
 from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.tool_errors import FAILED
 from antiphon.dialects.gemini.history_from_hub import GO_ON, NOBODY_ASKED
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol import codec
@@ -102,6 +103,18 @@ def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
 def test_ids_are_sent_where_the_server_knows_them() -> None:
     found = contents(ASKED, called("a"), gave("a"), wire=GeminiWire(call_ids=True))
     assert [found[1]["parts"][0]["functionCall"]["id"], found[2]["parts"][0]["functionResponse"]["id"]] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("given", "response"),
+    [("no", {"error": "no"}), ("", {"error": "[tool error]"}), ([InputText(text="no")], {"error": "no"})],
+)
+def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
+    """F-4: this API has a member for it."""
+    failed = FunctionCallOutputParam(call_id="a", output=given, extra=FAILED)
+    body, losses = send(Request(input=[ASKED, called("a"), failed]))
+    assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == response
+    assert list(losses) == []
 
 
 def test_a_call_without_a_result_is_given_one_that_says_so() -> None:

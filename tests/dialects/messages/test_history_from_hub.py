@@ -12,6 +12,7 @@ from tests.dialects.messages.reading import REQUEST, frames_of, read_frames
 from tests.dialects.messages.test_server_recordings import of
 
 from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.tool_errors import FAILED
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.history_from_hub import sent_id
 from antiphon.dialects.messages.wire import MessagesWire
@@ -32,6 +33,8 @@ from antiphon.protocol.request import Request
 
 PLAIN = MessagesWire()
 TOP = MessagesWire(system="top")
+PICTURE = InputImageParam(image_url="https://i/1.png")
+SHOWN = {"type": "image", "source": {"type": "url", "url": "https://i/1.png"}}
 
 
 def user(text: str) -> MessageParam:
@@ -235,21 +238,24 @@ def test_images_stay_in_results() -> None:
     assert (lines[-1], lost) == ("user: a=['see', 'image']", [])
 
 
-def test_that_a_tool_failed_is_said_where_it_can_be() -> None:
-    """F-4: of text alone."""
-    failed = {"is_error": Raw(b"true")}
-    image = InputImageParam(image_url="https://i/1.png")
-    items: list[ItemParam] = [
-        user("q"),
-        call("a"),
-        call("b"),
-        call("c"),
-        output("a", extra=failed),
-        output("b", [InputText(text="x")], extra=failed),
-    ]
-    body, losses = ask(Request(model="m", input=[*items, output("c", [image], extra=failed)]))
-    assert [block.get("is_error") for block in body["messages"][2]["content"]] == [True, True, None]
-    assert [loss.path for loss in losses] == ["input[6].is_error"]
+@pytest.mark.parametrize(
+    ("given", "is_error", "content"),
+    [
+        ("x", True, "x"),
+        ([InputText(text="x")], True, [{"type": "text", "text": "x"}]),
+        ("", True, "[tool error]"),
+        (" \n", True, "[tool error]"),
+        ([], True, "[tool error]"),
+        ([PICTURE], None, [{"type": "text", "text": "[tool error]"}, SHOWN]),
+        ([PICTURE, InputText(text="x")], None, [SHOWN, {"type": "text", "text": "[tool error] x"}]),
+    ],
+)
+def test_failed_tool_is_marked_by_the_field_or_in_the_text(given: Any, is_error: bool | None, content: Any) -> None:
+    """F-4: servers refuse the field beside more than text, and beside nothing."""
+    body, losses = ask(Request(model="m", input=[user("q"), call("a"), output("a", given, extra=FAILED)]))
+    [block] = body["messages"][2]["content"]
+    assert (block.get("is_error"), block["content"]) == (is_error, content)
+    assert list(losses) == []
 
 
 def test_a_result_of_nothing_has_no_content() -> None:

@@ -20,6 +20,7 @@ from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, 
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.notes import type_of
 from antiphon.dialects.common.plain_history import plain_text
+from antiphon.dialects.common.tool_errors import failure_in_text
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
@@ -204,10 +205,11 @@ class _Messages:
             self._done.append(MessageOut(role="user", content=lifted))
 
     def _result(self, output: Placed[Output], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
-        lose_unknown_fields(output.item, output.path, self._losses)
-        if isinstance(output.item.output, str):
-            return output.item.output
-        parts = self._content.parts(output.item.output, output.path, "output")
+        item = failure_in_text(output.item)
+        lose_unknown_fields(item, output.path, self._losses)
+        if isinstance(item.output, str):
+            return item.output
+        parts = self._content.parts(item.output, output.path, "output")
         return joined(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
 
     def _report_fields(self, message: Placed[MessageParam]) -> None:

@@ -148,7 +148,7 @@ class _Items:
                 self.done.append(MessageParam(role=role, content=parts))
                 parts = []
             lose_unknown_fields(part, place, self._losses)
-            self.done.append(call_of(part) if isinstance(part, ToolUse) else output_of(part, place, self._losses))
+            self.done.append(call_of(part) if isinstance(part, ToolUse) else output_of(part))
         if parts or not content:
             self.done.append(MessageParam(role=role, content=parts))
 

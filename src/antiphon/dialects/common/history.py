@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, assert_never, final
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.tool_errors import FAILED, failure_in_text, is_failed
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.errors import InvalidValue, OrphanToolOutput
 from antiphon.protocol import codec
@@ -95,17 +96,16 @@ def call_of(block: ToolUse) -> FunctionCallParam:
     return FunctionCallParam(call_id=block.id, name=block.name, arguments=codec.encode(block.input).decode())
 
 
-def output_of(block: ToolResult, path: str, losses: Losses) -> FunctionCallOutputParam:
+def output_of(block: ToolResult) -> FunctionCallOutputParam:
     """E-1: a result that was written inside a message."""
-    if block.is_error:
-        losses.add(f"{path}.is_error", "that the tool failed", "an output has no mark for it")
     content = block.content if isinstance(block.content, list) else [block.content or ""]
     parts = [_result_part(part) for part in content]
+    extra = FAILED if block.is_error else UNSET
     match parts:
         case [InputText(text=text)]:
-            return FunctionCallOutputParam(call_id=block.tool_use_id, output=text)
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=text, extra=extra)
         case _:
-            return FunctionCallOutputParam(call_id=block.tool_use_id, output=parts)
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=parts, extra=extra)
 
 
 def _result_part(part: Any) -> ToolOutputContentParam:
@@ -154,7 +154,7 @@ def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
         if part is not None:
             place = f"{path}.content[{at}]"
             lose_unknown_fields(part, place, losses)
-            pieces.append((place, call_of(part) if isinstance(part, ToolUse) else output_of(part, place, losses), 0))
+            pieces.append((place, call_of(part) if isinstance(part, ToolUse) else output_of(part), 0))
     return pieces
 
 
@@ -268,6 +268,8 @@ class _Turns:
         if not outputs:
             self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
             return Placed(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
+        if len(outputs) > 1 and not all(is_failed(output.item) for output in outputs):  # the joined output cannot be marked
+            outputs = [Placed(output.path, failure_in_text(output.item)) for output in outputs]
         whole = outputs[0]
         for other in outputs[1:]:
             self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
@@ -300,7 +302,7 @@ def parts_of(output: Output) -> list[ToolOutputContentParam]:
 def _told(output: Output) -> list[ContentParam]:
     # D-2: the text form of a result.
     label = f"[Tool Result for {output.call_id}]: "
-    match parts_of(output):
+    match parts_of(failure_in_text(output)):
         case [InputText(text=text), *others]:
             return [InputText(text=label + text), *others]
         case others:

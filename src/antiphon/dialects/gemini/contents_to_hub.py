@@ -7,13 +7,14 @@ A signature is sealed reasoning (RSN-2): on a thought a member of its item, on a
 from __future__ import annotations
 
 import base64
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.tool_errors import FAILED
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.call_ids import CallIds
 from antiphon.dialects.gemini.media_to_hub import media_to_hub, standard_base64
@@ -209,12 +210,13 @@ class _Items:
     def _output(self, result: Result, path: str) -> FunctionCallOutputParam:
         """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
         lose_unknown_fields(result, path, self._losses)
-        text, is_all = _told(result)
+        told = _told(result)
+        own = {} if told.is_all else {RESPONSE: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
             call_id=self._ids.of_result(result),
-            output=[InputText(text=text), *media] if media else text,
-            extra=UNSET if is_all else {RESPONSE: Raw(codec.encode(result.response))},
+            output=[InputText(text=told.text), *media] if media else told.text,
+            extra={**own, **(FAILED if told.failed else {})} or UNSET,
         )
 
     def _result_part(self, part: Media, path: str) -> ToolOutputContentParam:
@@ -237,17 +239,27 @@ def _own(part: Part) -> UnknownContent | None:
     return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **own})))
 
 
-def _told(result: Result) -> tuple[str, bool]:
+class _Told(NamedTuple):
     """What a tool gave as one text, and whether that says all: one string needs no object around it."""
+
+    text: str
+    is_all: bool
+    failed: bool = False
+
+
+def _told(result: Result) -> _Told:
     match result.response:
         case None | UnsetType():
-            return "", True
+            return _Told("", True)
         case {"output": str() as text} if len(result.response) == 1:
-            return text, True
+            return _Told(text, True)
         case {"result": str() as text} if len(result.response) == 1:
-            return text, False
+            return _Told(text, False)
+        case {"error": error} if error and len(result.response) == 1:  # the member by which this API says that a tool failed
+            is_text = isinstance(error, str)
+            return _Told(error if is_text else codec.encode(error).decode(), is_text, failed=True)
         case response:
-            return codec.encode(response).decode(), False
+            return _Told(codec.encode(response).decode(), False)
 
 
 #: What any part may have, and what says how another member of it is to be taken.

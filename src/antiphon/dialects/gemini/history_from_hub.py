@@ -17,6 +17,7 @@ from antiphon.dialects.common import one_string
 from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.common.history import NO_RESULT, AnsweredCall, AssistantTurn, Call, Placed, Turn, history_of
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, unmarked
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.gemini.content_from_hub import ContentFromHub, Part
 from antiphon.dialects.gemini.names import GeminiNames
@@ -237,7 +238,7 @@ class _Contents:
         call, output = answered.call.item, answered.output
         own = (output.item.extra or {}).get(RESPONSE)
         if own is None:
-            lose_unknown_fields(output.item, output.path, self._losses)
+            lose_unknown_fields(unmarked(output.item), output.path, self._losses)
         parts = [] if isinstance(output.item.output, str) else self._content.parts(output.item.output, output.path, "output")
         texts = (
             [output.item.output]
@@ -247,9 +248,11 @@ class _Contents:
         media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
         kept = self._media(media, call.call_id, texts, lifted)
         text = "\n".join(texts)
+        failed = is_failed(output.item)
+        given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
         return ResultOut(
             name=self._name(call),
-            response=own if own is not None else {"error" if text == NO_RESULT else "output": text},
+            response=own if own is not None else given,
             id=self._id(call),
             parts=kept or UNSET,
         )

@@ -18,6 +18,7 @@ from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Placed, history_of
 from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, unmarked
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.answers import block_of_item
 from antiphon.dialects.messages.content_from_hub import ContentFromHub, encoded, members_of, text_of, with_text
@@ -256,12 +257,13 @@ class _Messages:
         path, output = answered.output.path, answered.output.item
         given = output.output
         content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
+        if is_failed(output):
+            if not content or (isinstance(content, str) and not content.strip()):
+                content = tool_error_text("")  # servers refuse an error without words
+            elif isinstance(content, list) and not all(map(text_of, content)):  # and one with more than text
+                output, content = unmarked(output), _marked(content)
         block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
-        result = self._content.with_fields(block, output, path, RESULT_FIELDS)
-        if isinstance(result, dict) and "is_error" in result and isinstance(content, list) and not all(map(text_of, content)):
-            self._losses.add(f"{path}.is_error", "that the tool failed", "it gave more than text")
-            del result["is_error"]
-        return result
+        return self._content.with_fields(block, output, path, RESULT_FIELDS)
 
     def _report_fields(self, message: Placed[MessageParam]) -> None:
         lose_unknown_fields(message.item, message.path, self._losses)
@@ -278,6 +280,14 @@ def sent_id(call_id: str) -> str:
 
 def _shortened(id: str, mark: str) -> str:
     return f"{id[: MAX_ID - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
+
+
+def _marked(blocks: list[Block]) -> list[Block]:
+    """What a failed tool gave, with words that say so."""
+    for at, block in enumerate(blocks):
+        if text := text_of(block):
+            return [*blocks[:at], with_text(block, tool_error_text(text)), *blocks[at + 1 :]]
+    return [TextBlock(text=tool_error_text("")), *blocks]
 
 
 def _is_call(block: Block) -> bool:
@@ -298,7 +308,7 @@ def _holds_results(message: MessageOut) -> bool:
 
 THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
 CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
-RESULT_FIELDS: Final = frozenset({"cache_control", "is_error", "toolset_name"})
+RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
 BEGIN: Final = "[The conversation goes on from here.]"
 MARKED: Final = "<system>\n{}\n</system>"
 MAX_ID: Final = 64

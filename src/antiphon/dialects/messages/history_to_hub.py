@@ -9,6 +9,7 @@ from typing import NamedTuple, assert_never
 
 from msgspec import UNSET, UnsetType
 
+from antiphon.dialects.common.tool_errors import IS_ERROR
 from antiphon.dialects.common.unknown_fields import lose_unknown_fields
 from antiphon.dialects.messages.answers import item_of_block
 from antiphon.dialects.messages.blocks_to_hub import extra_of, part_to_hub, said_to_hub
@@ -89,7 +90,7 @@ def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn |
             arguments = codec.encode(block.input).decode()
             return FunctionCallParam(call_id=block.id, name=block.name, arguments=arguments, extra=extra_of(block))
         case ToolResultBlockIn():
-            extra = extra_of(block, is_error=block.is_error or UNSET)
+            extra = extra_of(block, **{IS_ERROR: block.is_error or UNSET})
             return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)
         case _ as never:
             assert_never(never)

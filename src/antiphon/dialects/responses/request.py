@@ -16,6 +16,7 @@ from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.envelope import unseal
 from antiphon.dialects.common.model_names import matches
 from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.tool_errors import failure_in_text
 from antiphon.dialects.common.unknown_fields import SAID_TWICE, is_answered_here
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
@@ -33,7 +34,14 @@ from antiphon.protocol.content import (
     ToolUse,
     UnknownContent,
 )
-from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    FunctionCallOutputParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonObjectFormat, JsonSchemaFormatParam, Request
 from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
@@ -96,6 +104,8 @@ class _Input:
                 return self._bare(self._message(item, path))
             case ReasoningParam() as item:
                 return self._reasoning(item, path)
+            case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
+                return self._bare(failure_in_text(item))
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN):
                     self._losses.add(path, f"an item of type {item.kind}", ELSEWHERE)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
+from antiphon.dialects.common.tool_errors import FAILED
 from antiphon.dialects.vscode.parts_to_hub import binary_note, bytes_in, form_of, text_in, url_of, wanted
 from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn
 from antiphon.protocol import codec
@@ -23,9 +24,7 @@ def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -
     call_id = wanted(part.call_id, f"{path}.callId")
     content = wanted(part.content, f"{path}.content")
     given = [_given(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
-    return FunctionCallOutputParam(
-        call_id=call_id, output=_joined(given), extra={"is_error": Raw(b"true")} if part.is_error else UNSET
-    )
+    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), extra=FAILED if part.is_error else UNSET)
 
 
 def flattened(value: Any) -> str:

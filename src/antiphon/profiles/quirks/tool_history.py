@@ -6,9 +6,11 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.dialects.common.names import SEPARATOR
+from antiphon.dialects.common.tool_errors import failure_in_text, is_failed, tool_error_text, unmarked
 from antiphon.profiles.quirks.rewriting import (
     NoOptions,
     call_as_text,
@@ -54,8 +56,9 @@ def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) 
                 report_bare(item, path, losses)
                 _say(told, _call_as_text(item))
             case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                report_bare(item, path, losses)
-                told.append(MessageParam(role="user", content=_result_as_content(item, path, losses)))
+                output = failure_in_text(item)
+                report_bare(output, path, losses)
+                told.append(MessageParam(role="user", content=_result_as_content(output, path, losses)))
             case MessageParam(content=list() as parts, role=role):
                 said = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
                 told.append(with_content(item, said))
@@ -112,8 +115,9 @@ def _result_as_content(output: Output, path: str, losses: Losses) -> str | list[
 
 
 def _result_as_block(output: Output, path: str, losses: Losses) -> ToolResult:
-    report_bare(output, path, losses)
-    return ToolResult(tool_use_id=output.call_id, content=_value_of(output, path, losses))
+    report_bare(unmarked(output), path, losses)
+    is_error = True if is_failed(output) else UNSET
+    return ToolResult(tool_use_id=output.call_id, content=_value_of(output, path, losses), is_error=is_error)
 
 
 def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutputContentParam]:
@@ -134,10 +138,11 @@ def _block_as_text(part: ContentParam, role: MessageRole, path: str, losses: Los
         case ToolUse():
             text = call_as_text(part.name, msgspec.json.encode(part.input).decode(), part.id)
         case ToolResult():
-            text = result_as_text(part.tool_use_id, _text_of_blocks(part.content))
+            value = _text_of_blocks(part.content)
+            text = result_as_text(part.tool_use_id, tool_error_text(value) if part.is_error else value)
         case _:
             return part
-    report_bare(part, path, losses, fields=("is_error",))
+    report_bare(part, path, losses)
     return OutputTextParam(text=text) if role == "assistant" else InputText(text=text)
 
 

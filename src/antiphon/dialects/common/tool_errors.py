@@ -1,0 +1,57 @@
+"""Tools that failed. In the hub an output says so by the member `is_error`, as clients of some dialects send it.
+
+A dialect that has a field of its own for it writes that field. For every other dialect the result's first text says it instead, in
+the same words each turn, so that a server's cache of the conversation's beginning stays valid. Nothing is lost by that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon.protocol.content import InputText, ToolOutputContentParam
+from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam
+
+OutputT = TypeVar("OutputT", bound=FunctionCallOutputParam | CustomToolCallOutputParam)
+
+
+def is_failed(output: OutputT) -> bool:
+    """Whether the tool failed."""
+    return bytes((output.extra or {}).get(IS_ERROR, b"")) == b"true"
+
+
+def unmarked(output: OutputT) -> OutputT:
+    """The output without the mark, whatever it says; other values than a boolean or null are no mark of ours."""
+    if not output.extra or bytes(output.extra.get(IS_ERROR, b"")) not in MARKS:
+        return output
+    return replace(output, extra={name: raw for name, raw in output.extra.items() if name != IS_ERROR} or UNSET)
+
+
+def failure_in_text(output: OutputT) -> OutputT:
+    """The output for a dialect without the field: its first text says that the tool failed."""
+    if not is_failed(output):
+        return unmarked(output)
+    given = output.output
+    return replace(unmarked(output), output=tool_error_text(given) if isinstance(given, str) else _marked(given))
+
+
+def tool_error_text(text: str) -> str:
+    """What a failed tool said, marked as its error."""
+    return f"{TOOL_ERROR}{text}" if text else TOOL_ERROR.rstrip()
+
+
+def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]:
+    for at, part in enumerate(parts):
+        if isinstance(part, InputText):
+            return [*parts[:at], replace(part, text=tool_error_text(part.text)), *parts[at + 1 :]]
+    return [InputText(text=tool_error_text("")), *parts]
+
+
+#: What the text of a failed tool's result begins with.
+TOOL_ERROR: Final = "[tool error] "
+IS_ERROR: Final = "is_error"
+#: The member of an output whose tool failed.
+FAILED: Final = {IS_ERROR: Raw(b"true")}
+MARKS: Final = (b"true", b"false", b"null")

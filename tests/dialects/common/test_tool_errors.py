@@ -1,0 +1,291 @@
+"""Failed tools: every client that can say it, every profile of every upstream dialect. The law reads what the server would get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+from tests.fakes.asking import received, told
+
+from antiphon.dialects.common.tool_errors import FAILED, TOOL_ERROR, failure_in_text, is_failed, tool_error_text, unmarked
+from antiphon.fakes.chat import ChatManners
+from antiphon.fakes.gemini import GeminiManners
+from antiphon.fakes.messages import MessagesManners
+from antiphon.fakes.responses import ResponsesManners
+from antiphon.fakes.rules import Limits
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect
+from antiphon.profiles import Profile, load_profile, profile_names
+from antiphon.protocol.content import InputImageParam, InputText
+from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, MessageParam
+from antiphon.protocol.losses import Loss
+from antiphon.protocol.request import Request, input_items
+from antiphon.upstream.speech import SPEECHES
+
+Json = dict[str, Any]
+
+
+class Result(NamedTuple):
+    text: str
+    failed: bool
+
+
+class Sent(NamedTuple):
+    """A result as the server gets it: whether a field says that the tool failed, and the text."""
+
+    field: bool
+    text: str
+
+
+# What each kind of client sends: one call of `look` for each result, all results after it, then another word of the user.
+
+
+def _messages(results: list[Result]) -> Json:
+    calls = [{"type": "tool_use", "id": f"call_{at}", "name": "look", "input": {}} for at, _ in enumerate(results)]
+    return {
+        "max_tokens": 100,
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": calls},
+            {"role": "user", "content": [*_blocks(results), {"type": "text", "text": "go on"}]},
+        ],
+    }
+
+
+def _blocks(results: list[Result]) -> list[Json]:
+    return [
+        {"type": "tool_result", "tool_use_id": f"call_{at}", "content": result.text, "is_error": result.failed}
+        for at, result in enumerate(results)
+    ]
+
+
+def _gemini(results: list[Result]) -> Json:
+    given = [{"name": "look", "response": {"error" if result.failed else "output": result.text}} for result in results]
+    return {
+        "contents": [
+            {"role": "user", "parts": [{"text": "q"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}} for _ in results]},
+            {"role": "user", "parts": [*({"functionResponse": each} for each in given), {"text": "go on"}]},
+        ]
+    }
+
+
+def _vscode(results: list[Result]) -> Json:
+    calls = [{"callId": f"call_{at}", "name": "look", "input": {}} for at, _ in enumerate(results)]
+    given = [
+        {"callId": f"call_{at}", "content": [{"value": result.text}], "isError": result.failed} for at, result in enumerate(results)
+    ]
+    return {
+        "messages": [
+            {"role": 1, "content": "q"},
+            {"role": 2, "content": calls},
+            {"role": 1, "content": [*given, {"value": "go on"}]},
+        ]
+    }
+
+
+def _chat(results: list[Result]) -> Json:
+    calls = [
+        {"id": f"call_{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for at, _ in enumerate(results)
+    ]
+    return {
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "user", "content": _blocks(results)},
+            {"role": "user", "content": "go on"},
+        ]
+    }
+
+
+def _responses(results: list[Result]) -> Json:
+    outputs = [
+        {"type": "function_call_output", "call_id": f"call_{at}", "output": result.text, "is_error": result.failed}
+        for at, result in enumerate(results)
+    ]
+    return _items(results, outputs)
+
+
+def _items(results: list[Result], outputs: list[Json]) -> Json:
+    calls = [{"type": "function_call", "call_id": f"call_{at}", "name": "look", "arguments": "{}"} for at, _ in enumerate(results)]
+    return {"input": [{"role": "user", "content": "q"}, *calls, *outputs, {"role": "user", "content": "go on"}]}
+
+
+class Client(NamedTuple):
+    dialect: ClientDialect
+    body: Callable[[list[Result]], Json]
+
+
+CLIENTS: Final = {
+    "messages": Client("messages", _messages),
+    "gemini": Client("gemini", _gemini),
+    "vscode": Client("vscode", _vscode),
+    "chat": Client("chat", _chat),
+    "responses": Client("responses", _responses),
+}
+
+
+# What each kind of server is sent.
+
+
+def _told_chat(body: Json) -> list[Sent]:
+    return [Sent(False, message["content"]) for message in body["messages"] if message["role"] == "tool"]
+
+
+def _told_responses(body: Json) -> list[Sent]:
+    outputs = [item for item in body["input"] if item.get("type") == "function_call_output"]
+    return [Sent("is_error" in item, item["output"]) for item in outputs]
+
+
+def _told_in_blocks(body: Json) -> list[Sent]:
+    messages = body.get("messages") or body["input"]
+    blocks = [block for message in messages if isinstance(message.get("content"), list) for block in message["content"]]
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    return [Sent(block.get("is_error", False), block.get("content", "")) for block in results]
+
+
+def _told_gemini(body: Json) -> list[Sent]:
+    parts = [part for content in body["contents"] for part in content["parts"] if "functionResponse" in part]
+    given = [part["functionResponse"]["response"] for part in parts]
+    return [Sent("error" in response, response.get("error", response.get("output"))) for response in given]
+
+
+def _told_as_text(body: Json) -> list[Sent]:
+    messages = body.get("messages") or body["input"]
+    contents = [message["content"] for message in messages if message["role"] == "user"]
+    texts = [text for content in contents for text in ([content] if isinstance(content, str) else [p["text"] for p in content])]
+    found = [text.partition("]: ") for text in texts if text.startswith("[Tool Result for call_")]
+    return [Sent(False, text) for _, _, text in found]
+
+
+BY_DIALECT: Final[dict[str, Callable[[Json], list[Sent]]]] = {
+    "chat": _told_chat,
+    "responses": _told_responses,
+    "messages": _told_in_blocks,
+    "gemini": _told_gemini,
+}
+BY_PROFILE: Final[dict[str, Callable[[Json], list[Sent]]]] = {
+    "ccr-tool-result": _told_in_blocks,
+    "local": _told_as_text,
+    "vercel-ai-gateway-2026-01": _told_as_text,
+}
+STRICT: Final[dict[str, Any]] = {
+    "chat": ChatManners(Limits(strict_fields=True)),
+    "responses": ResponsesManners(Limits(strict_fields=True)),
+    "messages": MessagesManners(),
+    "gemini": GeminiManners(),
+}
+PROFILES: Final = {name: load_profile(name) for name in profile_names()}
+MODELS: Final = {"anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "google": "gemini-2.5-flash"}
+TEXTS: Final = st.sampled_from(["", "no such file", " \n", "[tool error] no", '{"a":1}', "é\x00中", "[Tool"])
+results = st.lists(st.builds(Result, TEXTS, st.booleans()), min_size=1, max_size=3)
+
+
+def asked(client: Client, profile: Profile, results: list[Result]) -> tuple[Json, list[Loss]]:
+    """The body for a server, and all that was lost on the way."""
+    request, losses = CLIENT_SPEECHES[client.dialect].request_to_hub(json.dumps(client.body(results)).encode())
+    body, lost = sent(replace(request, model=MODELS.get(profile.name, "m")), profile)
+    return body, [*losses, *lost]
+
+
+def sent(request: Request, profile: Profile) -> tuple[Json, list[Loss]]:
+    prepared, lost_by_profile = profile.prepare(request)
+    body, lost = SPEECHES[profile.dialect].request_from_hub(prepared, profile.wire)
+    return json.loads(body), [*lost_by_profile, *lost]
+
+
+def wanted(result: Result, profile: Profile) -> Sent:
+    if not result.failed:
+        return Sent(False, result.text)
+    if profile.dialect == "messages":  # whose servers refuse an error without words
+        return Sent(True, result.text if result.text.strip() else "[tool error]")
+    if profile.dialect == "gemini":  # where an empty `error` is none
+        return Sent(True, result.text or "[tool error]")
+    if profile.name == "ccr-tool-result":
+        return Sent(True, result.text)
+    return Sent(False, f"[tool error] {result.text}" if result.text else "[tool error]")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("client", CLIENTS)
+@given(results=results)
+def test_failed_tool_is_told_to_every_server(client: str, name: str, results: list[Result]) -> None:
+    """F-4: by the dialect's own field, or at the beginning of the result's text; carried, so nothing is reported as lost."""
+    profile = PROFILES[name]
+    if client == "gemini":  # whose `error` is the error's text: without one nothing failed
+        results = [result._replace(failed=result.failed and bool(result.text)) for result in results]
+    body, losses = asked(CLIENTS[client], profile, results)
+    read = BY_PROFILE.get(name, BY_DIALECT[profile.dialect])
+    assert read(body) == [wanted(result, profile) for result in results]
+    assert [loss for loss in losses if "is_error" in loss.path or "fail" in loss.what] == []
+    if name != "ccr-tool-result":  # whose servers have a rule of their own
+        asking = replace(received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent")
+        assert told(STRICT[profile.dialect].refusal_of(asking)) == {}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("client", CLIENTS)
+@given(results=results)
+def test_failed_tool_is_told_in_the_same_bytes_every_turn(client: str, name: str, results: list[Result]) -> None:
+    """The beginning of a conversation stays as it was, so that what a server has cached of it stays valid."""
+    profile = PROFILES[name]
+    speech = CLIENT_SPEECHES[CLIENTS[client].dialect]
+    request, _ = speech.request_to_hub(json.dumps({"model": "m", **CLIENTS[client].body(results)}).encode())
+    request = replace(request, model=MODELS.get(name, "m"))
+    more = [MessageParam(role="assistant", content="I see."), MessageParam(role="user", content="And now?")]
+    before, after = (
+        _conversation(sent(each, profile)[0]) for each in (request, replace(request, input=[*input_items(request), *more]))
+    )
+    assert json.dumps(after[: len(before)]) == json.dumps(before)
+    assert len(after) == len(before) + 2
+
+
+def _conversation(body: Json) -> list[Any]:
+    found: list[Any] = body.get("messages") or body.get("input") or body["contents"]
+    return found
+
+
+# The functions themselves.
+
+IMAGE: Final = InputImageParam(image_url="https://i/1.png")
+
+
+@pytest.mark.parametrize("kind", [FunctionCallOutputParam, CustomToolCallOutputParam])
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("no", "[tool error] no"),
+        ("", "[tool error]"),
+        ([], [InputText(text="[tool error]")]),
+        ([IMAGE], [InputText(text="[tool error]"), IMAGE]),
+        ([IMAGE, InputText(text="a"), InputText(text="b")], [IMAGE, InputText(text="[tool error] a"), InputText(text="b")]),
+        ([InputText(text=""), InputText(text="b")], [InputText(text="[tool error]"), InputText(text="b")]),
+    ],
+)
+def test_failure_in_text_begins_the_first_text(kind: Any, given: Any, wanted: Any) -> None:
+    other = {"note": Raw(b"1")}
+    assert failure_in_text(kind(call_id="a", output=given, extra={**FAILED, **other})) == kind(
+        call_id="a", output=wanted, extra=other
+    )
+    assert failure_in_text(kind(call_id="a", output=given, extra=FAILED)) == kind(call_id="a", output=wanted)
+    assert failure_in_text(kind(call_id="a", output=given)) == kind(call_id="a", output=given)
+
+
+@pytest.mark.parametrize(
+    ("mark", "failed", "kept"), [(b"true", True, False), (b"false", False, False), (b"null", False, False), (b'"yes"', False, True)]
+)
+def test_mark_of_a_failed_tool_is_a_boolean(mark: bytes, failed: bool, kept: bool) -> None:
+    """REQ-7: whatever else stands there is a member that nobody knows, and is left alone."""
+    extra = {"is_error": Raw(mark)}
+    output = FunctionCallOutputParam(call_id="a", output="x", extra=extra)
+    assert is_failed(output) is failed
+    assert unmarked(output) == replace(output, extra=extra if kept else UNSET)
+
+
+def test_tool_error_text_is_one_constant_and_the_text() -> None:
+    assert (tool_error_text("no"), tool_error_text("")) == (f"{TOOL_ERROR}no", TOOL_ERROR.rstrip())
