@@ -581,6 +581,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             },
             mark="ephemeral",
         ),
+        Feature("`thread`", {"messages": {"thread": {"type": "create"}}}),
         Feature("safety settings", {"gemini": {"safetySettings": [{"category": "C", "threshold": "T"}]}}, mark='"threshold"'),
     ],
 }

@@ -91,6 +91,40 @@ def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(ap
     assert "no such file" in results[0]["output"]
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_tool_runner_of_the_messages_sdk_goes_on_without_threads(streams: bool) -> None:
+    """Its first request has a `thread`, which is refused in the words that it knows; from then on it sends whole histories."""
+    script = [turn(fakes.tool_call("call_1", "find", '{"path": "/here"}')), turn(fakes.text("It is there."))]
+    with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with of_messages(gateway) as client:
+            asked: Any = {"model": "mock-1", "max_tokens": 100, "messages": SAID, "tools": [anthropic.beta_tool(find)]}
+            if streams:
+                for stream in client.beta.messages.tool_runner(**asked, stream=True):
+                    message = stream.get_final_message()
+            else:
+                message = client.beta.messages.tool_runner(**asked).until_done()
+            with pytest.raises(anthropic.BadRequestError) as caught:
+                client.beta.messages.count_tokens(model="mock-1", messages=SAID, extra_body={"thread": {"type": "create"}})
+            client.beta.messages.count_tokens(model="mock-1", messages=SAID, extra_body={"thread": None})
+        assert [line["status"] for line in gateway.requests(5)] == [400, 200, 200, 400, 200]
+        assert upstream.refusals == []
+    assert message.content[0].text == "It is there."
+    assert [told["role"] for told in upstream.received[-1].json["messages"]] == ["user", "assistant", "tool"]
+    assert caught.value.body["error"]["details"] == {  # type: ignore[index]
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+    }
+
+
+def find(path: str) -> str:
+    """Finds a file.
+
+    Args:
+        path: Where it is.
+    """
+    return f"found {path}"
+
+
 def look(path: str) -> str:
     """Looks at a file.
 

@@ -6,7 +6,7 @@ server was sent is read into one form, whatever its dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -45,8 +45,11 @@ class Behind(NamedTuple):
     read: Callable[[dict[str, Any]], Conversation]
 
     @contextmanager
-    def gateway(self, plan: Mapping[int, Reply], kept_in: str = "off") -> Iterator[tuple[Running, FakeServer]]:
-        """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over."""
+    def gateway(
+        self, plan: Mapping[int, Reply], kept_in: str = "off", statuses: Collection[int] = (200,)
+    ) -> Iterator[tuple[Running, FakeServer]]:
+        """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over,
+        and the client had these statuses and no others."""
 
         def reply(received: Received) -> Reply:
             told = self.read(received.json)
@@ -59,7 +62,7 @@ class Behind(NamedTuple):
             with running(config.Config(upstreams=[served], store=config.StoreConfig(url=kept_in))) as gateway:
                 yield gateway, upstream
                 assert upstream.refusals == []
-                assert {line["status"] for line in gateway.requests(1)} == {200}
+                assert {line["status"] for line in gateway.requests(1)} == set(statuses)
 
     def turns(self, upstream: FakeServer) -> list[Conversation]:
         """What it was sent of the loop of tools, turn by turn."""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from antiphon.dialects.messages.errors_from_hub import error_event_data, error_from_hub
-from antiphon.errors import ApiError, ClientFault, InvalidValue, StorageUnavailable, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, InvalidValue, StorageUnavailable, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 
 
@@ -40,6 +40,19 @@ def test_the_field_that_is_wrong_is_named() -> None:
     """ERR-3."""
     body = json.loads(error_from_hub(InvalidValue("no", param="messages[0].role"))[1])
     assert body["error"]["param"] == "messages[0].role"
+
+
+def test_thread_that_is_not_served_has_the_details_of_this_api() -> None:
+    """By which its SDKs know that they have to send whole conversations."""
+    status, body = error_from_hub(UnsupportedParameter("no", param="thread"))
+    error = json.loads(body)["error"]
+    assert (status, error["type"]) == (400, "invalid_request_error")
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
+@pytest.mark.parametrize("error", [UnsupportedParameter("no", param="n"), InvalidValue("no", param="thread")])
+def test_other_errors_have_no_details(error: ApiError) -> None:
+    assert "details" not in json.loads(error_from_hub(error)[1])["error"]
 
 
 @pytest.mark.parametrize(

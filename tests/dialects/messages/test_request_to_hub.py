@@ -10,7 +10,7 @@ from msgspec import UNSET
 from tests.dialects.messages.client_asking import HELLO, read
 
 from antiphon.dialects.messages.request_to_hub import request_to_hub
-from antiphon.errors import ApiError
+from antiphon.errors import ApiError, UnsupportedParameter
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
 
@@ -41,6 +41,18 @@ def test_settings_have_their_places() -> None:
     assert (request.user, request.service_tier, request.max_output_tokens) == ("u" * 200, "default", 1)
     assert request.extra is UNSET
     assert list(losses) == []
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}, {}])
+def test_thread_is_refused(thread: Any) -> None:
+    """REQ-6: without the server's memory of it, the request is another one."""
+    with pytest.raises(UnsupportedParameter, match="whole conversation") as caught:
+        read(thread=thread)
+    assert caught.value.param == "thread"
+
+
+def test_thread_of_null_is_no_thread() -> None:
+    assert read(thread=None)[0] == read()[0]
 
 
 def test_what_only_this_dialect_knows_goes_under_its_name() -> None:

@@ -225,9 +225,15 @@ class MessageStop(Struct, frozen=True, kw_only=True, gc=False, tag="message_stop
 BlockPiece = BlockStart | BlockDelta | BlockStop
 
 
+class ErrorDetailsOut(Struct, frozen=True, kw_only=True, gc=False):
+    error_code: str
+    unsupported: list[str]
+
+
 class ErrorOut(Struct, frozen=True, kw_only=True, gc=False):
     type: str
     message: str
+    details: ErrorDetailsOut | UnsetType = UNSET
     code: str | UnsetType = UNSET  # ours, beside what this API says; its SDKs pass over them
     param: str | UnsetType = UNSET
 

@@ -1,6 +1,7 @@
 """Errors as clients of this dialect expect them: the API's own types and statuses, with our code and param beside.
 
-A prompt that is too long is told in the words by which clients know it: they then shorten the conversation and go on.
+A prompt that is too long is told in the words by which clients know it: they then shorten the conversation and go on. So is a
+thread, which is not served: the API's SDKs then send whole conversations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.dialects.common.failed import error_of_event, error_of_response
-from antiphon.dialects.messages.answers import ErrorBodyOut, ErrorOut
+from antiphon.dialects.messages.answers import ErrorBodyOut, ErrorDetailsOut, ErrorOut
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, ErrorPayload
 
@@ -40,11 +41,15 @@ def _type_of(status: int) -> str:
 def _body(type: str, message: str, code: str | None, param: str | None) -> bytes:
     if code == "context_length_exceeded" and TOO_LONG not in message.lower():
         message = f"{TOO_LONG}: {message}"
-    return msgspec.json.encode(ErrorBodyOut(error=ErrorOut(type=type, message=message, code=code or UNSET, param=param or UNSET)))
+    details = THREADS_UNSUPPORTED if (code, param) == ("unsupported_parameter", "thread") else UNSET
+    error = ErrorOut(type=type, message=message, details=details, code=code or UNSET, param=param or UNSET)
+    return msgspec.json.encode(ErrorBodyOut(error=error))
 
 
 TOO_LONG: Final = "prompt is too long"
 OVERLOADED: Final = 529
+#: What the SDKs of this API look for (seen in the Python SDK 2.8 and the Node SDK 1.8).
+THREADS_UNSUPPORTED: Final = ErrorDetailsOut(error_code="thread_unsupported_request", unsupported=["thread"])
 TYPE_OF_STATUS: Final[dict[int, str]] = {
     401: "authentication_error",
     402: "billing_error",

@@ -179,3 +179,5 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     stop_sequences: list[str] | None | UnsetType = UNSET
     top_k: int | None | UnsetType = UNSET
     context_management: dict[str, Any] | None | UnsetType = UNSET
+    # A conversation that the server remembers, which is not served here.
+    thread: dict[str, Any] | None | UnsetType = UNSET

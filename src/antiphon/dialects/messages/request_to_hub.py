@@ -22,6 +22,7 @@ from antiphon.dialects.messages.request_in import (
     UnknownFormat,
 )
 from antiphon.dialects.messages.tools_to_hub import parallel_to_hub, tool_choice_to_hub, tools_to_hub
+from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
@@ -38,6 +39,8 @@ from antiphon.protocol.request import (
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """A client's body as a hub request, and what the hub has no place for."""
     asked: RequestIn = codec.decode_as(body, RequestIn)
+    if isinstance(asked.thread, dict):
+        raise UnsupportedParameter("thread: threads are not served here; send the whole conversation without it", param="thread")
     losses = Losses()
     conversation = history_to_hub(asked.system, asked.messages, losses)
     effort = _effort(asked)
