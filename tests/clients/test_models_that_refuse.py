@@ -9,10 +9,12 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from msgspec.structs import replace
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import fakes
-from antiphon.fakes import Received, ResponsesServer, turn
+from antiphon.config.models import ModelRule
+from antiphon.fakes import MessagesServer, Received, ResponsesServer, turn
 from antiphon.fakes.script import Turn
 
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
@@ -98,3 +100,111 @@ def test_a_deployment_that_refuses_encrypted_reasoning_is_asked_once_more_and_re
         ]
         lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
         assert [line["message"] for line in lines] == ["Encrypted content is not supported with this model."]
+
+
+# Thinking and effort. The SDK warns of models and forms that its maker means to give up.
+
+
+BUDGET: Any = {"type": "enabled", "budget_tokens": 2048}
+ADAPTIVE: Any = {"type": "adaptive"}
+
+
+@contextmanager
+def over_messages(profile: str, rules: Any = ("*",), **settings: Any) -> Iterator[tuple[Running, MessagesServer]]:
+    with MessagesServer(answer, system_messages=True, **settings) as server:
+        config = one_upstream(server.base_url, dialect="messages", profile=profile)
+        upstream = replace(config.upstreams[0], models=list(rules))
+        with running(replace(config, upstreams=[upstream])) as gateway:
+            yield gateway, server
+
+
+@pytest.mark.filterwarnings("ignore:The model", "ignore:Using Claude with")
+@pytest.mark.parametrize("profile", ["anthropic", "messages"])
+@pytest.mark.parametrize(
+    ("model", "asked", "sent"),
+    [
+        # Kept where the model takes it.
+        ("claude-haiku-4-5", BUDGET, BUDGET),
+        ("claude-sonnet-4-5-20250929", BUDGET, BUDGET),
+        ("claude-opus-4-5", BUDGET, BUDGET),
+        ("claude-opus-4-6", BUDGET, BUDGET),
+        ("claude-opus-4-6", ADAPTIVE, ADAPTIVE),
+        ("claude-sonnet-4-6", BUDGET, BUDGET),
+        ("claude-opus-4-7", ADAPTIVE, ADAPTIVE),
+        ("claude-sonnet-5-5", {"type": "between_tools"}, {"type": "between_tools"}),
+        # Converted where it does not.
+        ("claude-haiku-4-5", ADAPTIVE, {"type": "enabled", "budget_tokens": 12_000}),
+        ("claude-opus-4-7", BUDGET, ADAPTIVE),
+        ("claude-opus-4-8", BUDGET, ADAPTIVE),
+        ("claude-sonnet-5", BUDGET, ADAPTIVE),
+        ("claude-sonnet-5-5", {"type": "disabled"}, {"type": "between_tools"}),
+        ("claude-opus-4-7", {"type": "between_tools"}, {"type": "disabled"}),
+        ("claude-fable-5", {"type": "disabled"}, None),
+        ("claude-next-9", BUDGET, ADAPTIVE),
+    ],
+)
+def test_thinking_of_the_anthropic_sdk_reaches_each_model_in_a_form_that_it_takes(
+    profile: str, model: str, asked: Any, sent: Any
+) -> None:
+    """RSN-4: names that begin with `claude-` follow one table in both profiles."""
+    with over_messages(profile) as (gateway, server), anthropic_sdk(gateway) as sdk:
+        message = sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=asked)
+        assert [block.text for block in message.content if block.type == "text"] == ["Hello."]
+        assert server.refusals == []
+        assert server.received[0].json.get("thinking") == sent
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "messages"])
+@pytest.mark.parametrize("client", ["chat", "responses"])
+@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh"])
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-fable-5"])
+def test_effort_of_the_openai_sdk_reaches_each_model_in_a_form_that_it_takes(
+    profile: str, client: str, effort: Any, model: str
+) -> None:
+    """RSN-4."""
+    with over_messages(profile) as (gateway, server), openai_sdk(gateway) as sdk:
+        if client == "chat":
+            sdk.chat.completions.create(model=model, messages=SAID, reasoning_effort=effort)
+        else:
+            sdk.responses.create(model=model, input="Say hello.", reasoning={"effort": effort})
+        assert server.refusals == []
+        assert len(server.received) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Using Claude with")
+@pytest.mark.parametrize("profile", ["anthropic", "messages"])
+def test_effort_of_the_anthropic_sdk_is_kept_where_the_model_knows_the_word(profile: str) -> None:
+    """RSN-4: the nearest word elsewhere; none where the model knows no words."""
+    asked = [("claude-opus-4-6", "xhigh"), ("claude-opus-4-7", "xhigh"), ("claude-opus-4-5", "max"), ("claude-haiku-4-5", "high")]
+    with over_messages(profile) as (gateway, server), anthropic_sdk(gateway) as sdk:
+        for model, effort in asked:
+            config: Any = {"effort": effort}
+            sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=BUDGET, output_config=config)
+        assert server.refusals == []
+        sent = [received.json.get("output_config", {}).get("effort") for received in server.received]
+        assert sent == ["max", "xhigh", "high", None]
+
+
+def test_the_name_that_is_sent_upstream_says_what_the_model_takes() -> None:
+    """RSN-4: clients may know it under any other."""
+    rules = [ModelRule(from_="claude-opus-4-7", to="claude-haiku-4-5"), ModelRule(from_="lab/*", to="*")]
+    with over_messages("anthropic", rules) as (gateway, server), anthropic_sdk(gateway) as sdk:
+        for model in ("claude-opus-4-7", "lab/claude-opus-4-7"):
+            sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=BUDGET)
+        assert server.refusals == []
+        assert [received.json["thinking"]["type"] for received in server.received] == ["enabled", "adaptive"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "takes", "first", "second"),
+    [("anthropic", ["enabled", "disabled"], "adaptive", "enabled"), ("messages", ["adaptive", "disabled"], "enabled", "adaptive")],
+)
+def test_thinking_in_a_form_that_is_refused_is_repeated_in_the_other_and_remembered(
+    profile: str, takes: list[str], first: str, second: str
+) -> None:
+    """RSN-3, RSN-4: a name of no table is asked as the profile has it."""
+    with over_messages(profile, thinking=takes) as (gateway, server), anthropic_sdk(gateway) as sdk:
+        thinking: Any = BUDGET if first == "enabled" else ADAPTIVE
+        for _ in range(2):
+            sdk.messages.create(model="our-model", max_tokens=16_000, messages=SAID, thinking=thinking)
+        assert [received.json["thinking"]["type"] for received in server.received] == [first, second, second]

@@ -110,6 +110,7 @@ SPEECHES: Final[dict[Dialect, Speech]] = {
         messages.response_to_hub,
         messages.error_to_hub,
         models_path="/models?limit=1000",
+        wire_after_refusal=messages.wire_after_refusal,
     ),
     "gemini": Speech(
         "/{model}:generateContent",

@@ -41,9 +41,37 @@ def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
     assert refused_part(told(400, "no", "invalid_encrypted_content")) == "reasoning"
 
 
-def test_a_refusal_to_encrypt_reasoning_is_known_by_its_words() -> None:
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("Encrypted content is not supported with this model.", "encrypted_reasoning"),
+        ("adaptive thinking is not supported on this model", "thinking.adaptive"),
+        ("Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported.", "thinking.adaptive"),
+        (
+            "thinking: Input tag 'adaptive' found using 'type' does not match any of the expected tags: 'disabled', 'enabled'",
+            "thinking.adaptive",
+        ),
+        (
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to '
+            "control thinking behavior.",
+            "thinking.enabled",
+        ),
+        (
+            '"thinking.type.disabled" is not supported for this model. Thinking defaults to adaptive mode when not specified; use '
+            '"thinking.type.enabled" with "budget_tokens" for extended thinking.',
+            "thinking.disabled",
+        ),
+        (
+            '"thinking.type.disabled" is not supported for this model. Use "thinking.type.between_tools" for the lowest thinking '
+            'setting, or "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.',
+            "thinking.disabled",
+        ),
+        ('"thinking.type.between_tools" is not supported for this model.', "thinking.between_tools"),
+    ],
+)
+def test_a_refused_form_is_known_by_its_words(message: str, refused: str) -> None:
     """RSN-3."""
-    assert refused_part(told(400, "Encrypted content is not supported with this model.")) == "encrypted_reasoning"
+    assert refused_part(told(400, message)) == refused
 
 
 @pytest.mark.parametrize(

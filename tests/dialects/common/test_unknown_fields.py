@@ -8,6 +8,9 @@ from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unkno
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import FunctionCallOutputParam
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import ReasoningConfigParam, Request
+
+ASKED = Request(reasoning=ReasoningConfigParam(effort="low"))
 
 
 def test_every_unknown_field_that_holds_something_is_a_loss_F4() -> None:
@@ -38,10 +41,19 @@ def test_what_an_item_says_in_another_form_as_well_is_not_lost() -> None:
 
 
 def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
-    assert is_answered_here("chat:stream_options", Raw(b'{"include_usage":true}'))
-    assert not is_answered_here("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'))
-    assert not is_answered_here("chat:stream_options", Raw(b"1"))
-    assert not is_answered_here("chat:seed", Raw(b"7"))
-    assert is_answered_here("messages:thinking", Raw(b'{"type":"adaptive"}'))  # its effort is the hub's own
-    assert is_answered_here("messages:thinking", Raw(b"null"))
-    assert not is_answered_here("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'))
+    assert is_answered_here("chat:stream_options", Raw(b'{"include_usage":true}'), ASKED)
+    assert not is_answered_here("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'), ASKED)
+    assert not is_answered_here("chat:stream_options", Raw(b"1"), ASKED)
+    assert not is_answered_here("chat:seed", Raw(b"7"), ASKED)
+    assert is_answered_here("messages:thinking", Raw(b'{"type":"adaptive"}'), ASKED)  # its effort is the hub's own
+    assert is_answered_here("messages:thinking", Raw(b"null"), ASKED)
+    assert not is_answered_here("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'), ASKED)
+
+
+def test_effort_that_the_hub_says_as_well_is_no_loss() -> None:
+    """RSN-4: another word than the hub's is."""
+    config = "messages:output_config"
+    assert is_answered_here(config, Raw(b'{"effort":"low"}'), ASKED)
+    assert not is_answered_here(config, Raw(b'{"effort":"max"}'), ASKED)
+    assert not is_answered_here(config, Raw(b'{"effort":"low"}'), Request())
+    assert not is_answered_here(config, Raw(b'{"effort":"low","task_budget":{}}'), ASKED)

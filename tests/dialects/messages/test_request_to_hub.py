@@ -113,7 +113,7 @@ def test_nulls_say_nothing() -> None:
         (
             {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"effort": "low", "task_budget": {"total": 9}}},
             "low",
-            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"task_budget": {"total": 9}}},
+            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"effort": "low", "task_budget": {"total": 9}}},
         ),
     ],
 )

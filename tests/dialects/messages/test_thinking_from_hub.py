@@ -11,13 +11,16 @@ from tests.dialects.messages.asking import RICH, ask
 from tests.dialects.messages.test_history_from_hub import assistant, call, output, thought, user
 
 from antiphon.dialects.messages import request_from_hub
-from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.dialects.messages.wire import MessagesWire, ModelThinking
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.tools import FunctionToolParam
 
 BUDGET = MessagesWire()
 NONE = MessagesWire(thinking="none")
 FEW = MessagesWire(thinking="adaptive", efforts=("low", "medium"))
+LOW = MessagesWire(models=(ModelThinking(names=("*",), thinking=("adaptive", "between_tools")),))
+ALWAYS = MessagesWire(models=(ModelThinking(names=("m",), thinking=("adaptive",), efforts=("low", "high")),))
+LOST = ("thinking", "reasoning.effort")
 
 
 def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, list[str]]:
@@ -40,6 +43,9 @@ def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, 
         (NONE, "high", None, None, ["reasoning.effort"]),
         (NONE, "none", None, None, []),
         (RICH, None, None, None, []),
+        (ALWAYS, "none", None, None, ["reasoning.effort"]),
+        (LOW, "none", {"type": "between_tools"}, None, []),
+        (LOW, "high", {"type": "adaptive"}, None, ["reasoning.effort"]),
     ],
 )
 def test_effort_is_said_in_the_servers_own_form_RSN4(
@@ -77,6 +83,13 @@ def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
         (BUDGET, {"type": "enabled", "budget_tokens": 5000}, "medium", {"type": "enabled", "budget_tokens": 5000}, None, []),
         (BUDGET, {"type": "adaptive"}, None, {"type": "enabled", "budget_tokens": 12288}, None, ["thinking"]),
         (NONE, {"type": "adaptive"}, "high", None, None, ["thinking"]),
+        (NONE, {"type": "disabled"}, "none", None, None, []),
+        (RICH, {"type": "between_tools"}, None, {"type": "disabled"}, None, ["thinking"]),
+        (LOW, {"type": "disabled"}, "none", {"type": "between_tools"}, None, ["thinking"]),
+        (LOW, {"type": "between_tools"}, None, {"type": "between_tools"}, None, []),
+        (LOW, {"type": "adaptive"}, "high", {"type": "adaptive"}, None, ["reasoning.effort"]),
+        (ALWAYS, {"type": "disabled"}, "none", None, None, ["thinking"]),
+        (ALWAYS, {"type": "enabled", "budget_tokens": 5000}, "max", {"type": "adaptive"}, {"effort": "high"}, [*LOST]),
     ],
 )
 def test_what_a_client_of_this_dialect_wrote_is_kept_where_the_server_knows_it_RSN4(
@@ -98,6 +111,41 @@ def test_a_forced_call_switches_thinking_off() -> None:
     tools = [FunctionToolParam(name="look")]
     assert sent(RICH, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
     assert sent(RICH, tools=tools, tool_choice="auto")[1] == []
+    assert sent(LOW, effort="none", tools=tools, tool_choice="required") == (({"type": "between_tools"}, None), [])
+
+
+def test_a_forced_call_leaves_thinking_to_a_model_that_always_thinks() -> None:
+    """F-4."""
+    tools = [FunctionToolParam(name="look")]
+    assert sent(ALWAYS, tools=tools, tool_choice="required") == ((None, None), ["thinking"])
+
+
+@pytest.mark.parametrize(
+    ("wire", "word", "config", "lost"),
+    [
+        (RICH, "max", {"effort": "max"}, []),
+        (FEW, "max", {"effort": "medium"}, ["output_config.effort"]),
+        (FEW, "utmost", {"effort": "utmost"}, []),
+        (BUDGET, "low", None, ["output_config.effort"]),
+        (NONE, "low", None, ["output_config.effort"]),
+    ],
+)
+def test_effort_that_a_client_of_this_dialect_wrote_is_a_word_that_the_model_knows_RSN4(
+    wire: MessagesWire, word: str, config: Any, lost: list[str]
+) -> None:
+    extra = {"messages:thinking": Raw(b"null"), "messages:output_config": Raw(json.dumps({"effort": word}).encode())}
+    body, losses = request_from_hub(Request(model="m", input="q", extra=extra), wire)
+    assert (json.loads(body).get("output_config"), [loss.path for loss in losses]) == (config, lost)
+
+
+def test_effort_beside_a_budget_goes_with_it_RSN4() -> None:
+    """A client of this dialect may say both; where thinking is switched off, both go."""
+    wire = MessagesWire(models=(ModelThinking(names=("*",), thinking=("enabled", "disabled"), efforts=("low", "high")),))
+    written = {"type": "enabled", "budget_tokens": 2000}
+    extra = {"messages:thinking": Raw(json.dumps(written).encode()), "messages:output_config": Raw(b'{"effort":"high"}')}
+    tools = [FunctionToolParam(name="look")]
+    assert sent(wire, extra=extra) == ((written, {"effort": "high"}), [])
+    assert sent(wire, extra=extra, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
 
 
 def test_an_answer_that_is_begun_switches_thinking_off() -> None:

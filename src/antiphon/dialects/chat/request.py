@@ -267,7 +267,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     for name, raw in (request.extra or {}).items():
         same = SAME_AS.get(name, "")
         own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
-        if name == STREAM_OPTIONS or is_answered_here(name, raw):
+        if name == STREAM_OPTIONS or is_answered_here(name, raw, request):
             continue
         if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
             losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")

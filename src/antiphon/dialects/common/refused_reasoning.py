@@ -11,8 +11,16 @@ from typing import Final, Literal
 
 from antiphon.errors import ApiError, ClientFault
 
-#: What a server did not take: the reasoning in the history, or being asked to encrypt what the model reasons now.
-Refused = Literal["reasoning", "encrypted_reasoning"]
+#: What a server did not take: the reasoning in the history, being asked to encrypt what the model reasons now, or the form in which
+#: it is told whether to think.
+Refused = Literal[
+    "reasoning",
+    "encrypted_reasoning",
+    "thinking.adaptive",
+    "thinking.enabled",
+    "thinking.disabled",
+    "thinking.between_tools",
+]
 
 
 def refused_part(error: ApiError) -> Refused | None:
@@ -42,7 +50,14 @@ REASONING: Final = tuple(
         r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
     )
 )
-SETTINGS: Final[tuple[tuple[Refused, re.Pattern[str]], ...]] = (
+FORMS: Final[dict[str, Refused]] = {
     # responses: a model that does not reason.
-    ("encrypted_reasoning", re.compile(r"\bencrypted content is not supported\b", re.IGNORECASE)),
-)
+    r"\bencrypted content is not supported\b": "encrypted_reasoning",
+    # messages: the form is another model's, or newer than the server.
+    r"\bthinking\.type\.enabled\W{1,3}is not supported": "thinking.enabled",
+    r"\bthinking\.type\.disabled\W{1,3}is not supported": "thinking.disabled",
+    r"\bthinking\b.{1,80}\bbetween_tools\W{1,3}(?:is not supported|found using)": "thinking.between_tools",
+    r"\badaptive thinking is not supported": "thinking.adaptive",
+    r"\bthinking\b.{1,80}\badaptive\W{1,3}(?:is not supported|found using)": "thinking.adaptive",
+}
+SETTINGS: Final = tuple((part, re.compile(pattern, re.IGNORECASE | re.DOTALL)) for pattern, part in FORMS.items())

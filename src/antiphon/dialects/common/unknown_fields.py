@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
 
 
 def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
@@ -24,19 +25,26 @@ def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
             losses.add(f"{path}.{name}", f"the field {name!r}", WHY.get(name, "it has no equivalent there"))
 
 
-def is_answered_here(name: str, raw: Raw) -> bool:
+def is_answered_here(name: str, raw: Raw, request: Request) -> bool:
     """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server, or says
     again what the hub's effort says."""
     known = ANSWERED.get(name)
     if known is None:
         return False
     said = msgspec.json.decode(raw)
-    return said is None or (isinstance(said, dict) and said.keys() <= known)
+    if said is None or not isinstance(said, dict) or not said.keys() <= known:
+        return said is None
+    effort = request.reasoning.effort if request.reasoning else UNSET
+    return "effort" not in said or said["effort"] == effort
 
 
 HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
 #: What an item says in another form as well: the object that a tool gave, whose text is its output.
 SAID_TWICE: Final = frozenset({"gemini:response"})
 #: Fields that only one dialect knows, and all that they may hold without being missed elsewhere.
-ANSWERED: Final = {"chat:stream_options": {"include_usage"}, "messages:thinking": {"type", "budget_tokens"}}
+ANSWERED: Final = {
+    "chat:stream_options": {"include_usage"},
+    "messages:thinking": {"type", "budget_tokens"},
+    "messages:output_config": {"effort"},
+}
 WHY: Final = {"cache_control": "caching is the server's own matter there"}  # E-4

@@ -184,7 +184,7 @@ def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str,
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
-        if is_answered_here(name, raw):
+        if is_answered_here(name, raw, request):
             continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")

@@ -8,6 +8,7 @@ from antiphon.dialects.messages.request_from_hub import request_from_hub
 from antiphon.dialects.messages.request_to_hub import request_to_hub
 from antiphon.dialects.messages.response_from_hub import response_from_hub
 from antiphon.dialects.messages.response_to_hub import response_to_hub
+from antiphon.dialects.messages.wire import wire_after_refusal
 
 __all__ = [
     "EventsFromHub",
@@ -18,4 +19,5 @@ __all__ = [
     "request_to_hub",
     "response_from_hub",
     "response_to_hub",
+    "wire_after_refusal",
 ]

@@ -97,9 +97,10 @@ class _Settings:
             config["format"] = format
         raw = self._extra.pop(OUTPUT_CONFIG, None)
         written = msgspec.json.decode(raw, type=dict[str, Raw]) if raw is not None else {}
-        if "effort" in written and self._wire.thinking != "adaptive":
-            self._losses.add("output_config.effort", "how hard to think, in a word", "the server has no words for it")
-            del written["effort"]
+        if "effort" in written:
+            effort = self._thinking.client_effort(msgspec.json.decode(written.pop("effort")))
+            if effort is not UNSET:
+                config["effort"] = effort
         return {**config, **written}
 
     def temperature(self) -> Number | UnsetType:
@@ -169,7 +170,7 @@ class _Settings:
         sent: dict[str, Raw] = {}
         for name, raw in self._extra.items():
             own = name.removeprefix(PREFIX)
-            if is_answered_here(name, raw):
+            if is_answered_here(name, raw, self._request):
                 continue
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")

@@ -17,6 +17,7 @@ from antiphon.dialects.messages.history_to_hub import history_to_hub
 from antiphon.dialects.messages.request_in import (
     JsonSchemaFormatIn,
     RequestIn,
+    ThinkingAdaptiveIn,
     ThinkingDisabledIn,
     ThinkingEnabledIn,
     UnknownFormat,
@@ -99,7 +100,7 @@ def _unsaid_config(asked: RequestIn, effort: ReasoningEffort | UnsetType) -> dic
     if not config:
         return {}
     unsaid: dict[str, Any] = {**(config.extra or {})}
-    if config.effort and (config.effort != effort or not asked.thinking):
+    if config.effort and (config.effort != effort or not isinstance(asked.thinking, ThinkingAdaptiveIn)):
         unsaid["effort"] = config.effort
     if isinstance(config.format, UnknownFormat):
         unsaid["format"] = config.format

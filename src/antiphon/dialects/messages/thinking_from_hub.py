@@ -1,19 +1,20 @@
 """How hard the model is to think (RSN-4), and what thinking excludes: forced tools, sampling by one's own lights, words put first.
 
-A client of this dialect says it in the server's own words; they are kept where the server knows them.
+What a model takes follows from its name (`thinking_of`). A client of this dialect says it in the server's own words; they are kept
+where the model takes them.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import BUDGETS, nearest
+from antiphon.dialects.common.effort import BUDGETS, ORDER, nearest
 from antiphon.dialects.messages.history_from_hub import Conversation
-from antiphon.dialects.messages.wire import MessagesWire, ThinkingOut, ToolChoiceOut
+from antiphon.dialects.messages.wire import MessagesWire, ThinkingOut, ThinkingType, ToolChoiceOut, thinking_of
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningEffort, Request
 
@@ -25,6 +26,7 @@ class ThinkingFromHub:
 
     def __init__(self, request: Request, wire: MessagesWire, max_tokens: int, losses: Losses) -> None:
         self._wire = wire
+        self._takes = thinking_of(wire, request.model or "")
         self._losses = losses
         self._max_tokens = max_tokens
         asked = request.reasoning or None
@@ -34,6 +36,7 @@ class ThinkingFromHub:
         self.thinking: ThinkingOut | Raw | UnsetType = UNSET
         #: The word for how hard, for `output_config`.
         self.effort: ReasoningEffort | UnsetType = UNSET
+        self._is_switched_off = False
         if THINKING in extra:
             self._in_own_words(extra[THINKING])
         elif self._effort is not None:
@@ -63,6 +66,15 @@ class ThinkingFromHub:
         self._losses.add(name, f"the field {name!r}", "servers refuse it together with thinking")
         return UNSET
 
+    def client_effort(self, word: Any) -> Any:
+        """The word for the effort that a client of this dialect wrote itself, as the model knows it; UNSET if it is not sent."""
+        if self._is_switched_off:  # it went with thinking, and is part of that loss
+            return UNSET
+        if not self._takes.efforts:
+            self._losses.add("output_config.effort", "how hard to think, in a word", "the model has no words for it")
+            return UNSET
+        return self._word(word, "output_config.effort") if word in ORDER else word
+
     @property
     def _kind(self) -> str:
         if isinstance(self.thinking, Raw):
@@ -70,34 +82,60 @@ class ThinkingFromHub:
         return self.thinking.type if self.thinking else ""
 
     def _in_own_words(self, raw: Raw) -> None:
-        """As the client wrote it, if the server is of that kind; else in the server's own words for the effort that it comes to."""
+        """As the client wrote it, if the model takes that; else in a form that it takes, for the effort that it comes to."""
         written = msgspec.json.decode(raw)
         kind = _kind_of(written)
-        own = {"adaptive": "adaptive", "budget": "enabled", "none": ""}[self._wire.thinking]
-        if kind == own or kind not in ("enabled", "adaptive"):
-            self.thinking = UNSET if written is None else raw  # null: the client was silent on it
+        if written is None:  # the client was silent on it
+            return
+        if kind in self._takes.thinking or kind not in get_args(ThinkingType):
+            self.thinking = raw
             if kind == "adaptive" and self._effort is not None:
                 self.effort = self._word(self._effort)
-            return
-        self._losses.add("thinking", f"thinking of type {kind!r}", f"the server knows it as {own!r}" if own else NO_THINKING)
-        if own:
-            self._by_effort(self._effort or "medium")
+        elif kind in OFF:
+            self._in_other_words_off(kind)
+        else:
+            why = f"the model knows it as {self._on!r}" if self._on else NO_THINKING
+            self._losses.add("thinking", f"thinking of type {kind!r}", why)
+            if self._on:
+                self._by_effort(self._effort or "medium")
+
+    def _in_other_words_off(self, kind: str) -> None:
+        self.thinking = self._off()
+        if self.thinking:
+            self._losses.add("thinking", f"thinking of type {kind!r}", f"the model knows it as {self.thinking.type!r}")
+        elif self._on:
+            self._losses.add("thinking", f"thinking of type {kind!r}", ALWAYS_THINKS)
+
+    @property
+    def _on(self) -> ThinkingType | None:
+        """The type that switches thinking on."""
+        return next((kind for kind in self._takes.thinking if kind not in OFF), None)
+
+    def _off(self) -> ThinkingOut | UnsetType:
+        """What switches thinking off; UNSET if nothing does, or nothing switches it on."""
+        kind = next((kind for kind in self._takes.thinking if kind in OFF), None)
+        return ThinkingOut(type=kind) if kind else UNSET
 
     def _by_effort(self, effort: ReasoningEffort) -> None:
-        if self._wire.thinking == "none":
+        if self._on is None:
             if effort != "none":
                 self._losses.add("reasoning.effort", f"the effort {effort!r}", NO_THINKING)
         elif effort == "none":
-            self.thinking = ThinkingOut(type="disabled")
-        elif self._wire.thinking == "adaptive":
+            self.thinking = self._off()
+            if not self.thinking:
+                self._losses.add("reasoning.effort", "the effort 'none'", ALWAYS_THINKS)
+        elif self._on == "adaptive":
             self.thinking, self.effort = ThinkingOut(type="adaptive"), self._word(effort)
         else:
             self.thinking = self._budget(effort)
 
-    def _word(self, effort: ReasoningEffort) -> ReasoningEffort:
-        word = nearest(effort, self._wire.efforts)
+    def _word(self, effort: ReasoningEffort, path: str = "reasoning.effort") -> ReasoningEffort | UnsetType:
+        if not self._takes.efforts:
+            self._losses.add(path, f"the effort {effort!r}", "the model has no words for it")
+            return UNSET
+        word = nearest(effort, self._takes.efforts)
         if word != effort:
-            self._losses.add("reasoning.effort", f"the effort {effort!r}", f"the nearest that the server knows is {word!r}")
+            self._losses.add(path, f"the effort {effort!r}", f"the nearest that the model knows is {word!r}")
         return word
 
     def _budget(self, effort: ReasoningEffort) -> ThinkingOut | UnsetType:
@@ -118,8 +156,10 @@ class ThinkingFromHub:
             self._losses.add("reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will")
 
     def _switch_off(self, why: str) -> None:
-        self._losses.add("thinking", "thinking is switched off for this request", why)
-        self.thinking, self.effort = ThinkingOut(type="disabled"), UNSET
+        self.thinking, self.effort = self._off(), UNSET
+        self._is_switched_off = True
+        what = "thinking is switched off for this request" if self.thinking else "how to think is left to the model"
+        self._losses.add("thinking", what, why)
 
 
 def _kind_of(written: Any) -> str:
@@ -130,3 +170,6 @@ def _kind_of(written: Any) -> str:
 THINKING: Final = "messages:thinking"
 LEAST_BUDGET: Final = 1024
 NO_THINKING: Final = "the server cannot be told to think"
+ALWAYS_THINKS: Final = "the model cannot be told not to think"
+#: Without thinking, or with as little as the model can do with.
+OFF: Final = ("disabled", "between_tools")

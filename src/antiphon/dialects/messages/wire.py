@@ -9,10 +9,26 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
+from antiphon.dialects.common.model_names import ANY, matches
+from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.protocol.content import Number
 from antiphon.protocol.request import ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
+
+ThinkingType = Literal["adaptive", "enabled", "between_tools", "disabled"]
+
+
+class ModelThinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What models of some names take of thinking: a row of a profile's `[[wire.models]]`. The first row that fits counts."""
+
+    #: Patterns of the names that are sent upstream.
+    names: tuple[str, ...]
+    #: The types of `thinking` that they take. Of `adaptive` and `enabled`, the first is sent where the client did not choose one.
+    thinking: tuple[ThinkingType, ...]
+    #: The words of `output_config.effort` that they know; none: they refuse the field.
+    efforts: tuple[ReasoningEffort, ...] = ()
 
 
 class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,10 +42,13 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     counts_tokens: bool = False
     #: System text in mid-conversation: a message of that role, the user's text between marks, or moved to the top.
     system: Literal["inline", "user", "top"] = "user"
-    #: How it is told to think: as it sees fit and how hard, by a budget of tokens, or not at all.
+    #: How it is told to think: as it sees fit and how hard, by a budget of tokens, or not at all. Models in `models` are told as it
+    #: stands there, unless this is "none".
     thinking: Literal["adaptive", "budget", "none"] = "budget"
     #: The words for how hard to think that it knows, where it is told by words.
     efforts: tuple[ReasoningEffort, ...] = ("low", "medium", "high")
+    #: What single models take of thinking and effort.
+    models: tuple[ModelThinking, ...] = ()
     #: Whether it can be asked to show a summary of its thoughts.
     thinking_display: bool = False
     #: Whether it takes back thoughts that it has not signed.
@@ -53,6 +72,32 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fields: tuple[str, ...] = ("temperature", "top_p", "top_k", "stop_sequences", "metadata")
     #: Unknown fields of the client's request that are passed on all the same.
     pass_fields: tuple[str, ...] = ()
+
+
+def thinking_of(wire: MessagesWire, model: str) -> ModelThinking:
+    """What a model takes of thinking: what its row says, else what the server's models commonly take."""
+    match wire.thinking:
+        case "none":
+            return ModelThinking(names=(ANY,), thinking=())
+        case "adaptive":
+            common = ModelThinking(names=(ANY,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
+        case "budget":
+            common = ModelThinking(names=(ANY,), thinking=("enabled", "disabled"))
+    return next((row for row in wire.models if matches(model, row.names)), common)
+
+
+def wire_after_refusal(wire: MessagesWire, model: str, refused: Refused) -> MessagesWire | None:
+    """The options under which a model is not sent the type of thinking that the server refused, but the other one."""
+    taken = thinking_of(wire, model)
+    kept = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
+    if len(kept) == len(taken.thinking):
+        return None
+    row = replace(taken, names=(ANY,), thinking=kept)
+    if refused == "thinking.adaptive":
+        row = replace(row, thinking=("enabled", *kept) if "enabled" not in kept else kept, efforts=())
+    elif refused == "thinking.enabled" and "adaptive" not in kept:
+        row = replace(row, thinking=("adaptive", *kept), efforts=taken.efforts or wire.efforts)
+    return replace(wire, models=(row,))
 
 
 class SourceOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -123,7 +168,7 @@ class ToolChoiceOut(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ThinkingOut(Struct, frozen=True, kw_only=True, gc=False):
-    type: Literal["adaptive", "enabled", "disabled"]
+    type: ThinkingType
     budget_tokens: int | UnsetType = UNSET
     display: Literal["summarized"] | UnsetType = UNSET
 

@@ -244,7 +244,7 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
     foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
     for name, raw in foreign.items():
-        if not is_answered_here(name, raw):
+        if not is_answered_here(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
     kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
     return replace(request, extra=kept or UNSET) if foreign else request

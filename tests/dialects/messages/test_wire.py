@@ -1,0 +1,57 @@
+"""`messages/wire`: what a model takes of thinking, and what is left of that once the server has refused a form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from antiphon.dialects.messages.wire import MessagesWire, ModelThinking, thinking_of, wire_after_refusal
+
+BOTH = ModelThinking(names=("both-*",), thinking=("adaptive", "enabled", "disabled"), efforts=("low", "max"))
+ALWAYS = ModelThinking(names=("always-*", "b*"), thinking=("adaptive",), efforts=("low",))
+ADAPTIVE = MessagesWire(thinking="adaptive", models=(BOTH, ALWAYS))
+BUDGET = MessagesWire(models=(BOTH, ALWAYS))
+
+
+def test_the_first_row_that_fits_a_name_counts() -> None:
+    assert thinking_of(ADAPTIVE, "both-1") == BOTH
+    assert thinking_of(ADAPTIVE, "big-1") == ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("wire", "thinking", "efforts"),
+    [(ADAPTIVE, ("adaptive", "disabled"), ("low", "medium", "high")), (BUDGET, ("enabled", "disabled"), ())],
+)
+def test_a_name_of_no_row_is_told_as_the_server_commonly_is(wire: MessagesWire, thinking: Any, efforts: Any) -> None:
+    found = thinking_of(wire, "m")
+    assert (found.thinking, found.efforts) == (thinking, efforts)
+
+
+def test_a_server_that_cannot_be_told_to_think_has_no_such_models() -> None:
+    assert thinking_of(MessagesWire(thinking="none", models=(BOTH,)), "both-1").thinking == ()
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "refused", "thinking", "efforts"),
+    [
+        (ADAPTIVE, "m", "thinking.adaptive", ("enabled", "disabled"), ()),
+        (BUDGET, "m", "thinking.enabled", ("adaptive", "disabled"), ("low", "medium", "high")),
+        (ADAPTIVE, "both-1", "thinking.adaptive", ("enabled", "disabled"), ()),
+        (ADAPTIVE, "both-1", "thinking.enabled", ("adaptive", "disabled"), ("low", "max")),
+        (ADAPTIVE, "both-1", "thinking.disabled", ("adaptive", "enabled"), ("low", "max")),
+        (BUDGET, "always-1", "thinking.adaptive", ("enabled",), ()),
+    ],
+)
+def test_after_a_refusal_the_model_is_told_in_the_other_form(
+    wire: MessagesWire, model: str, refused: Any, thinking: Any, efforts: Any
+) -> None:
+    after = wire_after_refusal(wire, model, refused)
+    assert after is not None
+    found = thinking_of(after, model)
+    assert (found.thinking, found.efforts) == (thinking, efforts)
+
+
+@pytest.mark.parametrize("refused", ["thinking.enabled", "thinking.between_tools", "encrypted_reasoning"])
+def test_a_refusal_of_what_the_model_is_never_told_changes_nothing(refused: Any) -> None:
+    assert wire_after_refusal(ADAPTIVE, "m", refused) is None

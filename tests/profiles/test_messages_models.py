@@ -1,0 +1,123 @@
+"""The table of models in the profile `messages`, which `anthropic` has too, against the strict server's own list."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakes.asking import received, told
+from tests.fakes.test_messages_models import EFFORTS, TAKEN, THINKING
+
+from antiphon.dialects import messages
+from antiphon.dialects.messages.wire import MessagesWire, thinking_of
+from antiphon.fakes.messages import MessagesManners
+from antiphon.fakes.messages_rules import MessagesLimits
+from antiphon.profiles import load_profile
+from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
+
+PROFILES = ("anthropic", "messages")
+OFF = ("disabled", "between_tools")
+MODELS = [model for model in TAKEN if model.startswith("claude-")]
+OTHER_NAMES = {
+    "claude-opus-4-20250514": "claude-opus-4-1",
+    "claude-opus-4@20250514": "claude-opus-4-1",
+    "claude-opus-4": "claude-opus-4-1",
+    "claude-opus-4-1-20250805": "claude-opus-4-1",
+    "claude-sonnet-4-5@20250929": "claude-haiku-4-5",
+    "claude-opus-4.6": "claude-opus-4-6",
+    "claude-opus-4.7": "claude-opus-4-7",
+    "claude-haiku-4.5": "claude-haiku-4-5",
+    "claude-sonnet-4": "claude-haiku-4-5",
+    "claude-3-opus-20240229": "claude-3-5-haiku-latest",
+    "claude-haiku-6": "claude-opus-4-7",
+}
+TOOLS: list[dict[str, Any]] = [{"name": "look", "input_schema": {"type": "object"}}]
+
+
+def wire_of(profile: str) -> MessagesWire:
+    wire = load_profile(profile).wire
+    assert isinstance(wire, MessagesWire)
+    return wire
+
+
+def refusal(body: bytes) -> dict[str, Any]:
+    server = MessagesManners(MessagesLimits(system_messages=True))
+    return told(server.refusal_of(received(body, some_version="2023-06-01")))
+
+
+def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The body of a Messages client as a server gets it, which takes it."""
+    request, _ = messages.request_to_hub(json.dumps(body).encode())
+    encoded, _ = messages.request_from_hub(request, wire_of(profile))
+    assert refusal(encoded) == {}
+    decoded: dict[str, Any] = json.loads(encoded)
+    return decoded
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> dict[str, Any]:
+    """Bodies that ask a model for any thinking and any effort, as long as the two go together."""
+    body: dict[str, Any] = {"max_tokens": draw(st.sampled_from([1, 2000, 64_000])), "messages": [{"role": "user", "content": "hi"}]}
+    body["model"] = draw(st.sampled_from([*MODELS, *OTHER_NAMES]))
+    kind = draw(st.sampled_from([None, *THINKING]))
+    if kind == "enabled":
+        body["thinking"] = {"type": kind, "budget_tokens": draw(st.integers(1024, 32_000))}
+        body["max_tokens"] = max(body["max_tokens"], body["thinking"]["budget_tokens"] + 1)
+    elif kind is not None:
+        body["thinking"] = THINKING[kind]
+    effort = draw(st.sampled_from([None, *EFFORTS]))
+    if effort is not None and not (kind in OFF and effort in ("xhigh", "max")):
+        body["output_config"] = {"effort": effort}
+    if draw(st.booleans()):
+        body |= {"tools": TOOLS, "tool_choice": {"type": draw(st.sampled_from(["auto", "any"]))}}
+    return body
+
+
+@given(body=bodies())
+def test_any_thinking_and_effort_of_a_client_is_sent_in_a_form_that_the_model_takes(body: dict[str, Any]) -> None:
+    """RSN-4: the same to servers of both profiles."""
+    one, other = (sent_by_client(profile, body) for profile in PROFILES)
+    assert (one.get("thinking"), one.get("output_config")) == (other.get("thinking"), other.get("output_config"))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("model", MODELS)
+def test_thinking_and_effort_of_a_client_are_kept_where_the_model_takes_them(profile: str, model: str) -> None:
+    """RSN-4."""
+    kinds, efforts = TAKEN[model]
+    body = {"model": model, "max_tokens": 9000, "messages": [{"role": "user", "content": "hi"}]}
+    for kind in kinds & THINKING.keys():
+        if kind != "disabled" or kinds - set(OFF):  # a model that cannot think need not be told not to
+            assert sent_by_client(profile, {**body, "thinking": THINKING[kind]})["thinking"] == THINKING[kind]
+    for effort in efforts:
+        assert sent_by_client(profile, {**body, "output_config": {"effort": effort}})["output_config"] == {"effort": effort}
+
+
+@given(
+    model=st.sampled_from([*MODELS, *OTHER_NAMES]),
+    effort=st.sampled_from(["none", "minimal", *EFFORTS]),
+    limit=st.sampled_from([16, 2000, 64_000]),
+    profile=st.sampled_from(PROFILES),
+)
+def test_any_effort_of_another_client_is_sent_in_a_form_that_the_model_takes(
+    model: str, effort: ReasoningEffort, limit: int, profile: str
+) -> None:
+    """RSN-4."""
+    request = Request(model=model, input="hi", max_output_tokens=limit, reasoning=ReasoningConfigParam(effort=effort))
+    assert refusal(messages.request_from_hub(request, wire_of(profile))[0]) == {}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_spelling_of_a_model_has_its_row(profile: str) -> None:
+    wire = wire_of(profile)
+    assert {name: thinking_of(wire, name) for name in OTHER_NAMES} == {
+        name: thinking_of(wire, like) for name, like in OTHER_NAMES.items()
+    }
+
+
+def test_names_of_no_row_are_told_as_their_profile_has_it() -> None:
+    assert thinking_of(wire_of("anthropic"), "our-model").thinking[0] == "adaptive"
+    assert thinking_of(wire_of("messages"), "our-model").thinking[0] == "enabled"
