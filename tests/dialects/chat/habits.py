@@ -53,6 +53,7 @@ class Habit(NamedTuple):
     order: str  # "one after another", "interleaved", "all at once"
     objects: bool  # arguments as objects
     usage: str  # "before", "with", "after", "never"
+    both_forms: bool = False  # an empty `delta` beside a whole `message`, and the message so far beside each `delta`
 
 
 @st.composite
@@ -93,6 +94,7 @@ def habits(draw: Draw) -> Habit:
         order=order,
         objects=draw(st.booleans()),
         usage=draw(st.sampled_from(["before", "with", "after", "never"])),
+        both_forms=draw(st.booleans()),
     )
 
 
@@ -102,6 +104,8 @@ def spelled(message: Message, habit: Habit, draw: Draw) -> list[bytes]:
     deltas += _reasoning(message.reasoning, habit, draw) + _text(message.text, habit, draw) + _calls(message.calls, habit, draw)
     chunks = [_chunk({**EMPTIES, **delta} if habit.empties else delta) for delta in deltas]
     last = _chunk({}, finish_reason="tool_calls" if message.calls else "stop")
+    if habit.both_forms:
+        _tell_so_far([*chunks, last])
     match habit.usage:
         case "before":
             chunks = [{"choices": [], "usage": USAGE}, *chunks, last]
@@ -129,6 +133,8 @@ def whole(message: Message, habit: Habit) -> bytes:
             for call in message.calls
         ]
     body: dict[str, Any] = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
+    if habit.both_forms:
+        body["choices"][0]["delta"] = {"role": "assistant", "content": ""}
     return json.dumps(body if habit.usage == "never" else {**body, "usage": USAGE}).encode()
 
 
@@ -244,6 +250,14 @@ def _function(call: Called, habit: Habit) -> dict[str, Any]:
 
 def _chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def _tell_so_far(chunks: list[dict[str, Any]]) -> None:
+    text = ""
+    for chunk in chunks:
+        content = chunk["choices"][0]["delta"].get("content")
+        text += content if isinstance(content, str) else ""
+        chunk["choices"][0]["message"] = {"role": "assistant", "content": text}
 
 
 EMPTIES: dict[str, Any] = {"role": "assistant", "reasoning_content": None, "tool_calls": None, "refusal": None}

@@ -106,6 +106,13 @@ def test_usage_and_service_tier_are_the_servers() -> None:
     assert response.service_tier == "flex"
 
 
+def test_a_whole_message_counts_beside_an_empty_delta() -> None:
+    """As a search API of today answers."""
+    message = {"role": "assistant", "content": "Paris."}
+    choice = {"index": 0, "message": message, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
+    assert said(read_whole(json.dumps({"choices": [choice]}).encode())[0]) == ["OutputText: Paris.", "completed"]
+
+
 def test_an_answer_without_a_finish_reason_is_whole_all_the_same() -> None:
     assert said(read_whole(b'{"choices":[{"message":{"content":"a"}}]}')[0]) == ["OutputText: a", "completed"]
 

@@ -50,6 +50,7 @@ class EventsToHub(StreamToHub):
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
         self._misses = 0
+        self._is_whole = False
         self._no_text: sse.Frame | None = None  # of which `text_run` has found that it is something else
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
@@ -92,6 +93,7 @@ class EventsToHub(StreamToHub):
 
     def _read_whole(self, body: bytes) -> None:
         """The message is one great delta."""
+        self._is_whole = True
         try:
             chunk: Chunk | None = _decode(body)
         except ValueError:
@@ -147,10 +149,11 @@ class EventsToHub(StreamToHub):
         if index != 0:
             self.losses.add(f"choices[{index}]", "an answer besides the first has no place in a response")
             return
-        if choice.delta is not None:
-            self._answer.delta(choice.delta, choice.logprobs)
-        elif choice.message is not None:
+        # Some servers send both: in a whole answer the delta is empty, in a stream the message repeats what was said so far.
+        if choice.message is not None and (self._is_whole or choice.delta is None):
             self._answer.message(choice.message, choice.logprobs)
+        elif choice.delta is not None:
+            self._answer.delta(choice.delta, choice.logprobs)
         self._usage = choice.usage or self._usage
         self._reason = choice.finish_reason or self._reason
 
