@@ -38,3 +38,14 @@ def test_text_of_a_server_that_sends_an_empty_delta_with_the_message_arrives(str
         else:
             text = sdk.chat.completions.create(model="sonar", messages=SAID).choices[0].message.content or ""
         assert text == "Hello."
+
+
+def test_a_call_of_a_server_that_sends_an_empty_custom_member_arrives() -> None:
+    """Snowflake's calls have a member for each form."""
+    function = {"name": "look", "arguments": '{"at": 1}'}
+    call = {"id": "call_1", "type": "function", "function": function, "custom": {"name": "", "input": ""}}
+    tools: Any = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+    with sdk_over(completion({"content": "", "tool_calls": [call]})) as sdk:
+        calls = sdk.chat.completions.create(model="m", messages=SAID, tools=tools).choices[0].message.tool_calls or []
+        found = [(each.id, each.function.name, each.function.arguments) for each in calls if each.type == "function"]
+        assert found == [("call_1", "look", '{"at": 1}')]

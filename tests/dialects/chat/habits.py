@@ -54,6 +54,7 @@ class Habit(NamedTuple):
     objects: bool  # arguments as objects
     usage: str  # "before", "with", "after", "never"
     both_forms: bool = False  # an empty `delta` beside a whole `message`, and the message so far beside each `delta`
+    empty_custom: bool = False  # an empty `custom` beside each `function`
 
 
 @st.composite
@@ -95,6 +96,7 @@ def habits(draw: Draw) -> Habit:
         objects=draw(st.booleans()),
         usage=draw(st.sampled_from(["before", "with", "after", "never"])),
         both_forms=draw(st.booleans()),
+        empty_custom=draw(st.booleans()),
     )
 
 
@@ -130,6 +132,7 @@ def whole(message: Message, habit: Habit) -> bytes:
     if message.calls:
         said["tool_calls"] = [
             {"id": "" if habit.ids == "never" else call.id, "type": "function", "function": _function(call, habit)}
+            | (EMPTY_CUSTOM if habit.empty_custom else {})
             for call in message.calls
         ]
     body: dict[str, Any] = {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
@@ -235,7 +238,7 @@ def _entries(at: int, call: Called, habit: Habit, draw: Draw) -> list[dict[str, 
 
 
 def _entry(at: int, habit: Habit, id: str, function: dict[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"function": function}
+    entry: dict[str, Any] = {"function": function, **(EMPTY_CUSTOM if habit.empty_custom else {})}
     if id and habit.ids != "never":
         entry |= {"id": id, "type": "function"}
     if habit.indexes != "none":
@@ -260,5 +263,6 @@ def _tell_so_far(chunks: list[dict[str, Any]]) -> None:
         chunk["choices"][0]["message"] = {"role": "assistant", "content": text}
 
 
+EMPTY_CUSTOM = {"custom": {"name": "", "input": ""}}
 EMPTIES: dict[str, Any] = {"role": "assistant", "reasoning_content": None, "tool_calls": None, "refusal": None}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}

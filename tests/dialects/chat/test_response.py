@@ -113,6 +113,26 @@ def test_a_whole_message_counts_beside_an_empty_delta() -> None:
     assert said(read_whole(json.dumps({"choices": [choice]}).encode())[0]) == ["OutputText: Paris.", "completed"]
 
 
+def test_a_call_is_of_the_form_that_its_type_names_or_that_is_not_empty() -> None:
+    """TOOL-3: servers that have a member for each form fill one and send the other empty, or null."""
+    function, none = {"name": "get_time", "arguments": "{}"}, {"name": "", "arguments": ""}
+    custom, empty = {"name": "apply_patch", "input": "x"}, {"name": "", "input": ""}
+    calls: list[dict[str, Any]] = [
+        {"type": "function", "function": function, "custom": empty},
+        {"function": function, "custom": empty},
+        {"type": "custom", "function": none, "custom": custom},
+        {"function": none, "custom": custom},
+        {"function": None, "custom": custom},
+        {"type": "function", "function": None, "custom": custom},
+        {"type": "custom", "function": function, "custom": None},
+    ]
+    for call in calls:
+        response, losses = read_whole(body({"content": None, "tool_calls": [{"id": "a", **call}]}))
+        is_custom = call.get("custom") == custom
+        assert said(response) == ["a = apply_patch[x]" if is_custom else "a = get_time({})", "completed"], call
+        assert list(losses) == []
+
+
 def test_an_answer_without_a_finish_reason_is_whole_all_the_same() -> None:
     assert said(read_whole(b'{"choices":[{"message":{"content":"a"}}]}')[0]) == ["OutputText: a", "completed"]
 

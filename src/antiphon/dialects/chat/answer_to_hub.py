@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.dialects.chat.answers import ChoiceLogProbs, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
+from antiphon.dialects.chat.answers import ChoiceLogProbs, CustomDelta, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
 from antiphon.dialects.chat.calls import Call, CallPiece, Calls
 from antiphon.dialects.chat.forced import ForcedCall
 from antiphon.dialects.chat.reasoning import Thoughts, says_something
@@ -392,15 +392,22 @@ def _joined(value: Any) -> str:
 
 
 def _piece_of(delta: ToolCallDelta) -> CallPiece:
-    if delta.custom is not None:
-        return CallPiece(delta.index, delta.id or "", delta.custom.name or "", delta.custom.input or "", is_custom=True)
     function = delta.function or NO_FUNCTION
+    if delta.custom is not None and _is_custom(delta, delta.custom, function):
+        return CallPiece(delta.index, delta.id or "", delta.custom.name or "", delta.custom.input or "", is_custom=True)
     arguments = function.arguments
     if arguments is None:
         arguments = ""
     elif not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
     return CallPiece(delta.index, delta.id or "", function.name or "", arguments)
+
+
+def _is_custom(delta: ToolCallDelta, custom: CustomDelta, function: FunctionDelta) -> bool:
+    """Servers that have a member for each form fill one and send the other empty: the type says which, else what is not empty."""
+    if delta.type in ("function", "custom") and delta.function is not None:
+        return delta.type == "custom"
+    return delta.function is None or (bool(custom.name or custom.input) and not (function.name or function.arguments))
 
 
 def _annotation_to_hub(annotation: dict[str, Any]) -> Annotation | None:

@@ -27,6 +27,7 @@ class CustomDelta(Struct, frozen=True, gc=False):
 class ToolCallDelta(Struct, frozen=True, gc=False):
     index: int | None = None
     id: str | None = None
+    type: str | None = None
     function: FunctionDelta | None = None
     custom: CustomDelta | None = None
 
