@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.running import BOUND, one_upstream, running
 
 from antiphon import fakes
-from antiphon.fakes import ChatServer
+from antiphon.fakes import ChatServer, turn
 
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 
@@ -49,3 +50,22 @@ def test_a_call_of_a_server_that_sends_an_empty_custom_member_arrives() -> None:
         calls = sdk.chat.completions.create(model="m", messages=SAID, tools=tools).choices[0].message.tool_calls or []
         found = [(each.id, each.function.name, each.function.arguments) for each in calls if each.type == "function"]
         assert found == [("call_1", "look", '{"at": 1}')]
+
+
+def cited(number: int) -> dict[str, Any]:
+    place = {"start_index": number, "end_index": number + 1, "url": f"https://example.org/{number}", "title": f"page {number}"}
+    return {"type": "url_citation", "url_citation": place}
+
+
+def chunk(**delta: Any) -> Any:
+    return fakes.raw(b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n")
+
+
+def test_citations_of_a_stream_are_put_together_by_the_sdk() -> None:
+    """TOOL-7, STR-14: all of them, whether the server sends them together or one by one."""
+    pieces = [chunk(annotations=[cited(0)]), fakes.text("lo."), chunk(annotations=[cited(1), cited(2)])]
+    with sdk_over(turn(fakes.text("Hel"), *pieces)) as sdk, sdk.chat.completions.stream(model="m", messages=SAID) as stream:
+        message = stream.get_final_completion().choices[0].message
+        assert message.content == "Hello."
+        found = [each.url_citation.model_dump() for each in message.annotations or []]
+        assert found == [cited(number)["url_citation"] for number in range(3)]

@@ -318,11 +318,14 @@ def test_refusals_and_citations_are_told() -> None:
     life.refusal(1, "no")
     life.complete()
     deltas = life.told().deltas
-    assert deltas[2] == {
-        "annotations": [{"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "url": "u", "title": "t"}}]
+    assert deltas[2] == {"refusal": "no"}
+    assert deltas[3] == {
+        "annotations": [
+            {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "url": "u", "title": "t"}},
+            {"type": "file_citation", "file_id": "f"},
+        ]
     }
-    assert deltas[3] == {"annotations": [{"type": "file_citation", "file_id": "f"}]}
-    assert deltas[4] == {"refusal": "no"}
+    assert deltas[4] == {}  # the chunk with the finish reason
 
 
 def test_log_probabilities_stand_beside_their_delta() -> None:
@@ -452,8 +455,8 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     life.update(extra={"acme": Raw(b'"x"')})
     life.complete()
     told = life.told()
-    assert told.deltas[1]["content"] == "a"
-    assert len(told.deltas[1]["annotations"]) == 1
+    assert told.deltas[1] == {"content": "a"}
+    assert len(told.deltas[2]["annotations"]) == 1
     assert told.lost == ["events", "output[0].phase", "output[0].content.acme", "response.acme"]
 
 

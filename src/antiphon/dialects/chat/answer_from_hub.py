@@ -90,6 +90,8 @@ class AnswerFromHub:
         self._last_reasoning: Hashable = None
         self._sealed: list[str] = []  # reasoning that is told with what it led to
         self._details = 0
+        #: Citations are told together at the end: clients that put a stream together take no second list of them, or only the last.
+        self._annotations: list[Any] = []
 
     def feed(self, event: StreamEvent) -> ChoiceOut | None:
         """The piece that an event brings, if any."""
@@ -106,7 +108,7 @@ class AnswerFromHub:
                 self._told.add(event.output_index)
                 return self._arguments(event.output_index, event.delta)
             case AnnotationAdded() if event.annotation is not None:
-                return ChoiceOut(delta=MessagePiece(annotations=[_annotation(event.annotation)]))
+                self._annotations.append(_annotation(event.annotation))
             case ContentPartAdded() | SummaryPartAdded():
                 self._told.add(event.output_index)
             case ItemAdded() if event.item is not None:
@@ -119,7 +121,8 @@ class AnswerFromHub:
 
     def rest(self) -> MessagePiece:
         """What is left to be told when everything has come."""
-        return MessagePiece(reasoning_details=self._sealed_reasoning())
+        annotations, self._annotations = self._annotations, []
+        return MessagePiece(reasoning_details=self._sealed_reasoning(), annotations=annotations or UNSET)
 
     def finish_reason(self, response: Response) -> str:
         """REQ-3: why it ended."""
@@ -229,7 +232,7 @@ class AnswerFromHub:
             match part:
                 case OutputText():
                     pieces.append(_text(part.text, part.logprobs or []))
-                    pieces += [ChoiceOut(delta=MessagePiece(annotations=[_annotation(found)])) for found in part.annotations]
+                    self._annotations += map(_annotation, part.annotations)
                 case Text(text=text) | InputText(text=text):
                     pieces.append(_text(text, []))
                 case Refusal():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from antiphon import sse
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, usage_from_hub
@@ -91,8 +91,12 @@ class EventsFromHub:
 
     def _end(self, response: Response) -> bytes:
         self._is_told = True
-        last = ChoiceOut(delta=self._answer.rest(), finish_reason=self._answer.finish_reason(response))
-        told = self._frame(choices=[last], service_tier=response.service_tier)
+        rest, told = self._answer.rest(), b""
+        if rest.annotations:  # before the chunk with the reason, of which some clients read nothing else
+            told = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
+            rest = msgspec.structs.replace(rest, annotations=UNSET)
+        last = ChoiceOut(delta=rest, finish_reason=self._answer.finish_reason(response))
+        told += self._frame(choices=[last], service_tier=response.service_tier)
         if self._wants_usage and response.usage:
             told += self._frame(choices=[], usage=usage_from_hub(response.usage))
         return told
