@@ -375,11 +375,12 @@ def test_an_object_of_another_type_than_the_only_one_wanted_is_refused() -> None
 
 
 def test_a_tool_in_the_nested_form_of_chat_is_explained() -> None:
-    """TOOL-1, C-3: the message shows the flat form, with the tool's own name."""
-    fault = refusal_of({"tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]})
-    assert (fault.code, fault.param) == ("missing_field", "tools[0].name")
-    assert "nested as in Chat Completions" in fault.message
-    assert '{"type":"function","name":"get_weather","description":…,"parameters":…,"strict":…}' in fault.message
+    """TOOL-1, C-3: the message shows the flat form, with the tool's own name; the type may be missing."""
+    for type in ({"type": "function"}, {}):
+        fault = refusal_of({"tools": [{**type, "function": {"name": "get_weather", "parameters": {}}}]})
+        assert (fault.code, fault.param) == ("missing_field", "tools[0].name")
+        assert "nested as in Chat Completions" in fault.message
+        assert '{"type":"function","name":"get_weather","description":…,"parameters":…,"strict":…}' in fault.message
 
 
 @pytest.mark.parametrize("function", [None, 5, {}, {"name": 5}])

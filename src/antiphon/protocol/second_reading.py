@@ -259,9 +259,12 @@ def _options(hint: Any) -> tuple[Any, ...]:
 
 
 def _implied(members: dict[str, Raw]) -> str:
-    """The type that an object without one gives away: a message (ITEM-8), or what the specification lets go without."""
+    """The type that an object without one gives away: a message (ITEM-8), what the specification lets go without, or a function
+    as Chat Completions nests it, of which not every client says that it is one."""
     if "role" in members:
         return "message"
+    if "function" in members:
+        return "function"
     if "name" in members or "schema" in members:
         return "json_schema"
     return "item_reference" if members.keys() - {TAG} == {"id"} else ""

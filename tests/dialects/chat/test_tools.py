@@ -246,6 +246,14 @@ def test_the_flat_form_is_read_too_C3() -> None:
     assert request.tools == [SEARCH]
 
 
+@pytest.mark.parametrize("type", [{}, {"type": None}])
+def test_a_nested_function_may_leave_out_its_type(type: Json) -> None:
+    """C-3."""
+    request, losses = taken(tools=[{**type, "function": {"name": "f"}}, {"type": "web_search"}])
+    assert request.tools == [FunctionToolParam(name="f", strict=False), WebSearchTool()]
+    assert not losses
+
+
 def test_custom_tools_are_read_in_both_forms() -> None:
     nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
     flat = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
@@ -300,8 +308,10 @@ def test_cache_control_of_tools_is_taken_out_E4() -> None:
     [
         ("auto", "auto"),
         ("required", "required"),
+        ("any", "required"),
         (None, UNSET),
         ({"type": "function", "function": {"name": "f"}}, SpecificFunction(name="f")),
+        ({"function": {"name": "f"}}, SpecificFunction(name="f")),
         ({"type": "function", "name": "f"}, SpecificFunction(name="f")),
         ({"type": "custom", "custom": {"name": "c"}}, SpecificCustom(name="c")),
         ({"type": "custom", "name": "c"}, SpecificCustom(name="c")),
@@ -353,7 +363,9 @@ def test_what_choices_and_formats_of_a_client_say_besides_is_a_loss() -> None:
         ({"tools": [{"type": "function", "function": {}}]}, MissingField, "tools[0].function.name"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, InvalidValue, "tools[0].function.name"),
         ({"tools": [{"type": "custom"}]}, MissingField, "tools[0].custom"),
-        ({"tools": [{"function": {"name": "f"}}]}, MissingField, "tools[0].type"),
+        ({"tools": [{"name": "f"}]}, MissingField, "tools[0].type"),
+        ({"tools": [{"function": {}}]}, MissingField, "tools[0].function.name"),
+        ({"tool_choice": {"name": "f"}}, MissingField, "tool_choice.type"),
         ({"tool_choice": {"type": "function"}}, MissingField, "tool_choice.function"),
         ({"tool_choice": {"type": "custom"}}, MissingField, "tool_choice.custom"),
         ({"tool_choice": "sometimes"}, InvalidValue, "tool_choice"),

@@ -136,6 +136,8 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
             return AllowedToolsParam(tools=tools, mode=allowed.mode)
         case None | UnsetType():
             return UNSET
+        case "any":
+            return "required"
         case choice:
             return choice
 

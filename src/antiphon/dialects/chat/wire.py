@@ -346,7 +346,10 @@ class AllowedToolsChoiceIn(Shape, frozen=True, kw_only=True, tag="allowed_tools"
     allowed_tools: AllowedToolsIn
 
 
-ToolChoiceIn = ToolChoiceValue | FunctionChoiceIn | CustomChoiceIn | AllowedToolsChoiceIn | UnknownToolChoice
+# One maker's clients say `any` for `required`.
+ToolChoiceIn = (
+    Literal["none", "auto", "required", "any"] | FunctionChoiceIn | CustomChoiceIn | AllowedToolsChoiceIn | UnknownToolChoice
+)
 
 
 class JsonSchemaIn(Shape, frozen=True, kw_only=True):
