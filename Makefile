@@ -46,7 +46,7 @@ test-probe: install
 	touch $@
 
 CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 ai@6.0.326 @ai-sdk/openai@3.0.139 \
-	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 @anthropic-ai/sdk@1.8.0 zod@4.6.7
+	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 @anthropic-ai/sdk@1.8.0 @google/gemini-cli@0.61.0 zod@4.6.7
 
 # Hostile input to a real gateway process, while another process measures `/health`: timed bounds, so nothing else runs beside it.
 test-faults: install

@@ -18,7 +18,7 @@ from google.genai import types as genai_types
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import fakes
-from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.fakes import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
 
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
@@ -89,6 +89,26 @@ def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(ap
     assert said == "There is none."
     assert [(item["call_id"], item["output"][:13]) for item in results] == [("call_1", "[tool error] ")]
     assert "no such file" in results[0]["output"]
+
+
+@pytest.mark.parametrize("server", ["chat", "responses", "messages", "gemini"])
+def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> None:
+    """REQ-1, TOOL-1: in every field for a schema; strict servers take what becomes of them."""
+    make: Any = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}[server]
+    schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
+    profile = {"messages": "anthropic", "gemini": "google"}.get(server)
+    with make(lambda _: turn(fakes.text('{"city": "Rome"}'))) as upstream:
+        with running(one_upstream(upstream.base_url, dialect=server, profile=profile)) as gateway:
+            client = of_gemini(gateway)
+            for field in ("response_schema", "response_json_schema"):
+                asked: Any = {"response_mime_type": "application/json", field: schema}
+                assert client.models.generate_content(model="mock-1", contents="Where?", config=asked).text == '{"city": "Rome"}'
+            for field in ("parameters", "parameters_json_schema"):
+                offered: Any = {"tools": [{"function_declarations": [{"name": "find", field: schema}]}]}
+                client.models.generate_content(model="mock-1", contents="Where?", config=offered)
+            client.close()
+            assert {line["status"] for line in gateway.requests(4)} == {200}
+        assert upstream.refusals == []
 
 
 @pytest.mark.parametrize("streams", [False, True])

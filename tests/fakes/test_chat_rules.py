@@ -256,6 +256,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
             },
         },
     ),
+    "a format with a type in capitals": (
+        format(schema={"type": "OBJECT"}),
+        "response_format.json_schema.schema",
+        format(schema={"type": "object"}),
+    ),
     "a format without a name": (format(name=...), "response_format.json_schema.name", format()),
     "a format without a schema": (format(schema=...), "response_format.json_schema.schema", format(schema=OPEN)),
     "a strict format with an open schema": (

@@ -311,6 +311,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "at the top level",
         tool(input_schema={"type": "object", "properties": {"a": {"anyOf": []}}}),
     ),
+    "a type in capitals": (
+        tool(input_schema={"type": "object", "properties": {"a": {"type": "STRING"}}}),
+        "draft 2020-12",
+        tool(input_schema={"type": "object", "properties": {"a": {"type": ["string", "null"]}}}),
+    ),
     "properties in a list": (tool(input_schema={"type": "object", "properties": [1]}), "draft 2020-12", tool()),
     "a property with a space": (
         tool(input_schema={"type": "object", "properties": {"a b": {}}}),

@@ -40,6 +40,16 @@ def chosen(choice: Any, *tools: Any) -> dict[str, Any]:
 
 # (what is wrong, the param of the error, the same done right); a value of ... leaves the field out.
 RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "a format with a type in capitals": (
+        format(schema={"type": "object", "properties": {"a": {"type": "STRING"}}}),
+        "text.format.schema",
+        format(schema={"type": "object", "properties": {"a": {"type": ["string", "null"]}}}),
+    ),
+    "a function with a type in capitals": (
+        {"tools": [{**TOOL, "parameters": {"type": "object", "properties": {"a": {"anyOf": [{"type": ["STRING"]}]}}}}]},
+        "tools[0].parameters",
+        {"tools": [{**TOOL, "parameters": {"type": "object", "properties": {"type": {"enum": ["STRING"]}}}}]},
+    ),
     "no model": ({"model": ...}, "model", {}),
     "no input": ({"input": ...}, "input", {"input": "hi"}),
     "an empty input": ({"input": ""}, "input", {"input": "a"}),

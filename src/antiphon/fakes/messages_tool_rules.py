@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from antiphon.fakes.messages_block_rules import Members, check_cache_control, check_members, check_tool_name, kind_of
 from antiphon.fakes.messages_errors import RefusedMessage
+from antiphon.fakes.rules import unknown_type_in
 
 
 def check_tools(tools: Any) -> list[str]:
@@ -86,7 +87,8 @@ def _check_input_schema(schema: dict[str, Any], path: str) -> None:
         raise RefusedMessage(f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level")
     properties = schema.get("properties") or {}
     # "JSON schema is invalid. It must match JSON Schema draft 2020-12".
-    if not isinstance(properties, dict) or not isinstance(schema.get("required") or [], list):
+    is_list = isinstance(schema.get("required") or [], list)
+    if not isinstance(properties, dict) or not is_list or unknown_type_in(schema) is not None:
         raise RefusedMessage(f"{path}: JSON schema is invalid. It must match JSON Schema draft 2020-12")
     for name in properties:
         # "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
@@ -127,6 +129,8 @@ def _check_part(schema: Any, path: str) -> None:
 
 def _check_form(schema: dict[str, Any], path: str) -> None:
     # "JSON schema is invalid. It must match JSON Schema draft 2020-12".
+    if unknown_type_in({"type": schema.get("type")}) is not None:
+        raise RefusedMessage(f"{path}.type: JSON schema is invalid. It must match JSON Schema draft 2020-12")
     for words, kind in ((("properties", "$defs", "definitions"), dict), (("anyOf", "allOf", "enum", "required"), list)):
         for word in words:
             if word in schema and not isinstance(schema[word], kind):

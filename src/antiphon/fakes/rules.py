@@ -162,11 +162,28 @@ def check_parameters(schema: Any, param: str, *, strict: Any) -> None:
 
 
 def check_strict(schema: Any, param: str, *, strict: Any) -> None:
+    # "Invalid schema for function 'f': 'float' is not valid under any of the given schemas": types in capitals are as unknown.
+    wrong = unknown_type_in(schema)
+    if wrong is not None:
+        raise Refused(f"Invalid schema: {wrong!r} is not valid under any of the given schemas", param=param, code="invalid_schema")
     # Strict schemas close every object and require every property: the constrained decoder knows no others.
     if strict is not None and not isinstance(strict, bool):
         raise Refused(f"strict is {strict!r}, not a boolean", param=param, code="invalid_type")
     if strict and isinstance(schema, dict):
         _check_closed(schema, param)
+
+
+def unknown_type_in(schema: Any) -> Any:
+    """The first `type`, at any depth, that is none of JSON schema's; None if all are."""
+    waiting = [schema] if isinstance(schema, dict) else []
+    while waiting:
+        part = waiting.pop()
+        given = part.get("type")
+        for kind in given if isinstance(given, list) else [given]:
+            if kind is not None and kind not in TYPES:
+                return kind
+        waiting += _children(part)
+    return None
 
 
 def check_says_json(texts: list[str], param: str) -> None:
@@ -224,3 +241,4 @@ def parsed(arguments: str) -> Any:
 
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")

@@ -46,14 +46,14 @@ class Behind(NamedTuple):
 
     @contextmanager
     def gateway(
-        self, plan: Mapping[int, Reply], kept_in: str = "off", statuses: Collection[int] = (200,)
+        self, plan: Mapping[int, Reply], kept_in: str = "off", statuses: Collection[int] = (200,), aside: str = ASIDE
     ) -> Iterator[tuple[Running, FakeServer]]:
         """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over,
-        and the client had these statuses and no others."""
+        and the client had these statuses and no others. What is asked without tools is answered with `aside`."""
 
         def reply(received: Received) -> Reply:
             told = self.read(received.json)
-            return plan[len(told.results)] if told.tools else turn(fakes.text(ASIDE))
+            return plan[len(told.results)] if told.tools else turn(fakes.text(aside))
 
         with self.serve(reply) as upstream:
             served = config.UpstreamConfig(
@@ -61,7 +61,7 @@ class Behind(NamedTuple):
             )
             with running(config.Config(upstreams=[served], store=config.StoreConfig(url=kept_in))) as gateway:
                 yield gateway, upstream
-                assert upstream.refusals == []
+                assert not upstream.refusals, [refused.body for refused in upstream.refusals]
                 assert {line["status"] for line in gateway.requests(1)} == set(statuses)
 
     def turns(self, upstream: FakeServer) -> list[Conversation]:

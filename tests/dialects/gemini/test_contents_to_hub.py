@@ -108,6 +108,15 @@ def test_parallel_calls_and_their_results_keep_their_ids() -> None:
     ]
 
 
+@pytest.mark.parametrize("word", ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"])
+def test_stand_in_for_a_signature_is_no_reasoning(word: str) -> None:
+    """RSN-3: a client that has no signature says so by a word of the API's, as text or in base64; no server has sealed it."""
+    for written in (word, signed(word)):
+        asked = ask(user({"text": "hi"}), model({**call("a", {}, id="c"), "thoughtSignature": written}), user(result("a", id="c")))
+        assert [type(item) for item in asked.items] == [MessageParam, FunctionCallParam, FunctionCallOutputParam]
+        assert asked.lost == []
+
+
 def test_calls_and_results_may_stand_under_any_role() -> None:
     """Older clients send results under the role `function`, and words before them."""
     items = ask(

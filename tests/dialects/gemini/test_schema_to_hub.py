@@ -1,4 +1,4 @@
-"""This API's older schemas as JSON schema."""
+"""This API's schemas, in either of its forms, as JSON schema."""
 
 from __future__ import annotations
 
@@ -6,8 +6,90 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.dialects.gemini.asking import ask
 
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
+from antiphon.errors import JsonTooDeep
+from antiphon.protocol.request import JsonSchemaFormatParam
+from antiphon.protocol.tools import FunctionToolParam
+
+TYPES = ["string", "number", "integer", "boolean", "null"]
+#: Names of properties that are keywords too, or are spelled as no keyword is.
+NAMES = st.sampled_from(["a", "type", "items", "any_of", "nullable", "STRING", "min_items"])
+ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties")
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
+
+
+@st.composite
+def schemas(draw: st.DrawFn, depth: int = 3) -> dict[str, Any]:
+    """JSON schemas with schemas in every place that may hold one, and with values that look like types and are none."""
+    schema: dict[str, Any] = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "type": st.sampled_from([*TYPES, "object", "array", ["string", "null"]]),
+                "enum": st.just(["STRING", "OBJECT", None]),
+                "const": st.just({"type": "STRING"}),
+                "default": st.just({"type": "ARRAY"}),
+                "description": st.just("A STRING"),
+                "x-mine": st.just({"type": "STRING"}),
+                "my_word": st.just(1),
+            },
+        )
+    )
+    inner = schemas(depth=depth - 1) if depth else st.just({})
+    if depth:
+        for word in draw(st.sets(st.sampled_from([*ONE, *NAMED, *SEVERAL]), max_size=2)):
+            if word in ONE:
+                schema[word] = draw(st.booleans() | inner)
+            elif word in NAMED:
+                schema[word] = draw(st.dictionaries(NAMES, inner, max_size=2))
+            else:
+                schema[word] = draw(st.lists(inner, min_size=1, max_size=2))
+    return schema
+
+
+def in_capitals(schema: Any) -> Any:
+    """The same with its types in capitals, wherever a schema may stand."""
+    if not isinstance(schema, dict):
+        return schema
+    told: dict[str, Any] = {}
+    for word, value in schema.items():
+        if word == "type":
+            told[word] = [kind.upper() for kind in value] if isinstance(value, list) else value.upper()
+        elif word in ONE:
+            told[word] = in_capitals(value)
+        elif word in NAMED:
+            told[word] = {name: in_capitals(inner) for name, inner in value.items()}
+        elif word in SEVERAL:
+            told[word] = [in_capitals(inner) for inner in value]
+        else:
+            told[word] = value
+    return told
+
+
+@given(schemas())
+def test_schema_to_hub_reads_types_in_capitals_at_every_depth(schema: dict[str, Any]) -> None:
+    """And leaves a JSON schema, the user's values and names included, as it is."""
+    assert schema_to_hub(schema, "x") == schema
+    assert schema_to_hub(in_capitals(schema), "x") == schema
+
+
+@given(schemas())
+def test_schema_in_capitals_is_the_same_request_in_every_field(schema: dict[str, Any]) -> None:
+    """`responseSchema`, `responseJsonSchema`, `parameters` and `parametersJsonSchema` take either spelling."""
+    schema = {"type": "object", **schema}
+    for spelled in (schema, in_capitals(schema)):
+        for field in ("responseSchema", "responseJsonSchema"):
+            text = ask(generationConfig={"responseMimeType": "application/json", field: spelled}).request.text
+            assert text
+            assert text.format == JsonSchemaFormatParam(name="response", schema=schema)
+        for field in ("parameters", "parametersJsonSchema"):
+            tools = ask(tools=[{"functionDeclarations": [{"name": "f", field: spelled}]}]).request.tools
+            assert tools == [FunctionToolParam(name="f", parameters=schema, strict=False)]
 
 
 def test_types_in_capitals_are_written_small_at_every_depth() -> None:
@@ -22,10 +104,10 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
             },
         },
         "required": ["type"],
-        "propertyOrdering": ["my_list", "type"],
+        "property_ordering": ["my_list", "type"],
         "additionalProperties": False,
     }
-    assert schema_to_hub(schema) == {
+    assert schema_to_hub(schema, "x") == {
         "type": "object",
         "properties": {
             "type": {"type": "string", "format": "enum", "enum": ["OBJECT"]},
@@ -49,14 +131,30 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
         ({"ref": "#/$defs/a", "defs": {"a": {"type": "NULL"}}}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}),
         ({"type": "STRING", "maxLength": "7", "pattern": "7"}, {"type": "string", "maxLength": 7, "pattern": "7"}),
         ({"type": "TYPE_UNSPECIFIED"}, {}),
+        ({"type": ["STRING", "NULL"]}, {"type": ["string", "null"]}),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     ],
 )
 def test_what_json_schema_says_otherwise_is_said_so(schema: dict[str, Any], told: dict[str, Any]) -> None:
-    assert schema_to_hub(schema) == told
+    assert schema_to_hub(schema, "x") == told
     jsonschema.Draft202012Validator.check_schema(told)
 
 
-def test_json_schema_stays_as_it_is() -> None:
-    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "number"}}, "x-mine": 1}
-    assert schema_to_hub(schema) == schema
+def test_schema_to_hub_reads_tuples_of_older_drafts() -> None:
+    assert schema_to_hub({"items": [{"type": "STRING"}, True]}, "x") == {"items": [{"type": "string"}, True]}
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": 7}, {"type": [7]}, {"items": True}, {"properties": [{"type": "STRING"}]}, {"maxItems": "many"}]
+)
+def test_schema_to_hub_leaves_what_no_schema_says_to_the_server(schema: dict[str, Any]) -> None:
+    assert schema_to_hub(schema, "x") == schema
+
+
+def test_schema_to_hub_refuses_what_is_nested_too_deeply() -> None:
+    schema: dict[str, Any] = {"type": "STRING"}
+    for _ in range(1000):
+        schema = {"type": "OBJECT", "properties": {"a": schema}}
+    with pytest.raises(JsonTooDeep, match=r"tools\[0\].*nested too deeply") as caught:
+        schema_to_hub(schema, "tools[0].parameters")
+    assert caught.value.param == "tools[0].parameters"

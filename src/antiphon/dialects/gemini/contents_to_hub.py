@@ -132,10 +132,11 @@ class _Items:
 
     def _take_signature(self, part: Part) -> None:
         """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
-        if part.thought_signature:
+        sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
+        if sealed and sealed not in STAND_INS:
             if self._thought is None:
                 self._think("")
-            self._end_thought(signature_to_hub(part.thought_signature))
+            self._end_thought(sealed)
 
     def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
         if self._thought is not None:
@@ -262,6 +263,8 @@ def _told(result: Result) -> _Told:
             return _Told(codec.encode(response).decode(), False)
 
 
+#: What clients send in place of a signature that they do not have; whoever writes for a server of this API knows its word for that.
+STAND_INS: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
 #: What any part may have, and what says how another member of it is to be taken.
 OF_EVERY_PART: Final = frozenset({"text", "thought", "thoughtSignature"})
 BESIDE: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"})

@@ -91,9 +91,10 @@ def _format(settings: Generation, extra: dict[str, Raw]) -> TextFormatParam | Un
 
 
 def _schema(settings: Generation) -> dict[str, object] | None:
-    if settings.response_json_schema:
-        return settings.response_json_schema
-    return schema_to_hub(settings.response_schema) if settings.response_schema else None
+    for given, name in ((settings.response_json_schema, "responseJsonSchema"), (settings.response_schema, "responseSchema")):
+        if given:
+            return schema_to_hub(given, f"generationConfig.{name}")
+    return None
 
 
 def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:

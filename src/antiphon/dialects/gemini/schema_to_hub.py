@@ -1,45 +1,53 @@
-"""This API's older schemas as JSON schema: types in capitals, `nullable`, `example` and numbers in strings become what that has.
+"""This API's schemas as JSON schema: types in capitals, `nullable`, `example` and numbers in strings become what that has.
 
-Names of properties are the user's own and stay. What JSON schema does not know (`propertyOrdering`) is left where it is: readers of
-a schema pass over it.
+Clients write so in the fields for JSON schema too (`responseJsonSchema`, `parametersJsonSchema`), where the API takes it. Names of
+properties and values are the user's own and stay. What JSON schema does not know (`propertyOrdering`) is left where it is: readers
+of a schema pass over it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from antiphon.dialects.gemini.request_in import camel
+from antiphon.errors import JsonTooDeep
 from antiphon.protocol.tools import JsonSchema
 
 
-def schema_to_hub(schema: JsonSchema) -> JsonSchema:
-    """The same schema; one that is JSON schema already is unchanged."""
+def schema_to_hub(schema: JsonSchema, path: str) -> JsonSchema:
+    """The same schema; one that is JSON schema already is unchanged. `path` is where it stands in the request."""
+    try:
+        return _normalized(schema)
+    except RecursionError:
+        raise JsonTooDeep(f"{path}: the schema is nested too deeply", param=path) from None
+
+
+def _normalized(schema: JsonSchema) -> JsonSchema:
     found: JsonSchema = {}
     for name, value in schema.items():
-        name = camel(name)
-        match name, value:
-            case "type", str():
+        name = SPELLED.get(name, name)
+        match value:
+            case str() if name == "type":
                 if value != "TYPE_UNSPECIFIED":
                     found[name] = value.lower()
-            case (("properties" | "defs" | "$defs"), dict()):
-                found["$defs" if name == "defs" else name] = {key: _inner(member) for key, member in value.items()}
-            case (("items" | "additionalProperties" | "not"), _):
+            case list() if name == "type":
+                found[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
+            case dict() if name in HOLD_NAMED:
+                found[name] = {key: _inner(member) for key, member in value.items()}
+            case dict() | list() if name in HOLD_SCHEMAS:
                 found[name] = _inner(value)
-            case (("anyOf" | "oneOf" | "allOf" | "prefixItems"), list()):
-                found[name] = [_inner(member) for member in value]
-            case "example", _:
-                found["examples"] = [value]
-            case "ref", _:
-                found["$ref"] = value
-            case _ if name in COUNTS and isinstance(value, str) and value.isdecimal():
+            case str() if name in COUNTS and value.isdecimal():
                 found[name] = int(value)
+            case _ if name == "example":
+                found["examples"] = [value]
             case _:
                 found[name] = value
     return _with_null(found) if found.pop("nullable", False) is True else found
 
 
 def _inner(value: Any) -> Any:
-    return schema_to_hub(value) if isinstance(value, dict) else value
+    if isinstance(value, list):
+        return [_inner(member) for member in value]
+    return _normalized(value) if isinstance(value, dict) else value
 
 
 def _with_null(schema: JsonSchema) -> JsonSchema:
@@ -56,5 +64,30 @@ def _with_null(schema: JsonSchema) -> JsonSchema:
     return told
 
 
+#: Keywords whose value is a schema or a list of them, and those that have one for each name.
+HOLD_SCHEMAS: Final = frozenset(
+    {
+        *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "propertyNames"),
+        *("unevaluatedProperties", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"),
+    }
+)
+HOLD_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 #: 64-bit numbers, which the API's own JSON writes as strings.
 COUNTS: Final = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
+#: Keywords that the API writes otherwise, and takes in either spelling.
+SPELLED: Final = {
+    "any_of": "anyOf",
+    "one_of": "oneOf",
+    "all_of": "allOf",
+    "prefix_items": "prefixItems",
+    "additional_properties": "additionalProperties",
+    "property_ordering": "propertyOrdering",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "min_properties": "minProperties",
+    "max_properties": "maxProperties",
+    "ref": "$ref",
+    "defs": "$defs",
+}
