@@ -152,10 +152,10 @@ def _run(*command: str) -> None:
 
 
 def _reason(output: str) -> str:
-    """The error in one line: from the line that begins with it, without what was said before."""
+    """The error and the first line about it, in one line."""
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     start = next((at for at, line in enumerate(lines) if line.lower().startswith("error:")), 0)
-    return " ".join(lines[start:])[:MAX_REASON]
+    return "; ".join(lines[start : start + 2])[:MAX_REASON]
 
 
 def _shown(venv: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -63,3 +64,16 @@ def test_other_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
         _program(tmp_path / "pyenv" / "versions" / f"{version}.{patch}" / "bin" / f"python{version}", f"Python {version}.{patch}")
     _program(tmp_path / "pyenv" / "versions" / f"{version}.11-dev" / "bin" / f"python{version}", f"Python {version}.11")
     assert _search(tmp_path)[0] == f"{tmp_path}/pyenv/versions/{version}.10/bin/python{version}\n"
+
+
+def test_ci_runs_everything_on_the_default_and_the_first_part_on_the_other(tmp_path: Path) -> None:
+    """.ci/run in a copy, with a `make` that only writes what it is asked for."""
+    for name in (".ci/run", "tools/other_python.py", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPO / name, tmp_path / name)
+    other = _program(tmp_path / "bin" / f"python{OTHERS[-1]}", f"Python {OTHERS[-1]}.4")
+    _program(tmp_path / "bin" / "make", "").write_text('#!/bin/sh\necho "make $@"\n', encoding="utf-8")
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHON": sys.executable}
+    done = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert {"make check", "make test", f"make test-within PYTHON={other}"} <= set(done.stdout.splitlines())
+    assert f"found Python {OTHERS[-1]}.4 beside" in done.stderr
