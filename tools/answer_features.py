@@ -313,6 +313,14 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             mark="refus",
             how="a refusal",
         ),
+        Feature(
+            "ended by a call that could not be read",
+            {
+                "responses": {"status": "incomplete", "incomplete_details": {"reason": "malformed_function_call"}},
+                "gemini": {"candidates": [{"content": {"parts": [{"text": "Hello."}]}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
+            },
+            mark="Hello.",
+        ),
         Feature("which stop sequence came", {"messages": {"stop_reason": "stop_sequence", "stop_sequence": "END"}}, mark="END"),
     ],
     "Figures": [

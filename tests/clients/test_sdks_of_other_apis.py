@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anthropic
+import openai
 import pytest
 from google import genai
 from google.genai import errors as genai_errors
@@ -109,6 +110,74 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
             client.close()
             assert {line["status"] for line in gateway.requests(4)} == {200}
         assert upstream.refusals == []
+
+
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"])
+def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -> None:
+    """REQ-3, F-4: a text and a whole call, then a call that the server could not use; whole answers and streams."""
+    said = turn(fakes.text("Let me look."), fakes.tool_call("call_1", "find", '{"path": "/here"}'), fakes.finish(reason))
+    with GeminiServer(lambda _: said) as upstream:
+        with running(one_upstream(upstream.base_url, dialect="gemini", profile="google")) as gateway:
+            ends = [*_of_openai(gateway), *_of_messages(gateway), *_of_gemini(gateway)]
+            lines = gateway.requests(8)
+        assert upstream.refusals == []
+    assert ends == [
+        *[("Let me look.", ["call_1"], reason.lower())] * 2,
+        *[("Let me look.", ["call_1"], "length")] * 2,
+        *[("Let me look.", ["call_1"], "max_tokens")] * 2,
+        *[("Let me look.", ["call_1"], reason)] * 2,
+    ]
+    assert {line["status"] for line in lines} == {200}
+    why = int(reason == "MALFORMED_FUNCTION_CALL")  # of which the server says more than a word
+    assert [line["losses"] - why for line in lines] == [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+End = tuple[str, list[str], str]
+
+
+def _of_openai(gateway: Running) -> Iterator[End]:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, timeout=BOUND) as client:
+        asked: Any = {"model": "mock-1", "input": "Find it.", "tools": [{"type": "function", "name": "find", "parameters": PATH}]}
+        whole = client.responses.create(**asked)
+        *_, last = client.responses.create(**asked, stream=True)
+        for response in (whole, last.response):
+            calls = [item.call_id for item in response.output if item.type == "function_call"]
+            yield response.output_text, calls, response.incomplete_details.reason
+        tools = [{"type": "function", "function": {"name": "find", "parameters": PATH}}]
+        chatted: Any = {"model": "mock-1", "messages": [{"role": "user", "content": "Find it."}], "tools": tools}
+        choice = client.chat.completions.create(**chatted).choices[0]
+        yield choice.message.content or "", [call.id for call in choice.message.tool_calls or ()], choice.finish_reason
+        pieces = [piece.choices[0] for piece in client.chat.completions.create(**chatted, stream=True)]
+        text = "".join(piece.delta.content or "" for piece in pieces)
+        ids = [call.id for piece in pieces for call in piece.delta.tool_calls or () if call.id]
+        yield text, ids, str(pieces[-1].finish_reason)
+
+
+def _of_messages(gateway: Running) -> Iterator[End]:
+    with of_messages(gateway) as client:
+        asked: Any = {"model": "mock-1", "max_tokens": 100, "messages": SAID, "tools": [{"name": "find", "input_schema": PATH}]}
+        whole = client.messages.create(**asked)
+        with client.messages.stream(**asked) as stream:
+            streamed = stream.get_final_message()
+        for message in (whole, streamed):
+            content: list[Any] = [*message.content]
+            texts = [block.text for block in content if block.type == "text"]
+            yield "".join(texts), [block.id for block in content if block.type == "tool_use"], str(message.stop_reason)
+
+
+def _of_gemini(gateway: Running) -> Iterator[End]:
+    client = of_gemini(gateway)
+    offered = [{"function_declarations": [{"name": "find", "parameters_json_schema": PATH}]}]
+    asked: Any = {"model": "mock-1", "contents": "Find it.", "config": {"tools": offered}}
+    for answers in ([client.models.generate_content(**asked)], list(client.models.generate_content_stream(**asked))):
+        candidates = [answer.candidates[0] for answer in answers if answer.candidates]
+        parts = [part for candidate in candidates for part in (candidate.content and candidate.content.parts) or ()]
+        calls = [part.function_call.id or "" for part in parts if part.function_call]
+        yield "".join(part.text or "" for part in parts), calls, str(candidates[-1].finish_reason.value)  # type: ignore[union-attr]
+    client.close()
+
+
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -91,13 +91,7 @@ IN_CONVERSATION: Final[Codes] = {
     404: {"not_found": "no conversation with this id is kept here"},
     503: NOT_REACHED,
 }
-OF_MODELS: Final = {
-    "tool_not_allowed": "the model called a tool that was not allowed",
-    "malformed_function_call": "the model failed with MALFORMED_FUNCTION_CALL",
-    "unexpected_tool_call": "the model failed with UNEXPECTED_TOOL_CALL",
-    "too_many_tool_calls": "the model failed with TOO_MANY_TOOL_CALLS",
-    "malformed_response": "the model failed with MALFORMED_RESPONSE",
-}
+OF_MODELS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
 CREATING: Final[Codes] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",

@@ -20,7 +20,7 @@ from antiphon.protocol.status import ResponseStatus
         ("rate_limit_exceeded", 429, "too_many_requests"),
         ("upstream_timeout", 504, "server_error"),
         ("upstream_disconnected", 502, "server_error"),
-        ("malformed_function_call", 500, "server_error"),
+        ("some_other_failure", 500, "server_error"),
     ],
 )
 def test_a_code_has_a_status_and_a_type(code: str, status: int, type: str) -> None:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.dialects.gemini.reading import STOP, call, frame, parts, read, read_frames, read_whole, reader
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.dialects.gemini.reading import REQUEST, STOP, call, frame, parts, read, read_frames, read_whole, reader
 
 from antiphon import sse
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed
 from antiphon.protocol.grammar import judge
+from antiphon.protocol.losses import Loss
 from antiphon.protocol.nesting import MAX_NESTING
+
+FAILED_CALLS = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
+#: How clients are told of the end, and whether that says why.
+WORDS: dict[ClientDialect, Callable[[str], tuple[str, bool]]] = {
+    "chat": lambda _: ('"finish_reason":"length"', False),
+    "messages": lambda _: ('"stop_reason":"max_tokens"', False),
+    "gemini": lambda reason: (f'"finishReason":"{reason}"', True),
+    "responses": lambda reason: (f'"incomplete_details":{{"reason":"{reason.lower()}"}}', True),
+    "vscode": lambda reason: (f'"reason":"{reason.lower()}"', True),
+}
 
 
 def paths(losses: Any) -> list[str]:
@@ -171,8 +186,10 @@ def test_log_probabilities_of_no_text_are_a_loss() -> None:
         ("BLOCKLIST", "incomplete: content_filter"),
         ("PROHIBITED_CONTENT", "incomplete: content_filter"),
         ("SPII", "incomplete: content_filter"),
-        ("MALFORMED_FUNCTION_CALL", "failed: malformed_function_call"),
-        ("TOO_MANY_TOOL_CALLS", "failed: too_many_tool_calls"),
+        ("MALFORMED_FUNCTION_CALL", "incomplete: malformed_function_call"),
+        ("UNEXPECTED_TOOL_CALL", "incomplete: unexpected_tool_call"),
+        ("TOO_MANY_TOOL_CALLS", "incomplete: too_many_tool_calls"),
+        ("MALFORMED_RESPONSE", "incomplete: malformed_response"),
     ],
 )
 def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
@@ -180,13 +197,53 @@ def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
     assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).said[-1] == end
 
 
-def test_a_model_that_failed_says_so_in_its_own_words() -> None:
+def test_what_a_model_could_not_call_is_a_loss() -> None:
+    """F-4: in the server's own words; the answer has no error."""
     to_hub = reader()
-    to_hub.feed(frame(parts(finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
+    to_hub.feed(frame(parts({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
     to_hub.finish()
-    assert to_hub.error is not None
-    assert (to_hub.error.status, to_hub.error.type) == (500, "model_error")
-    assert to_hub.error.message == "the model failed with MALFORMED_FUNCTION_CALL: print(x)"
+    assert to_hub.error is None
+    assert [(loss.path, loss.what) for loss in to_hub.losses] == [("finishMessage", "print(x)")]
+
+
+def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
+    """TOOL-1: what has come of a call that goes on cannot be called."""
+    cut = {"functionCall": {"name": "get_time", "willContinue": True}}
+    more = {"functionCall": {"partialArgs": [{"jsonPath": "$.zone", "stringValue": "CE"}], "willContinue": True}}
+    reading = read_frames(
+        [
+            frame(parts({"text": "x"}, call("get_time", {"zone": "UTC"}, id="a"))),
+            frame(parts(cut)),
+            frame(parts(more, finishReason="MALFORMED_FUNCTION_CALL")),
+        ]
+    )
+    assert reading.said == ["x", 'a = get_time({"zone":"UTC"})', "incomplete: malformed_function_call"]
+    assert paths(reading.losses) == ["functionCall"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("reason", FAILED_CALLS)
+@pytest.mark.parametrize("client", CLIENT_SPEECHES)
+@given(said=st.lists(st.sampled_from(["text", "call"]), max_size=3))
+def test_failed_call_reaches_clients_of_every_dialect(client: ClientDialect, reason: str, streams: bool, said: list[str]) -> None:
+    """REQ-3, F-4: all that came before it, and why it ended, in the client's own words or reported as lost."""
+    sent = [{"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}") for at, kind in enumerate(said)]
+    speech = CLIENT_SPEECHES[client]
+    losses: list[Loss]
+    if streams:
+        from_hub = speech.events_from_hub(REQUEST)
+        reading = read_frames([*(frame(parts(part)) for part in sent), frame(parts(finishReason=reason))])
+        told = b"".join([from_hub.feed(event) for event in reading.events] + [from_hub.finish()]).decode()
+        losses = [*reading.losses, *from_hub.losses]
+    else:
+        response, lost = read_whole(json.dumps(parts(*sent, finishReason=reason)).encode())
+        body, more = speech.response_from_hub(response, REQUEST)
+        told, losses = body.decode(), [*lost, *more]
+    assert [mark for mark in (f"text {at}" for at, kind in enumerate(said) if kind == "text") if mark not in told] == []
+    assert [mark for mark in (f"call_{at}" for at, kind in enumerate(said) if kind == "call") if mark not in told] == []
+    word, is_told = WORDS[client](reason)
+    assert word in told.replace(" ", "")
+    assert [loss.path for loss in losses] == ([] if is_told else ["incomplete_details.reason"])
 
 
 def test_prompt_feedback_without_a_block_says_nothing() -> None:

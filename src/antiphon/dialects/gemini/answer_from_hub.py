@@ -316,4 +316,11 @@ def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
 
 
 NOTHING: Final = PartOut(text="")
-FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
+FINISH_REASON: Final[dict[str, str]] = {
+    "max_output_tokens": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+    "malformed_function_call": "MALFORMED_FUNCTION_CALL",
+    "unexpected_tool_call": "UNEXPECTED_TOOL_CALL",
+    "too_many_tool_calls": "TOO_MANY_TOOL_CALLS",
+    "malformed_response": "MALFORMED_RESPONSE",
+}

@@ -126,6 +126,9 @@ class AnswerToHub:
 
     def _call(self, call: FunctionCallIn, signature: str) -> None:
         self._begin_other(signature, "call")
+        if call.will_continue or call.partial_args:
+            self._losses.add("functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece")
+            return
         if not call.name:
             self._losses.add("functionCall", "a call without a name is not delivered")
             return

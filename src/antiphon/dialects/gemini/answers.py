@@ -29,6 +29,8 @@ class FunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
     id: str | None = None
     name: str | None = None
     args: dict[str, Any] | None = None
+    partial_args: list[Any] | None = None
+    will_continue: bool | None = None  # more of it comes in another part
 
 
 class PartIn(Struct, frozen=True, gc=False, rename="camel"):

@@ -19,7 +19,6 @@ from antiphon.dialects.gemini.answers import Chunk, PromptFeedbackIn, TextChunk,
 from antiphon.dialects.gemini.errors_to_hub import error_in_answer
 from antiphon.dialects.gemini.names import GeminiNames
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.nesting import bounded
 from antiphon.protocol.request import Request
@@ -140,10 +139,6 @@ class EventsToHub(StreamToHub):
 
     def _end(self) -> None:
         reason, told = self._reason, clean(self._finish_message)
-        if reason in FAILED:
-            words = f"the model failed with {reason}" + (f": {told}" if told else "")
-            self._fail(UpstreamFault(words, type="model_error", code=reason.lower()))
-            return
         if told:
             self.losses.add("finishMessage", told, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
@@ -182,5 +177,9 @@ INCOMPLETE: Final[dict[str, str]] = {
     "IMAGE_SAFETY": "content_filter",
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
+    # What the model called or wrote could not be read, or was not wanted: what came before it is an answer all the same.
+    "MALFORMED_FUNCTION_CALL": "malformed_function_call",
+    "UNEXPECTED_TOOL_CALL": "unexpected_tool_call",
+    "TOO_MANY_TOOL_CALLS": "too_many_tool_calls",
+    "MALFORMED_RESPONSE": "malformed_response",
 }
-FAILED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"})
