@@ -17,17 +17,16 @@ from tests.sources import REPO, source_files
 from antiphon.client.server import REFUSED_KEY
 from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import OUR_CODES
-from antiphon.dialects.gemini.events_to_hub import FAILED as FAILED_GEMINI
 from antiphon.server.background import CANCELLED
 
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.
-TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *OUR_CODES, *(reason.lower() for reason in FAILED_GEMINI), CANCELLED}
+TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *OUR_CODES, CANCELLED}
 
 
 def test_the_page_of_errors_has_one_complete_line_for_each_error() -> None:
     rows = error_rows()
-    assert len(rows) > 40
+    assert len(rows) >= 40
     assert len({(row.status, row.type, row.code) for row in rows}) == len(rows)
     assert all(row.cause.strip() and row.remedy.strip() for row in rows)
 
