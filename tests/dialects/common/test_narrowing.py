@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.narrowing import Narrowing, narrowed
+from antiphon.dialects.common.narrowing import MAX_NODES, MAX_SIZE, Narrowing, narrowed
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI, OUTPUT, PLAIN
-from antiphon.errors import JsonTooDeep
+from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.fakes.gemini_schemas import check_json_schema, check_schema
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import MAX_NESTING
 
 CLOSED = Narrowing(keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True)
 
@@ -125,13 +127,95 @@ def test_a_schema_of_known_words_comes_back_equal() -> None:
     assert narrow(schema, OUTPUT) == (schema, [])
 
 
-def test_a_schema_without_end_is_refused() -> None:
-    """Faults: nesting beyond what can be read."""
-    schema: dict[str, Any] = {}
-    for _ in range(3000):
-        schema = {"items": schema}
-    with pytest.raises(JsonTooDeep):
+def chain_of_references(length: int) -> dict[str, Any]:
+    links = {f"d{at}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{at + 1}"}}} for at in range(length)}
+    return {"$defs": {**links, f"d{length}": {"type": "string"}}, "$ref": "#/$defs/d0"}
+
+
+def nested_lists(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        (nested_lists(MAX_NESTING - 1), True),
+        (nested_lists(MAX_NESTING), False),
+        (chain_of_references(MAX_NESTING // 2 - 1), True),
+        (chain_of_references(MAX_NESTING), False),
+    ],
+)
+def test_narrowed_schema_has_a_bound_on_its_nesting(schema: dict[str, Any], fits: bool) -> None:
+    """Faults: the bound holds for what references are written out as, too."""
+    if fits:
         narrow(schema)
+        return
+    with pytest.raises(JsonTooDeep, match="more than 256 levels") as refused:
+        narrow(schema)
+    assert refused.value.param == "p"
+
+
+def wide(count: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"m{at}": {"type": "string"} for at in range(count)}}
+
+
+def doubling_references(levels: int) -> dict[str, Any]:
+    """Each level has the next one twice."""
+    both = [{"type": "object", "properties": {name: {"$ref": f"#/$defs/d{at + 1}"} for name in "ab"}} for at in range(levels)]
+    return {"$defs": {**{f"d{at}": one for at, one in enumerate(both)}, f"d{levels}": {"type": "string"}}, "$ref": "#/$defs/d0"}
+
+
+def doubling_types(levels: int) -> dict[str, Any]:
+    """A server that takes one type gets all that is inside twice."""
+    schema: dict[str, Any] = {"type": "string", "description": "x" * 100}
+    for _ in range(levels):
+        schema = {"type": ["string", "integer"], "anyOf": [schema]}
+    return schema
+
+
+def long_text(uses: int) -> dict[str, Any]:
+    members = {f"m{at}": {"$ref": "#/$defs/d"} for at in range(uses)}
+    return {"$defs": {"d": {"type": "string", "description": "x" * 50_000}}, "type": "object", "properties": members}
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        (wide(MAX_NODES - 1), True),
+        (wide(MAX_NODES), False),
+        (doubling_references(7), True),
+        (doubling_types(6), True),
+        (doubling_types(12), False),
+        (long_text(5), True),
+        (long_text(6), False),
+        ({"type": "string", "enum": ["x" * 100] * 3000}, False),
+        ({"type": "array", "items": {"type": ["object", "null"], "properties": {"a": nested_lists(100)}}}, True),
+    ],
+)
+def test_narrowed_schema_has_a_bound_on_its_size(schema: dict[str, Any], fits: bool) -> None:
+    """Faults: what counts is what is written out, copies included."""
+    if fits:
+        written, _ = narrow(schema)
+        assert len(json.dumps(written)) < 2 * MAX_SIZE
+        return
+    with pytest.raises(InvalidValue, match="once its references are written out") as refused:
+        narrow(schema)
+    assert refused.value.param == "p"
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from("abcd"), max_size=3), st.lists(st.sampled_from("abcd"), max_size=3)), max_size=5)
+)
+def test_allof_puts_members_and_required_names_together_once(parts: list[tuple[list[str], list[str]]]) -> None:
+    """Members and required names of all parts, each once, in the order in which they come."""
+    schema = {"allOf": [{"properties": {n: {"type": "string"} for n in names}, "required": needed} for names, needed in parts]}
+    written, _ = narrow(schema, CLOSED)
+    members = list(dict.fromkeys(name for names, _ in parts for name in names))
+    assert list(written.get("properties", {})) == members
+    assert written.get("required", []) == list(dict.fromkeys(name for _, needed in parts for name in needed))
 
 
 SCHEMAS = st.recursive(

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
-from antiphon.errors import JsonTooDeep
+from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.tools import JsonSchema
 
 
@@ -34,18 +36,59 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 
 
 def narrowed(schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses) -> JsonSchema:
-    """`schema` in what the server knows; `path` is where it stands in the request."""
-    try:
-        return _Narrower(schema, narrowing, losses).schema(schema, path, ())
-    except RecursionError:
-        raise JsonTooDeep(f"{path}: the schema is nested too deeply") from None
+    """`schema` in what the server knows; `path` is where it stands in the request. Beyond `MAX_NODES` or `MAX_SIZE`: refused."""
+    budget = _Budget(path)
+    budget.check_size(len(msgspec.json.encode(schema)))
+    return _Narrower(schema, narrowing, losses, budget).schema(schema, path, ())
+
+
+class _Budget:
+    """Counts what a schema has become once references and `allOf` are written out, and raises where that is too much."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._level = 0
+        self.nodes = 0
+        self.size = 0
+
+    def enter(self) -> None:
+        """One more schema, inside of those that were entered and not left."""
+        self._level += 1
+        self.nodes += 1
+        if self._level > MAX_NESTING:
+            raise JsonTooDeep(f"{self._path}: the schema is nested more than {MAX_NESTING} levels deep", param=self._path)
+        if self.nodes > MAX_NODES:
+            raise self._too_large(f"{MAX_NODES:,} nodes")
+
+    def leave(self) -> None:
+        self._level -= 1
+
+    def add_value(self, value: Any) -> None:
+        """The value of a keyword that is no schema."""
+        self.size += len(value) if type(value) is str else len(msgspec.json.encode(value))
+        self.check_size(self.size)
+
+    def add_copies(self, nodes: int, size: int, copies: int) -> None:
+        """All that was added since there were so many nodes and bytes, so many times again."""
+        self.nodes += (self.nodes - nodes) * copies
+        self.size += (self.size - size) * copies
+        self.check_size(self.size)
+
+    def check_size(self, size: int) -> None:
+        if size > MAX_SIZE:
+            raise self._too_large(f"{MAX_SIZE:,} bytes")
+
+    def _too_large(self, bound: str) -> InvalidValue:
+        what = f"the schema has more than {bound} once its references are written out"
+        return InvalidValue(f"{self._path}: {what}; make it smaller", param=self._path)
 
 
 class _Narrower:
     """Narrows the schemas of one document."""
 
-    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses) -> None:
+    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses, budget: _Budget) -> None:
         self._root = root
+        self._budget = budget
         self._known = narrowing
         self._losses = losses
         self._inlines = narrowing.references == "inline" or (
@@ -55,6 +98,13 @@ class _Narrower:
 
     def schema(self, schema: Any, path: str, inside: tuple[str, ...]) -> JsonSchema:
         """One schema; `inside` are the references it stands in."""
+        self._budget.enter()
+        narrowed = self._narrowed(schema, path, inside)
+        self._budget.leave()
+        return narrowed
+
+    def _narrowed(self, schema: Any, path: str, inside: tuple[str, ...]) -> JsonSchema:
+        nodes, size = self._budget.nodes, self._budget.size
         if not isinstance(schema, dict):
             if schema is not True:  # which allows anything, as an empty schema does
                 self._losses.add(path, "that nothing is allowed there", "the server has no such schema")
@@ -77,8 +127,9 @@ class _Narrower:
             elif keyword in SCHEMAS and not isinstance(value, bool):
                 found[keyword] = self.schema(value, place, inside)
             elif self._may_stand(keyword, value, place):
+                self._budget.add_value(value)
                 found[keyword] = value
-        return self._closed(self._typed(found, path), path)
+        return self._closed(self._typed(found, path, nodes, size), path)
 
     def _referred(self, schema: JsonSchema, path: str, inside: tuple[str, ...]) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
@@ -116,8 +167,8 @@ class _Narrower:
             return False
         return True
 
-    def _typed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """The type as the server spells it, and what such a server wants said with it."""
+    def _typed(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
+        """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
         if self._known.types == "json":
             return schema
         types = schema.pop("type", _implied(schema))
@@ -126,7 +177,8 @@ class _Narrower:
             schema["nullable"] = True
             given.remove("null")
         words = [str(one).upper() for one in given]
-        if len(words) > 1:
+        if len(words) > 1:  # each type gets a schema of its own, with all that is inside
+            self._budget.add_copies(nodes, size, len(words) - 1)
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
             return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
         if not words and "anyOf" not in schema:
@@ -205,18 +257,24 @@ def _all_in_one(schema: JsonSchema) -> JsonSchema:
     parts = schema["allOf"]
     if not isinstance(parts, list) or not all(isinstance(part, dict) and "$ref" not in part for part in parts):
         return schema
-    whole: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
-    for part in parts:
+    own: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
+    whole: JsonSchema = {}
+    properties: dict[str, Any] = {}
+    required: dict[str, None] = {}  # in their order, each once
+    for part in (own, *parts):
         for keyword, value in part.items():
-            if keyword == "properties" and keyword in whole:
-                whole[keyword] = {**whole[keyword], **value}
-            elif keyword == "required" and keyword in whole:
-                whole[keyword] = [*whole[keyword], *(name for name in value if name not in whole[keyword])]
-            else:
-                whole.setdefault(keyword, value)
-    return whole
+            whole.setdefault(keyword, value)
+            if keyword == "properties" and isinstance(value, dict):
+                properties.update(value)
+            elif keyword == "required" and isinstance(value, list):
+                required.update((name, None) for name in value if isinstance(name, str))
+    together = {"properties": properties, "required": list(required)}
+    return {**whole, **{keyword: value for keyword, value in together.items() if value}}
 
 
+#: The most that a schema may become: narrowing it takes less than 5 ms.
+MAX_NODES: Final = 1500
+MAX_SIZE: Final = 256 * 1024  # bytes of JSON
 #: References that are written out before a schema counts as one without end.
 MOST_INLINED: Final = 500
 OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
