@@ -11,10 +11,12 @@ import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
 from tests.gateway.test_compaction import path_of, told
 from tests.gateway.test_window import call, output, says
+from tests.store.places import NO_LIMIT
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compacting import ATTEMPTS, LEAST, NOTHING_USED, PROMPT, SUMMARY, Compactor, Made, added, usage_of
 from antiphon.gateway.compaction import Unsealing, opened
+from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.protocol import codec
@@ -84,7 +86,7 @@ def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_seale
     for words in ("You are kind.", "The code word is slate.", "[the assistant called f, as a]\n{}", "[a gave]\n42", "Go on."):
         assert words in text
     assert not {"tools", "tool_choice", "temperature"} & set(sent)
-    window = opened([made.item], Unsealing(seal=SEAL, owner="alice"), path_of)
+    window = opened([made.item], Unsealing(seal=SEAL, owner="alice"), path_of, HistoryBudget(NO_LIMIT))
     assert window == made.contents.items()
     assert made.contents.summary == "Notes: slate."
     assert told(window)[0] == "Be brief."

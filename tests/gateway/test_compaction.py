@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from tests.gateway.test_window import THINKS, TOOLS, call, custom, items, output, says
 from tests.generate import conversations
+from tests.store.places import NO_LIMIT
 
 from antiphon.errors import ClientFault
 from antiphon.gateway.compaction import LARGEST, Contents, Unsealing, calls_in, chosen, fingerprint, opened
+from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.window import summary_message
 from antiphon.protocol import codec
@@ -47,7 +49,7 @@ def test_a_compaction_stands_for_its_summary_and_what_it_keeps() -> None:
     """CMP-3."""
     kept = items(says("user", "last"), call("a"))
     item = compaction([], kept=kept, standing=items(says("system", "rules"), TOOLS))
-    window = opened([item, *items(output("a"))], UNSEALING, path_of)
+    window = opened([item, *items(output("a"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT))
     assert told(window[:1]) == ["rules"]
     assert told(window[2:]) == ["sum", "last", "a", "a"]
     assert calls_in(window) == {"a"}
@@ -57,13 +59,15 @@ def test_what_it_covers_is_left_out_before_it_and_what_it_never_saw_stays() -> N
     before = items(says("user", "old"), call("a"), output("a"), says("assistant", "done"), THINKS)
     unseen = items(says("developer", "new rules"), says("user", "cut…"))
     item = compaction(before, standing=items(says("system", "rules")))
-    window = opened([*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))], UNSEALING, path_of)
+    window = opened(
+        [*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+    )
     assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # behind it the same words are new
 
 
 def test_thoughts_before_it_are_left_out_though_they_may_look_different_now() -> None:
     shown = items({**THINKS, "summary": [{"type": "summary_text", "text": "Hm."}]})
-    assert told(opened([*shown, compaction([])], UNSEALING, path_of)) == ["sum"]
+    assert told(opened([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
 
 
 def test_an_item_is_known_again_however_it_is_spelled() -> None:
@@ -102,7 +106,7 @@ def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[
     standing, kept = chosen(conversation, 1000)
     item = compaction(conversation, kept=kept, standing=standing)
     after = codec.decode_as(codec.encode(conversation), list[ItemParam])
-    assert opened([*after, item], UNSEALING, path_of) == [
+    assert opened([*after, item], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == [
         *codec.decode_as(codec.encode(standing), list[ItemParam]),
         summary_message("sum"),
         *codec.decode_as(codec.encode(kept), list[ItemParam]),
@@ -113,19 +117,23 @@ def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None
     """The key of an old one may be gone by now."""
     lost = CompactionParam(encrypted_content="antiphon1.AAAA")
     newest = compaction([lost, *items(says("user", "a"))])
-    window = opened([lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))], UNSEALING, path_of)
+    window = opened(
+        [lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+    )
     assert told(window) == ["sum", "b"]
 
 
 def test_one_that_the_newest_never_saw_is_opened_too() -> None:
     first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
     second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
-    window = opened([first, *items(says("user", "c")), second, *items(says("user", "d"))], UNSEALING, path_of)
+    window = opened(
+        [first, *items(says("user", "c")), second, *items(says("user", "d"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+    )
     assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
 
 
 def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
-    assert opened([*items(says("user")), CompactionTrigger()], UNSEALING, path_of) == items(says("user"))
+    assert opened([*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == items(says("user"))
 
 
 def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
@@ -135,7 +143,7 @@ def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
     bobs = Unsealing(seal=SEAL, owner="bob", keeps_foreign=True)
     for item, unsealing in ((damaged, UNSEALING), (good, bobs), (FOREIGN, UNSEALING)):
         with pytest.raises(ClientFault) as caught:
-            opened([*items(says("user")), item], unsealing, path_of)
+            opened([*items(says("user")), item], unsealing, path_of, HistoryBudget(NO_LIMIT))
         error = caught.value
         assert (error.status, error.type, error.code) == (400, "invalid_request", "invalid_compaction")
         assert error.param == "input[1].encrypted_content"
@@ -144,7 +152,7 @@ def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
 def test_another_servers_goes_where_it_may_have_come_from_with_all_that_stands_before_it() -> None:
     lenient = Unsealing(seal=SEAL, owner="alice", keeps_foreign=True)
     conversation = [*items(says("user")), FOREIGN, *items(says("user"))]
-    assert opened(conversation, lenient, path_of) == conversation
+    assert opened(conversation, lenient, path_of, HistoryBudget(NO_LIMIT)) == conversation
 
 
 # What is kept

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.store.places import PLACES
+from tests.store.places import NO_LIMIT, PLACES
 
 from antiphon.errors import ApiError
 from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
@@ -64,8 +64,8 @@ class Bench:
         )
         return await Keeper(self.store, owner, written_down(found.own), self._stamps).keep(response)
 
-    async def ground(self, request: Request, owner: str = "alice", **settings: Any) -> Ground:
-        return await ground(request, Archive(owner=owner, store=self.store), **settings)
+    async def ground(self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any) -> Ground:
+        return await ground(request, Archive(owner=owner, store=self.store, limit=limit), **settings)
 
 
 def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
@@ -246,7 +246,7 @@ def test_most_requests_stand_alone() -> None:
 def test_what_a_connection_remembers_comes_first() -> None:
     """WS-5: without any store."""
     turn = Turn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
-    archive = Archive(owner="alice", store=None, remembered={"resp_1": past_of(turn)}.get)
+    archive = Archive(owner="alice", store=None, limit=NO_LIMIT, remembered={"resp_1": past_of(turn)}.get)
     found = asyncio.run(ground(asked(user("two"), previous_response_id="resp_1"), archive))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
 
@@ -265,7 +265,10 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
     item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
     unsealing = Unsealing(seal=seal, owner="alice")
     archive = Archive(
-        owner="alice", store=None, remembered=lambda _: [msgspec.json.encode([user("old")]), msgspec.json.encode([item])]
+        owner="alice",
+        store=None,
+        limit=NO_LIMIT,
+        remembered=lambda _: [msgspec.json.encode([user("old")]), msgspec.json.encode([item])],
     )
 
     async def grounded(*items: dict[str, Any], **fields: Any) -> Ground:
@@ -280,7 +283,7 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
     assert chained.request.input == found.request.input
     assert len(chained.raw) == 3
     broken = {**item, "encrypted_content": item["encrypted_content"][:-4]}
-    archive = Archive(owner="alice", store=None, remembered=lambda _: [msgspec.json.encode([broken])])
+    archive = Archive(owner="alice", store=None, limit=NO_LIMIT, remembered=lambda _: [msgspec.json.encode([broken])])
     for items, fields, param in (
         ([user("a"), broken], {}, "input[1].encrypted_content"),
         ([user("a")], {"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -297,11 +300,15 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
     item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
 
     class OneCall:
-        async def with_call(self, owner: str, call_id: str) -> list[Turn]:
-            assert (owner, call_id) == ("alice", "call_1")
-            return [Turn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))]
+        async def find_calls(self, owner: str, call_ids: list[str]) -> dict[str, int]:
+            assert (owner, call_ids) == ("alice", ["call_1"])
+            return {"call_1": 7}
 
-    archive = Archive(owner="alice", store=OneCall())  # type: ignore[arg-type]
+        async def turn(self, owner: str, number: int) -> Turn:
+            assert (owner, number) == ("alice", 7)
+            return Turn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
+
+    archive = Archive(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
     found = asyncio.run(ground(asked(item, OUTPUT), archive, unsealing=Unsealing(seal=seal, owner="alice")))
     assert isinstance(found.request.input, list)
     assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
-from tests.store.places import PLACES, Place, chained, record
+from tests.store.places import PLACES, Place, chain_of, chained, record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
@@ -120,7 +120,7 @@ def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: S
             chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
             await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
             assert await sweep_once(store, config) == (1, 0)
-            assert await store.chain("anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
+            assert await chain_of(store, "anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
             assert await left(store, "alone") == []
             assert await store.delete("anna", "last")
             await keep(store, ("other", None, 0.0))

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from tests.store import postgres_server
 
-from antiphon.store.interface import Record, Store
+from antiphon.store.interface import Record, Store, Turn
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SqliteStore
 
@@ -53,4 +53,26 @@ def chained(*records: Record) -> bytes:
     return b",".join(array for each in records for array in (each.input, each.output))
 
 
+async def chain_of(store: Store, owner: str, id: str) -> bytes | None:
+    """A chain, whatever its size."""
+    found = await store.chain(owner, id, NO_LIMIT, drops_oldest=False)
+    if found is None:
+        return None
+    assert (found.size, found.left_out) == (len(found.content) + 1, 0)
+    return found.content
+
+
+async def with_item(store: Store, owner: str, item_id: str) -> Turn | None:
+    """The newest response that has an item of this id."""
+    found = await store.find_items(owner, [item_id])
+    return await store.turn(owner, found[item_id]) if found else None
+
+
+async def with_call(store: Store, owner: str, call_id: str) -> Turn | None:
+    """The only response that has a call of this id."""
+    found = await store.find_calls(owner, [call_id])
+    return await store.turn(owner, found[call_id]) if found else None
+
+
+NO_LIMIT = 2**62
 PLACES: dict[str, Place] = {"sqlite": in_sqlite, "postgres": in_postgres}

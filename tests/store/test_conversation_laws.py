@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
 from tests.store.places import record
 
 from antiphon.store.conversations import Conversation, Entry, Page
-from antiphon.store.interface import Store
+from antiphon.store.interface import Excerpt, Store
 
 ODD = ["", "\0", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
 
@@ -48,7 +49,7 @@ def entries(*ids: str, says: bytes = b"") -> list[Entry]:
 
 
 async def everything(store: Store, id: str = "conv", owner: str = "anna") -> list[str]:
-    page = await store.list_entries(owner, id, after=None, order="asc", limit=None)
+    page = await store.list_entries(owner, id, after=None, order="asc", limit=1000)
     assert page is not None
     assert not page.has_more
     return [entry.id for entry in page.entries]
@@ -60,7 +61,7 @@ def test_a_conversation_comes_back_with_its_items_in_order(run: Run) -> None:
         made = conversation(metadata=b'{"topic":"\xf0\x9f\x98\x80", "a" : 1}')
         await store.create_conversation("anna", made, entries("c", "a", "b"))
         assert await store.get_conversation("anna", "conv") == made
-        assert await store.list_entries("anna", "conv", after=None, order="asc", limit=None) == Page(
+        assert await store.list_entries("anna", "conv", after=None, order="asc", limit=1000) == Page(
             entries=entries("c", "a", "b"), has_more=False
         )
         assert await store.get_entry("anna", "conv", "a") == entries("a")[0]
@@ -153,7 +154,31 @@ def test_pages_follow_each_other(run: Run, order: Literal["asc", "desc"]) -> Non
         assert await store.list_entries("anna", "nowhere", after=None, order=order, limit=2) is None
         assert await store.list_entries("anna", "nowhere", after="item_1", order=order, limit=2) is None
         last = ids[-1] if order == "asc" else ids[0]
-        assert await store.list_entries("anna", "conv", after=last, order=order, limit=None) == Page(entries=[], has_more=False)
+        assert await store.list_entries("anna", "conv", after=last, order=order, limit=1000) == Page(entries=[], has_more=False)
+
+    run(law)
+
+
+def test_the_newest_items_are_read_up_to_a_limit(run: Run) -> None:
+    """Each limit, to the byte: an item counts a comma as well. What is left out is counted."""
+
+    async def law(bench: Bench) -> None:
+        store = bench.store
+        kept = [*entries("a", says=b"xxx"), *entries("b"), *entries("c", says=b"x" * 9)]
+        await store.create_conversation("anna", conversation(), kept)
+        sizes = [len(entry.item) + 1 for entry in kept]
+        for limit in range(sum(sizes) + 2):
+            fitting = [entry.item for at, entry in enumerate(kept) if sum(sizes[at:]) <= limit]
+            wanted = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), left_out=3 - len(fitting))
+            assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == wanted
+            if len(fitting) < 3:
+                wanted = replace(wanted, content=b"")
+            assert await store.all_entries("anna", "conv", limit, drops_oldest=False) == wanted
+        await store.create_conversation("anna", conversation("empty"), [])
+        for drops_oldest in (True, False):
+            assert await store.all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(content=b"[]", size=0)
+            assert await store.all_entries("anna", "nowhere", 99, drops_oldest=drops_oldest) is None
+            assert await store.all_entries("bert", "conv", 99, drops_oldest=drops_oldest) is None
 
     run(law)
 
@@ -189,7 +214,7 @@ def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
         assert await store.update_conversation("bert", "conv", b"[]") is None
         assert await store.delete_conversation("bert", "conv") is False
         assert await store.add_entries("bert", "conv", entries("b")) is False
-        assert await store.list_entries("bert", "conv", after=None, order="asc", limit=None) is None
+        assert await store.list_entries("bert", "conv", after=None, order="asc", limit=1000) is None
         assert await store.get_entry("bert", "conv", "a") is None
         assert await store.delete_entry("bert", "conv", "a") is False
         await store.create_conversation("bert", conversation(metadata=b"[]"), entries("z"))
@@ -242,7 +267,7 @@ class List(Struct, frozen=True):
     id: str
     after: str | None
     order: Literal["asc", "desc"]
-    limit: int | None
+    limit: int
 
 
 class Ask(Struct, frozen=True):
@@ -310,7 +335,7 @@ class Model:
             if not places:
                 return None
             kept = kept[places[0] + 1 :]
-        return Page(entries=kept[: step.limit], has_more=step.limit is not None and len(kept) > step.limit)
+        return Page(entries=kept[: step.limit], has_more=len(kept) > step.limit)
 
 
 async def ask(store: Store, step: Step, number: int) -> Any:
@@ -340,7 +365,7 @@ items = st.sampled_from(["a", "b", "c", "d", "\0", ""])
 some = st.lists(items, max_size=4)
 creates = st.builds(Create, owners, ids, some)
 adds = st.builds(Add, owners, ids, some)
-lists = st.builds(List, owners, ids, st.none() | items, st.sampled_from(["asc", "desc"]), st.none() | st.integers(0, 4))
+lists = st.builds(List, owners, ids, st.none() | items, st.sampled_from(["asc", "desc"]), st.sampled_from([0, 1, 2, 3, 4, 100]))
 asks = st.builds(Ask, st.sampled_from(["get", "update", "delete"]), owners, ids)
 item_asks = st.builds(AskItem, st.sampled_from(["get", "delete"]), owners, ids, items)
 

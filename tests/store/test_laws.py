@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.places import PLACES, Place, chained, record
+from tests.store.places import NO_LIMIT, PLACES, Place, chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
-from antiphon.store.interface import Record, Store, Turn
+from antiphon.store.interface import Excerpt, Record, Store, Turn
 
 ODD = ["", "\0", "a\0b", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
 KEPT = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
@@ -67,7 +67,7 @@ def test_a_megabyte_is_kept_whole(run: Run) -> None:
         kept = replace(record("resp_1"), head=b"h" * 1_000_003, input=KEPT * 20_000, output=bytes(range(256)) * 5_000)
         await save(store, kept, replace(kept, id="resp_2", previous="resp_1"))
         assert await store.get("anna", "resp_1") == kept
-        assert await store.chain("anna", "resp_2") == chained(kept, kept)
+        assert await chain_of(store, "anna", "resp_2") == chained(kept, kept)
 
     run(law)
 
@@ -93,9 +93,9 @@ def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
         for number, id in enumerate(ODD):
             kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
             assert await store.get(f"owner {id}", id) == kept
-            assert await store.chain(f"owner {id}", f"{id}2") == chained(kept, kept)
-            assert await store.with_item(f"owner {id}", id) == turn(kept)
-            assert await store.with_call(f"owner {id}", id) == [turn(kept)]
+            assert await chain_of(store, f"owner {id}", f"{id}2") == chained(kept, kept)
+            assert await with_item(store, f"owner {id}", id) == turn(kept)
+            assert await with_call(store, f"owner {id}", id) == turn(kept)
             assert await store.delete(f"owner {id}", id)
             assert await store.get(f"owner {id}", id) is None
 
@@ -105,9 +105,9 @@ def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
 def test_an_id_that_never_was_is_nothing(run: Run) -> None:
     async def law(store: Store) -> None:
         assert await store.get("anna", "resp_1") is None
-        assert await store.chain("anna", "resp_1") is None
-        assert await store.with_item("anna", "msg_1") is None
-        assert await store.with_call("anna", "call_1") == []
+        assert await chain_of(store, "anna", "resp_1") is None
+        assert await with_item(store, "anna", "msg_1") is None
+        assert await with_call(store, "anna", "call_1") is None
         assert await store.delete("anna", "resp_1") is False
 
     run(law)
@@ -120,12 +120,12 @@ def test_a_second_record_takes_the_place_of_the_first(run: Run) -> None:
         second = record("resp_1", at=7, says=b"two")
         await store.save("anna", second, ["msg_both", "msg_new"], ["call_new"])
         assert await store.get("anna", "resp_1") == second
-        assert await store.chain("anna", "resp_2") == chained(second, record("resp_2"))
-        assert await store.with_item("anna", "msg_old") is None
-        assert await store.with_item("anna", "msg_new") == turn(second)
-        assert await store.with_item("anna", "msg_both") == turn(record("resp_2"))  # it is still the newer of the two
-        assert await store.with_call("anna", "call_old") == []
-        assert await store.with_call("anna", "call_new") == [turn(second)]
+        assert await chain_of(store, "anna", "resp_2") == chained(second, record("resp_2"))
+        assert await with_item(store, "anna", "msg_old") is None
+        assert await with_item(store, "anna", "msg_new") == turn(second)
+        assert await with_item(store, "anna", "msg_both") == turn(record("resp_2"))  # it is still the newer of the two
+        assert await with_call(store, "anna", "call_old") is None
+        assert await with_call(store, "anna", "call_new") == turn(second)
         assert (await store.stats()).responses == 2
 
     run(law)
@@ -140,7 +140,7 @@ def test_many_saves_at_once_are_all_kept(run: Run) -> None:
 
         await asyncio.gather(*map(one, range(200)))
         assert (await store.stats()).responses == 150
-        assert all([await store.with_call("anna", f"call_{number}") == [turn(record(f"resp_{number}"))] for number in range(150)])
+        assert all([await with_call(store, "anna", f"call_{number}") == turn(record(f"resp_{number}")) for number in range(150)])
 
     run(law)
 
@@ -148,8 +148,8 @@ def test_many_saves_at_once_are_all_kept(run: Run) -> None:
 def test_a_response_may_be_found_by_many_ids(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"])
-        assert await store.with_item("anna", "msg_499") == turn(record("resp_1"))
-        assert await store.with_call("anna", "call_1") == [turn(record("resp_1"))]
+        assert await with_item(store, "anna", "msg_499") == turn(record("resp_1"))
+        assert await with_call(store, "anna", "call_1") == turn(record("resp_1"))
         assert (await store.stats()).items == 500
 
     run(law)
@@ -160,7 +160,7 @@ def test_what_nobody_waits_for_any_more_does_no_harm(run: Run) -> None:
         waiting = [
             asyncio.create_task(store.save("anna", record("resp_1"), [], [])),
             asyncio.create_task(store.delete("anna", "resp_1")),
-            asyncio.create_task(store.chain("anna", "resp_1")),
+            asyncio.create_task(chain_of(store, "anna", "resp_1")),
         ]
         await asyncio.sleep(0)
         for each in waiting:
@@ -179,8 +179,8 @@ def test_a_chain_is_read_oldest_first(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, says=b"%d" % n) for n in range(50)]
         await save(store, *reversed(chain))
-        assert await store.chain("anna", "resp_49") == chained(*chain)
-        assert await store.chain("anna", "resp_0") == chained(chain[0])
+        assert await chain_of(store, "anna", "resp_49") == chained(*chain)
+        assert await chain_of(store, "anna", "resp_0") == chained(chain[0])
 
     run(law)
 
@@ -188,8 +188,8 @@ def test_a_chain_is_read_oldest_first(run: Run) -> None:
 def test_chains_may_branch(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("root"), record("left", "root"), record("right", "root"))
-        assert await store.chain("anna", "left") == chained(record("root"), record("left"))
-        assert await store.chain("anna", "right") == chained(record("root"), record("right"))
+        assert await chain_of(store, "anna", "left") == chained(record("root"), record("left"))
+        assert await chain_of(store, "anna", "right") == chained(record("root"), record("right"))
 
     run(law)
 
@@ -200,10 +200,10 @@ def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b", "a"), record("c", "b"))
         assert await store.delete("anna", "a")
-        assert await store.chain("anna", "c") is None
+        assert await chain_of(store, "anna", "c") is None
         assert await store.get("anna", "c") == record("c", "b")
         await save(store, record("a"))
-        assert await store.chain("anna", "c") == chained(record("a"), record("b"), record("c"))
+        assert await chain_of(store, "anna", "c") == chained(record("a"), record("b"), record("c"))
 
     run(law)
 
@@ -212,7 +212,7 @@ def test_a_circle_is_no_chain_and_no_endless_walk(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x"))
         for id in ("self", "x", "y", "z", "tail"):
-            assert await store.chain("anna", id) is None
+            assert await chain_of(store, "anna", id) is None
 
     run(law)
 
@@ -221,7 +221,7 @@ def test_a_chain_of_a_thousand_turns_is_read(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None) for n in range(1000)]
         await asyncio.gather(*(save(store, each) for each in chain))
-        assert await store.chain("anna", "resp_999") == chained(*chain)
+        assert await chain_of(store, "anna", "resp_999") == chained(*chain)
 
     run(law)
 
@@ -234,9 +234,9 @@ def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         await store.save("anna", record("resp_2", "resp_1"), [], [])
         assert await store.get("bert", "resp_1") is None
-        assert await store.chain("bert", "resp_1") is None
-        assert await store.with_item("bert", "msg_1") is None
-        assert await store.with_call("bert", "call_1") == []
+        assert await chain_of(store, "bert", "resp_1") is None
+        assert await with_item(store, "bert", "msg_1") is None
+        assert await with_call(store, "bert", "call_1") is None
         assert await store.delete("bert", "resp_1") is False
         assert await store.get("anna", "resp_1") == record("resp_1")
 
@@ -249,11 +249,11 @@ def test_two_owners_may_have_the_same_ids(run: Run) -> None:
             await store.save(owner, record("resp_1", says=owner.encode()), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
         for found in (
-            [await store.with_item("bert", "msg_1")],
-            await store.with_call("bert", "call_1"),
+            [await with_item(store, "bert", "msg_1")],
+            [await with_call(store, "bert", "call_1")],
         ):
             assert found == [turn(record("resp_1", says=b"bert"))]
-        assert await store.chain("bert", "resp_1") == chained(record("resp_1", says=b"bert"))
+        assert await chain_of(store, "bert", "resp_1") == chained(record("resp_1", says=b"bert"))
         assert await store.get("anna", "resp_1") is None
 
     run(law)
@@ -263,7 +263,7 @@ def test_a_chain_does_not_go_through_what_somebody_else_has(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("resp_1"), owner="bert")
         await save(store, record("resp_2", "resp_1"))
-        assert await store.chain("anna", "resp_2") is None
+        assert await chain_of(store, "anna", "resp_2") is None
 
     run(law)
 
@@ -275,9 +275,9 @@ def test_of_several_the_one_that_was_saved_last_has_the_item(run: Run) -> None:
     async def law(store: Store) -> None:
         for id, at in (("first", 30), ("second", 20), ("third", 10)):
             await store.save("anna", record(id, at=at), ["msg_1"], [])
-        assert await store.with_item("anna", "msg_1") == turn(record("third"))
+        assert await with_item(store, "anna", "msg_1") == turn(record("third"))
         assert await store.delete("anna", "third")
-        assert await store.with_item("anna", "msg_1") == turn(record("second"))
+        assert await with_item(store, "anna", "msg_1") == turn(record("second"))
 
     run(law)
 
@@ -289,23 +289,64 @@ def test_an_id_that_we_gave_leads_to_where_it_was_given(run: Run, id: str) -> No
     async def law(store: Store) -> None:
         for response in ("first", "second", "third"):
             await store.save("anna", record(response), [id, "msg_1"], [])
-        assert await store.with_item("anna", id) == turn(record("first"))
+        assert await with_item(store, "anna", id) == turn(record("first"))
         assert (await store.stats()).items == 2
         await store.save("anna", record("first"), [id], [])  # once more, in its own place
-        assert await store.with_item("anna", id) == turn(record("first"))
+        assert await with_item(store, "anna", id) == turn(record("first"))
         assert await store.delete("anna", "first")
-        assert await store.with_item("anna", id) is None
+        assert await with_item(store, "anna", id) is None
         await store.save("anna", record("fourth"), [id], [])
-        assert await store.with_item("anna", id) == turn(record("fourth"))
+        assert await with_item(store, "anna", id) == turn(record("fourth"))
 
     run(law)
 
 
-def test_of_many_with_a_call_the_last_two_are_told(run: Run) -> None:
+def test_a_call_that_several_responses_have_is_not_found(run: Run) -> None:
     async def law(store: Store) -> None:
-        for id in ("a", "b", "c"):
-            await store.save("anna", record(id), [], ["call_1"])
-        assert await store.with_call("anna", "call_1") == [turn(record("c")), turn(record("b"))]
+        await store.save("anna", record("a"), [], ["call_1"])
+        assert await with_call(store, "anna", "call_1") == turn(record("a"))
+        await store.save("anna", record("b"), [], ["call_1"])
+        assert await with_call(store, "anna", "call_1") is None
+
+    run(law)
+
+
+def test_many_ids_are_found_in_one_question(run: Run) -> None:
+    """Long ids too, which PostgreSQL finds by a digest."""
+
+    async def law(store: Store) -> None:
+        long = "x" * 3000
+        await store.save("anna", record("a"), ["one", long], ["one", f"{long}1"])
+        await store.save("anna", record("b"), ["two", long], ["two"])
+        items = await store.find_items("anna", ["one", "two", long, f"{long}1", "three"])
+        assert sorted(items) == sorted(["one", "two", long])
+        assert items["two"] == items[long] != items["one"]
+        calls = await store.find_calls("anna", ["one", "two", f"{long}1", "three"])
+        assert calls == {"one": items["one"], "two": items["two"], f"{long}1": items["one"]}
+        assert await store.find_items("anna", []) == await store.find_calls("anna", []) == {}
+        assert await store.find_items("bert", ["one"]) == {}
+        assert await store.turn("bert", items["one"]) is None
+        assert await store.turn("anna", max(items.values()) + 1) is None
+
+    run(law)
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "the first last"])
+def test_a_chain_beyond_the_limit_leaves_out_the_oldest(run: Run, in_order: bool) -> None:
+    """Each limit, to the byte: a turn counts its input, its output, and a comma behind each."""
+
+    async def law(store: Store) -> None:
+        chain = [record("a", says=b"xx"), record("b", "a"), record("c", "b", says=b"x" * 9)]
+        await save(store, *(chain if in_order else (*chain[1:], chain[0])))
+        sizes = [len(each.input) + len(each.output) + 2 for each in chain]
+        for limit in range(sum(sizes) + 2):
+            fitting = [each for at, each in enumerate(chain) if sum(sizes[at:]) <= limit]
+            wanted = Excerpt(content=chained(*fitting), size=sum(sizes), left_out=3 - len(fitting))
+            assert await store.chain("anna", "c", limit, drops_oldest=True) == wanted
+            if len(fitting) < 3:
+                wanted = replace(wanted, content=b"")
+            assert await store.chain("anna", "c", limit, drops_oldest=False) == wanted
+        assert await store.chain("anna", "d", NO_LIMIT, drops_oldest=True) is None
 
     run(law)
 
@@ -320,12 +361,15 @@ def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
         await store.save("anna", kept[2], ["call_9"], [])
         await store.save("bert", kept[3], ["rs_3"], ["call_3"])
         first, second = kept[0].output, kept[1].output
-        assert await store.outputs_with("anna", ["rs_1", "rs_2", "rs_3"], []) == [first]
-        assert await store.outputs_with("anna", [], ["call_2", "call_1", "call_3", "call_9"]) == [first, second]
-        assert await store.outputs_with("anna", ["rs_2"], ["call_2"]) == [first, second]
-        assert await store.outputs_with("anna", [], ["call_0"]) == []
-        assert await store.outputs_with("anna", [], []) == []
-        assert await store.outputs_with("anna", [], [f"call_{number}" for number in range(1000)]) == [first, second]
+        assert await store.outputs_with("anna", ["rs_1", "rs_2", "rs_3"], [], NO_LIMIT) == [first]
+        assert await store.outputs_with("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [first, second]
+        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], NO_LIMIT) == [first, second]
+        assert await store.outputs_with("anna", [], ["call_0"], NO_LIMIT) == []
+        assert await store.outputs_with("anna", [], [], NO_LIMIT) == []
+        assert await store.outputs_with("anna", [], [f"call_{number}" for number in range(1000)], NO_LIMIT) == [first, second]
+        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(first) + len(second)) == [first, second]
+        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(first) + len(second) - 1) == [second]
+        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(second) - 1) == []
 
     run(law)
 
@@ -333,8 +377,8 @@ def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
 def test_items_and_calls_are_not_the_same(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["one"], ["two"])
-        assert await store.with_item("anna", "two") is None
-        assert await store.with_call("anna", "one") == []
+        assert await with_item(store, "anna", "two") is None
+        assert await with_call(store, "anna", "one") is None
 
     run(law)
 
@@ -344,8 +388,8 @@ def test_what_is_deleted_leaves_nothing_behind(run: Run) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
         assert await store.delete("anna", "resp_1") is False
-        assert await store.with_item("anna", "msg_1") is None
-        assert await store.with_call("anna", "call_1") == []
+        assert await with_item(store, "anna", "msg_1") is None
+        assert await with_call(store, "anna", "call_1") is None
         left = await store.stats()
         assert (left.responses, left.owners, left.items, left.oldest, left.newest) == (0, 0, 0, None, None)
 
@@ -370,7 +414,7 @@ def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
         assert await store.prune(before=96, keep=None, step=2) == 1  # those of the moment itself stay
         assert await store.prune(before=96, keep=None, step=2) == 0
         assert await ids_left(store, ids) == ids[:5]
-        assert await store.with_item("anna", "msg_resp_9") is None
+        assert await with_item(store, "anna", "msg_resp_9") is None
         assert (await store.stats()).items == 5
 
     run(law)
@@ -525,7 +569,8 @@ class Model:
                 having = [each for each in self.of(step.owner) if (step.owner, step.id, each.record.id) in self.leads]
                 return turn(having[-1].record) if having else None
             case Ask(what="with_call"):
-                return [turn(each.record) for each in self.of(step.owner) if step.id in each.calls][:-3:-1]
+                calling = [turn(each.record) for each in self.of(step.owner) if step.id in each.calls]
+                return calling[0] if len(calling) == 1 else None
             case Ask():
                 return self.kept.pop((step.owner, step.id), None) is not None
             case Prune():
@@ -576,8 +621,10 @@ async def ask(store: Store, step: Save | Ask | Prune) -> Any:
     match step:
         case Save():
             return await store.save(step.owner, step.record, step.items, step.calls)
-        case Ask():
+        case Ask(what="get" | "delete"):
             return await getattr(store, step.what)(step.owner, step.id)
+        case Ask():
+            return await {"chain": chain_of, "with_item": with_item, "with_call": with_call}[step.what](store, step.owner, step.id)
         case Prune():
             return await everything_of(store, before=step.before, keep=step.keep, step=step.step)
 

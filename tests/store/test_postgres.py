@@ -20,7 +20,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import uvloop
 from tests.store import postgres_server
-from tests.store.places import chained, record
+from tests.store.places import chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
 from antiphon.store.conversations import Conversation, Entry
@@ -48,7 +48,7 @@ def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
                     with pytest.raises(StorageUnavailable, match="the database cannot be reached"):
                         await asked
             await before_long(lambda: store.save("anna", record("resp_3", "resp_1"), [], []))
-            assert await store.chain("anna", "resp_3") == chained(record("resp_1"), record("resp_3"))
+            assert await chain_of(store, "anna", "resp_3") == chained(record("resp_1"), record("resp_3"))
             assert await store.get("anna", "resp_2") is None
 
     uvloop.run(story())
@@ -76,9 +76,9 @@ def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> 
             questions: list[Callable[[], Coroutine[Any, Any, Any]]] = [
                 lambda: store.save("anna", record("resp_2", "resp_1"), ["msg_2"], ["call_2"]),
                 lambda: store.get("anna", "resp_2"),
-                lambda: store.chain("anna", "resp_2"),
-                lambda: store.with_item("anna", "msg_2"),
-                lambda: store.with_call("anna", "call_2"),
+                lambda: chain_of(store, "anna", "resp_2"),
+                lambda: with_item(store, "anna", "msg_2"),
+                lambda: with_call(store, "anna", "call_2"),
                 lambda: store.prune(before=None, keep=10),
                 lambda: store.delete("anna", "resp_2"),
                 lambda: store.enqueue("anna", record("work"), [], b"{}"),
@@ -91,7 +91,7 @@ def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> 
                 lambda: store.release("one", ["work"]),
                 lambda: store.create_conversation("anna", Conversation(id="conv", created_at=1, metadata=b"{}"), []),
                 lambda: store.add_entries("anna", "conv", [Entry(id="a", item=b"{}")]),
-                lambda: store.list_entries("anna", "conv", after=None, order="asc", limit=None),
+                lambda: store.list_entries("anna", "conv", after=None, order="asc", limit=1000),
                 store.queue,
                 store.stats,
                 store.verify,
@@ -161,7 +161,7 @@ def test_no_acknowledged_response_is_lost_when_the_process_is_killed() -> None:
         async with opened(url) as store:
             for id in acknowledged:
                 assert await store.get("anna", id) is not None
-                assert await store.with_item("anna", f"msg_{id}") is not None
+                assert await with_item(store, "anna", f"msg_{id}") is not None
             assert await store.verify() == []
 
     uvloop.run(story())
@@ -302,10 +302,10 @@ def test_ids_of_items_may_be_longer_than_an_index_takes() -> None:
             long = os.urandom(50_000).hex()
             await store.save("anna", record("resp_1"), [long, f"{long}1"], [long])
             await store.save("anna", record("resp_2"), [f"{long}2"], [])
-            assert await store.with_item("anna", long) == turn("resp_1")
-            assert await store.with_item("anna", f"{long}2") == turn("resp_2")
-            assert await store.with_item("anna", f"{long}3") is None
-            assert await store.with_call("anna", long) == [turn("resp_1")]
+            assert await with_item(store, "anna", long) == turn("resp_1")
+            assert await with_item(store, "anna", f"{long}2") == turn("resp_2")
+            assert await with_item(store, "anna", f"{long}3") is None
+            assert await with_call(store, "anna", long) == turn("resp_1")
 
     uvloop.run(story())
 
@@ -479,7 +479,7 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                 found = await store.get("anna", "resp_old")
                 assert found
                 assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
-                assert await store.with_item("anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
+                assert await with_item(store, "anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
             if version >= 2:
                 assert await store.said("anna", "resp_old", -1) == Said(events=[b"{}", b"[0]"], status="completed")
                 [work] = await store.claim("one", 10, 5)
@@ -489,7 +489,7 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                 assert await store.get_conversation("anna", "conv_old")
                 assert await store.prune_conversations(before=2**30) == 0  # it counts as changed just now
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
-            assert await store.with_call("anna", "call_new") == [turn("resp_new")]
+            assert await with_call(store, "anna", "call_new") == turn("resp_new")
             await store.enqueue("anna", record("resp_2"), [], b"{}")
             await store.create_conversation(
                 "anna", Conversation(id="conv", created_at=1, metadata=b"{}"), [Entry(id="a", item=b"{}")]

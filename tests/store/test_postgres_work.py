@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 from tests.store import postgres_server
-from tests.store.places import record
+from tests.store.places import record, with_item
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store import postgres_listener, postgres_work
@@ -203,7 +203,7 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
         connections.forgets = True
         addition = Addition(conversation="conv", entries=[Entry(id="b", item=b"{}")])
         await store.save("anna", record("resp_2"), [], [], addition=addition)
-        page = await store.list_entries("anna", "conv", after=None, order="asc", limit=None)
+        page = await store.list_entries("anna", "conv", after=None, order="asc", limit=1000)
         assert page
         assert [entry.id for entry in page.entries] == ["b"]  # what was finished before adds nothing
         await store.close()
@@ -230,7 +230,7 @@ def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and
         await asyncio.gather(*asks)
         assert connections.asked <= 5
         assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [(id, id.encode()) for id in ids]
-        found = await store.with_item("anna", "item of resp_99")
+        found = await with_item(store, "anna", "item of resp_99")
         assert found is not None
         assert found.id == "resp_99"
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import apsw
 import pytest
 from msgspec.structs import replace
-from tests.store.places import record
+from tests.store.places import NO_LIMIT, chain_of, record, with_item
 
 from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.store import sqlite, sqlite_file
@@ -145,10 +145,10 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
             found = await store.get("anna", "resp_old")
             assert found
             assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
-            assert await store.with_item("anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
-            assert await store.chain("anna", "resp_next") == b"[],[1],[2],[3]"
+            assert await with_item(store, "anna", "msg_old") == Turn(id="resp_old", input=b"[]", output=b"[1]")
+            assert await chain_of(store, "anna", "resp_next") == b"[],[1],[2],[3]"
             assert (
-                await store.chain("anna", "resp_early") == b"[],[1],[],[1]"
+                await chain_of(store, "anna", "resp_early") == b"[],[1],[],[1]"
             )  # its number is smaller than that of what it continues
         if steps >= 2:
             assert await store.said("anna", "resp_old", -1) == Said(events=[b"{}", b"[0]"], status="in_progress")
@@ -265,13 +265,14 @@ def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "query", ["RECORD", "CHAIN", "CHAIN_BY_IDS", "FOUND_BY", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"]
+    "query",
+    ["RECORD", "CHAIN", "CHAIN_BY_IDS", "FIND_ITEMS", "FIND_CALLS", "TURN", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"],
 )
 def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     sqlite_file.prepare(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
-        statement = getattr(sqlite, query)
-        count = 2 if "CHAIN" in query else statement.count("?")
+        statement = getattr(sqlite, query).replace("{ids}", "?, ?")
+        count = 4 if "CHAIN" in query else statement.count("?")
         plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * count)]
     scans = [
         line
@@ -425,7 +426,7 @@ def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None
             await asyncio.wait([pruned], timeout=0.2)  # it has looked for what may go, and found it
         await continued
         assert await pruned == 0
-        assert await store.chain("anna", "b")
+        assert await chain_of(store, "anna", "b")
         await store.close()
 
     asyncio.run(go())
@@ -628,10 +629,10 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         assert await store.verify() == []
         for id in map(str.strip, acknowledged):
-            chain = await store.chain("anna", id)
+            chain = await chain_of(store, "anna", id)
             assert chain is not None
             assert chain.count(b"to ") == int(id.rpartition("_")[2]) + 1
-            last = await store.with_item("anna", f"msg_{id}")
+            last = await with_item(store, "anna", f"msg_{id}")
             assert last is not None
             assert chain.endswith(last.input + b"," + last.output)
         await store.close()
@@ -710,9 +711,10 @@ def test_a_chain_in_its_order_is_walked_by_numbers(tmp_path: Path) -> None:
         await asyncio.gather(*(store.save("anna", each, [], []) for each in chain[3:]))
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(seq, seq - 1) for seq in range(1, 7)]
-            said = db.execute(sqlite.CHAIN, (b"anna", b"resp_5")).fetchall()
-            by_ids = db.execute(sqlite.CHAIN_BY_IDS, (b"anna", b"resp_5")).fetchall()
-        assert said == by_ids == [(await store.chain("anna", "resp_5"),)]
+            said = db.execute(sqlite.CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            by_ids = db.execute(sqlite.CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+        assert said == by_ids
+        assert said[0][2] == await chain_of(store, "anna", "resp_5")
         await store.close()
 
     asyncio.run(go())
@@ -792,7 +794,7 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("a", says=b"x" * 60_000), [], [])
         await store.save("anna", replace(record("b", "a", says=b"x" * 60_000)), [], [])
-        for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), store.chain("anna", "b")):
+        for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), chain_of(store, "anna", "b")):
             with pytest.raises(StorageUnavailable, match="this is too large for the storage"):
                 await question
         assert await store.get("anna", "b")
@@ -811,7 +813,7 @@ def test_a_number_leads_backwards_alone(tmp_path: Path) -> None:
             await store.save("anna", each, [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(1, None), (2, None), (3, 2)]
-        assert [await store.chain("anna", f"resp_{number}") for number in (1, 2, 3)] == [None] * 3
+        assert [await chain_of(store, "anna", f"resp_{number}") for number in (1, 2, 3)] == [None] * 3
         await store.close()
 
     asyncio.run(go())

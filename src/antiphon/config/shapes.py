@@ -54,7 +54,15 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "conversation that goes on is not read from its beginning; they take about four times as much memory. 0: none.",
         ),
     ] = 4
-    max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="The largest request body that is taken, in MiB.")] = 64
+    max_body_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="The largest request body that is taken, in MiB. What a request refers to and continues may have as much "
+            "JSON.",
+        ),
+    ] = 64
     websocket: Annotated[
         bool,
         Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),

@@ -13,11 +13,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from antiphon.dialects.common.notes import note_of
 from antiphon.errors import ClientFault
+from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal, is_ours
 from antiphon.gateway.token_estimate import estimate_items
 from antiphon.gateway.window import CALLS, OUTPUTS, is_standing, is_summary, is_users, last_place, steps_of, summary_message
@@ -57,9 +58,10 @@ class Unsealing(Struct, frozen=True, kw_only=True):
     seal: Seal
     owner: str
     keeps_foreign: bool = False  # the upstream may be the one that made those which we did not
+    opened: dict[str, Contents] = field(default_factory=dict)  # so that none is opened, or counted, twice
 
-    def open(self, item: CompactionParam, path: str) -> Contents | None:
-        """What an item holds; None if it is another server's and goes there as it is."""
+    def open(self, item: CompactionParam, path: str) -> bytes | None:
+        """What an item holds, as JSON; None if it is another server's and goes there as it is."""
         if not is_ours(item.encrypted_content):
             if self.keeps_foreign:
                 return None
@@ -67,12 +69,12 @@ class Unsealing(Struct, frozen=True, kw_only=True):
         content = self.seal.open(self.owner, item.encrypted_content)
         if content is None:
             raise _invalid(path, "it is damaged, or was not made for you by this gateway")
-        return _decoded(content)
+        return content
 
 
-def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int], str]) -> list[ItemParam]:
+def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int], str], budget: HistoryBudget) -> list[ItemParam]:
     """The conversation with what its compactions stand for in their place, the newest first: what that one covers need not be
-    opened. Triggers that were answered say nothing any more."""
+    opened. Triggers that were answered say nothing any more. What a compaction holds is counted before it is decoded."""
     front: list[list[ItemParam]] = []
     behind: list[list[ItemParam]] = []
     rest = [(place, item) for place, item in enumerate(items) if type(item) is not CompactionTrigger]
@@ -80,8 +82,24 @@ def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int]
     at = len(rest)
     while (at := at - 1) >= 0:
         place, item = rest[at]
-        if not isinstance(item, CompactionParam) or (found := unsealing.open(item, path_of(place))) is None:
+        if not isinstance(item, CompactionParam):
             continue
+        found = unsealing.opened.get(item.encrypted_content)
+        if found is None:
+            content, path = unsealing.open(item, path_of(place)), path_of(place)
+            if content is None:
+                continue
+            if not budget.take(len(content), path, "the compaction"):
+                # Everything older goes; if that is not enough, the compaction goes too.
+                newer = [other for _, other in rest[at + 1 :]] + [other for part in behind for other in part]
+                budget.restart(len(codec.encode(newer)))
+                rest, at = rest[at:], 0
+                if not budget.take(len(content), path, "the compaction"):
+                    budget.drop(path, "the compaction, and everything before it")
+                    rest = rest[1:]
+                    break
+                budget.drop(path, "everything before the compaction")
+            found = unsealing.opened[item.encrypted_content] = _decoded(content)
         for earlier, other in rest[:at]:
             prints[earlier] = prints.get(earlier) or fingerprint(other)
         behind.append([summary_message(found.summary), *found.kept, *(other for _, other in rest[at + 1 :])])

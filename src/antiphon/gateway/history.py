@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import Unsealing, opened
-from antiphon.gateway.conversation import array_of, conversation_of
-from antiphon.gateway.naming import group_of, id_of
+from antiphon.gateway.conversation import conversation_of
+from antiphon.gateway.history_budget import HistoryBudget
+from antiphon.gateway.kept_items import KeptItems
+from antiphon.gateway.naming import id_of
 from antiphon.gateway.recall import Recall, Recalled, items_in
 from antiphon.gateway.restoring import missing_in, restored
+from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
     CompactionParam,
@@ -34,10 +38,8 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.status import ItemStatus
-from antiphon.store.interface import Store, Turn
+from antiphon.store.interface import Excerpt, Store, Turn
 
-Call = FunctionCallParam | CustomToolCallParam
-Output = FunctionCallOutputParam | CustomToolCallOutputParam
 Past = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
 Remembered = Callable[[str], Past | None]
 
@@ -53,30 +55,54 @@ class Ground(Struct, frozen=True, kw_only=True):
     recalled: Recalled | None = None  # what is known of the request, if it stands on what is remembered
 
 
+class _Continued(Struct, frozen=True, kw_only=True):
+    """What a request goes on from: a chain or a conversation."""
+
+    found: Excerpt
+    path: str  # where the request names it
+    what: str
+    is_stored: bool = False  # a chain in the store, which may be remembered
+
+
 class Archive(Struct, frozen=True, kw_only=True):
     """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. With `recall` a
-    conversation that was read before is not read again."""
+    conversation that was read before is not read again. One request resolves at most `limit` bytes of JSON."""
 
     owner: str
     store: Store | None
+    limit: int
     remembered: Remembered | None = None
     recall: Recall | None = None
 
-    async def chain(self, id: str) -> Past:
+    async def continued_by(self, request: Request, *, drops_oldest: bool) -> _Continued:
+        """What a request goes on from."""
+        conversation, previous = conversation_of(request), request.previous_response_id
+        if conversation is not None:
+            found = await self.conversation(conversation, drops_oldest=drops_oldest)
+            return _Continued(found=found, path="conversation", what=f"the conversation {conversation[:100]!r}")
+        if not previous:
+            return NOTHING_CONTINUED
+        what = f"the chain of {previous[:100]!r}"
+        local = self.remembered(previous) if self.remembered is not None else None
+        if local is not None:
+            content = b",".join(local)
+            return _Continued(found=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
+        found = await self.chain(previous, drops_oldest=drops_oldest)
+        return _Continued(found=found, path="previous_response_id", what=what, is_stored=True)
+
+    async def chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
-        remembered = self.remembered(id) if self.remembered is not None else None
-        if remembered is not None:
-            return remembered
-        kept = await self.store.chain(self.owner, id) if self.store is not None else None
+        store = self.store
+        kept = await store.chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
         if kept is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
-        if kept.endswith(NOTHING_SAID):
+        if kept.content.endswith(NOTHING_SAID):
             await self._refuse_unended(id)
-        return [kept]
+        return kept
 
     async def _refuse_unended(self, id: str) -> None:
         """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
@@ -87,35 +113,30 @@ class Archive(Struct, frozen=True, kw_only=True):
                 param="previous_response_id",
             )
 
-    async def conversation(self, id: str) -> Past:
+    async def conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
         if self.store is None:
             said = "conversation: this gateway keeps no conversations: see [store] in its configuration"
             raise UnsupportedParameter(said, param="conversation")
-        page = await self.store.list_entries(self.owner, id, after=None, order="asc", limit=None)
-        if page is None:
+        kept = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
+        if kept is None:
             raise no_conversation(id, "conversation")
-        return [array_of(page.entries)]
+        return kept
 
-    async def item(self, id: str) -> ItemParam | None:
-        if self.store is None:
-            return None
-        turn = await self.store.with_item(self.owner, id) or await self.store.with_item(self.owner, group_of(id))
-        return next((item for item in items_of(past_of(turn)) if id_of(item) == id), None) if turn is not None else None
+    def items(self, ids: list[str]) -> KeptItems:
+        """ITEM-6: the items of these ids."""
+        return KeptItems(self.store, self.owner, "item", ids, self.limit)
 
-    async def call(self, call_id: str) -> Call | None:
-        """D-3: the call of this id, if there is exactly one: some servers count their calls from 0 in every answer."""
-        turns = await self.store.with_call(self.owner, call_id) if self.store is not None else []
-        past = [array for turn in turns for array in past_of(turn)]
-        calls = [item for item in items_of(past) if isinstance(item, CALLS) and item.call_id == call_id]
-        return calls[0] if len(calls) == 1 else None
+    def calls(self, call_ids: list[str]) -> KeptItems:
+        """D-3: the calls of these ids, where there is exactly one: some servers count their calls from 0 in every answer."""
+        return KeptItems(self.store, self.owner, "call", call_ids, self.limit)
 
-    async def with_reasoning(self, items: list[ItemParam], maker: str) -> list[ItemParam]:
-        """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept."""
+    async def with_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
+        """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept and there is room."""
         missing = missing_in(items)
         if self.store is None or not any(missing):
             return items
-        outputs = await self.store.outputs_with(self.owner, *missing)
+        outputs = await self.store.outputs_with(self.owner, *missing, budget.left)
         return restored(items, [items_of([output]) for output in outputs], maker)
 
 
@@ -162,31 +183,51 @@ async def ground(
     """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how, and
     reasoning is put back if it is told whose."""
     losses = Losses()
+    budget = HistoryBudget(archive.limit, drops_oldest=request.truncation == "auto")
     own = input_items(request)
-    previous, conversation = request.previous_response_id, conversation_of(request)
-    if conversation is not None:
-        past, continued = await archive.conversation(conversation), "conversation"
-    else:
-        past, continued = await archive.chain(previous) if previous else [], "previous_response_id"
-    kept = archive.recall.read_kept(archive.owner, past[0]) if archive.recall is not None and previous and len(past) == 1 else None
-    items = items_of(past) if kept is None else kept.whole.items
-    before = _without_unfinished_calls(items, losses, continued)
-    own = await resolved(own, before, archive)
-    if conversation is not None:
+    past = await archive.continued_by(request, drops_oldest=budget.drops_oldest)
+    if not budget.drops_oldest:
+        budget.take(past.found.size, past.path, past.what)
+    kept = archive.recall.read_kept(archive.owner, past.found.content) if archive.recall is not None and past.is_stored else None
+    items = items_in(past.found.content) if kept is None else kept.whole.items
+    before = _without_unfinished_calls(items, losses, past.path)
+    own = await resolved(own, before, archive, budget)
+    content = past.found.content
+    if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
+        if past.found.size > budget.left:
+            content = _newest_of(past, budget)
+            before = _without_lone_outputs(_without_unfinished_calls(items_in(content), losses, past.path))
+        budget.take(len(content), past.path, past.what)
+    if request.conversation:
         own = _new_to(before, own)
     raw = before + own
-    window = _opened(raw, len(before), unsealing, continued)
-    whole = await _with_their_calls(
-        own, window, archive, can_look_further=not (previous or conversation), allow_orphans=allow_orphans
-    )
+    window = _opened(raw, len(before), unsealing, past.path, budget)
+    can_look_further = not (request.previous_response_id or request.conversation)
+    whole = await _with_their_calls(own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans)
     if maker is not None:
-        whole = await archive.with_reasoning(whole, maker)
+        whole = await archive.with_reasoning(whole, maker, budget)
     if whole is not own:
         own, raw = whole, before + whole
-        window = _opened(raw, len(before), unsealing, continued)
+        window = _opened(raw, len(before), unsealing, past.path, budget)
     request = replace(request, input=window)
+    losses.extend(budget.losses)
     recalled = kept.by(request) if kept is not None and before is items and window is raw else None
-    return Ground(request=request, own=own, past=past, raw=raw, losses=losses, recalled=recalled)
+    return Ground(request=request, own=own, past=[content] if content else [], raw=raw, losses=losses, recalled=recalled)
+
+
+def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
+    """What is continued, without the oldest items for which there is no room. No item is decoded for that."""
+    budget.drop(past.path, "the oldest part of the conversation")
+    content = past.found.content
+    if len(content) <= budget.left:  # the store has left it out
+        return content
+    arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
+    raws = [bytes(raw) for array in arrays for raw in array]
+    begin = len(raws)
+    room = budget.left - len(b"[]")
+    while begin and (room := room - len(raws[begin - 1]) - 1) >= 0:
+        begin -= 1
+    return b"[%b]" % b",".join(raws[begin:]) if begin < len(raws) else b""
 
 
 def past_of(turn: Turn) -> Past:
@@ -199,22 +240,45 @@ def items_of(past: Past) -> list[ItemParam]:
     return items_in(b",".join(past))
 
 
-async def resolved(own: list[ItemParam], before: list[ItemParam], archive: Archive, at: str = "input") -> list[ItemParam]:
-    """ITEM-6: items instead of references to them. `at` is where they stand in the body."""
-    if not any(type(item) is ItemReference for item in own):
+async def resolved(
+    own: list[ItemParam], before: list[ItemParam], archive: Archive, budget: HistoryBudget, at: str = "input"
+) -> list[ItemParam]:
+    """ITEM-6: items instead of references to them, each counted wherever it stands. `at` is where they stand in the body."""
+    references = [(place, item.id) for place, item in enumerate(own) if isinstance(item, ItemReference)]
+    if not references:
         return own
+    if budget.drops_oldest:
+        references.reverse()  # the newest take their room first
     known = {id: item for item in before if (id := id_of(item)) is not None}
-    found: list[ItemParam] = []
-    for number, item in enumerate(own):
-        if isinstance(item, ItemReference):
-            referred = known.get(item.id) or await archive.item(item.id)
-            if referred is None:
-                path = f"{at}[{number}].id"
-                raise ClientFault(f"{path}: no item with the id {item.id[:100]!r} is kept here", param=path)
-            found.append(referred)
-        else:
-            found.append(item)
-    return found
+    sizes: dict[str, int] = {}
+    kept = archive.items([id for _, id in references if id not in known])
+    fitting: dict[int, str] = {}
+    for place, id in references:
+        path = f"{at}[{place}].id"
+        size = sizes.get(id)
+        if size is None:
+            size = len(codec.encode(known[id])) if id in known else await kept.size_of(id)
+            if size is None:
+                raise _no_item(id, path)
+            sizes[id] = size
+        if not budget.take(size, path, f"the item {id[:100]!r}"):
+            budget.drop(path, f"this reference and those before it, {len(references) - len(fitting)} in all")
+            break
+        fitting[place] = id
+    found = known | await kept.items({id for id in fitting.values() if id not in known})
+    whole: list[ItemParam] = []
+    for place, item in enumerate(own):
+        if not isinstance(item, ItemReference):
+            whole.append(item)
+        elif place in fitting:
+            if item.id not in found:  # it was deleted meanwhile
+                raise _no_item(item.id, f"{at}[{place}].id")
+            whole.append(found[item.id])
+    return whole
+
+
+def _no_item(id: str, path: str) -> ClientFault:
+    return ClientFault(f"{path}: no item with the id {id[:100]!r} is kept here", param=path)
 
 
 def no_conversation(id: str, param: str) -> ClientFault:
@@ -241,7 +305,15 @@ def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued:
     return kept
 
 
-def _opened(raw: list[ItemParam], before: int, unsealing: Unsealing | None, continued: str) -> list[ItemParam]:
+def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
+    """Of a conversation whose oldest part was dropped: outputs go with their calls."""
+    made = {call_id for item in items for call_id in _made_in(item)}
+    return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in made]
+
+
+def _opened(
+    raw: list[ItemParam], before: int, unsealing: Unsealing | None, continued: str, budget: HistoryBudget
+) -> list[ItemParam]:
     """The conversation with what its compactions stand for; the first `before` items are not the request's own."""
     if unsealing is None or set(map(type, raw)).isdisjoint(SEALED):
         return raw
@@ -249,19 +321,30 @@ def _opened(raw: list[ItemParam], before: int, unsealing: Unsealing | None, cont
     def path_of(place: int) -> str:
         return continued if place < before else f"input[{place - before}].encrypted_content"
 
-    return opened(raw, unsealing, path_of)
+    return opened(raw, unsealing, path_of, budget)
 
 
 async def _with_their_calls(
-    own: list[ItemParam], before: list[ItemParam], archive: Archive, *, can_look_further: bool, allow_orphans: bool
+    own: list[ItemParam],
+    before: list[ItemParam],
+    archive: Archive,
+    budget: HistoryBudget,
+    *,
+    can_look_further: bool,
+    allow_orphans: bool,
 ) -> list[ItemParam]:
     """D-3: outputs whose calls the client left out get them back, before the first output of their group. In a chain the calls must
     be in the chain; without one they may be anywhere in the owner's store."""
     if set(map(type, own)).isdisjoint(OUTPUTS):
         return own
     made = {call_id for item in (*before, *own) for call_id in _made_in(item)}
-    if all(item.call_id in made for item in own if isinstance(item, OUTPUTS)):
+    missing: dict[str, int] = {}  # the first output of each
+    for at, item in enumerate(own):
+        if isinstance(item, OUTPUTS) and item.call_id not in made:
+            missing.setdefault(item.call_id, at)
+    if not missing:
         return own
+    calls = await _kept_calls(missing, archive, budget) if can_look_further else {}
     placed: list[ItemParam] = []
     group = 0  # where the outputs begin that stand together
     for at, item in enumerate(own):
@@ -270,7 +353,7 @@ async def _with_their_calls(
             group = len(placed)
             continue
         if item.call_id not in made:
-            call = await archive.call(item.call_id) if can_look_further else None
+            call = calls.get(item.call_id)
             if call is not None:
                 made.add(item.call_id)
                 placed.insert(group, call)
@@ -284,6 +367,17 @@ async def _with_their_calls(
     return placed
 
 
+async def _kept_calls(missing: dict[str, int], archive: Archive, budget: HistoryBudget) -> dict[str, ItemParam]:
+    """The calls of these ids that are kept; each has the place of the first output that answers it."""
+    kept = archive.calls(list(missing))
+    found: list[str] = []
+    for call_id, at in missing.items():
+        size = await kept.size_of(call_id)
+        if size is not None and budget.take(size, f"input[{at}].call_id", f"the call {call_id[:100]!r}"):
+            found.append(call_id)
+    return await kept.items(found)
+
+
 def _made_in(item: ItemParam) -> list[str]:
     """The ids of the calls that an item makes."""
     if isinstance(item, CALLS):
@@ -293,6 +387,7 @@ def _made_in(item: ItemParam) -> list[str]:
     return []
 
 
+NOTHING_CONTINUED: Final = _Continued(found=Excerpt(content=b"", size=0), path="previous_response_id", what="")
 NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
 UNDER_WAY: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)

@@ -55,7 +55,8 @@ async def _compacted(services: Services, exchange: Exchange, asked: CompactReque
     )
     unsealing = Unsealing(seal=services.seal, owner=owner, keeps_foreign=target.upstream.config.dialect == "responses")
     # An output whose call nobody knows is words like any other: a transcript has no rules for it.
-    found = await ground(request, Archive(owner=owner, store=services.store), allow_orphans=True, unsealing=unsealing)
+    archive = Archive(owner=owner, store=services.store, limit=services.max_body)
+    found = await ground(request, archive, allow_orphans=True, unsealing=unsealing)
     losses.extend(found.losses)
     if not input_items(found.request):
         raise MissingField("input: there is nothing to compact: wanted a conversation, or previous_response_id", param="input")

@@ -10,6 +10,7 @@ import msgspec
 from antiphon.errors import ClientFault
 from antiphon.gateway.conversation import array_of, entries_of
 from antiphon.gateway.history import Archive, items_of, no_conversation, resolved
+from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.conversation import (
@@ -84,7 +85,7 @@ async def add_items(services: Services, exchange: Exchange) -> None:
 async def list_items(services: Services, exchange: Exchange) -> None:
     """`GET /v1/conversations/{id}/items`: a page at a time; the newest first unless asked otherwise."""
     asked = Query(exchange, {"limit", "after", "order", *INCLUDE})
-    limit = asked.number("limit", 1, 100, 20)
+    limit = asked.number("limit", 1, 100, None) or 20
     order: Literal["asc", "desc"] = "asc" if asked.one_of("order", ("asc", "desc"), "desc") == "asc" else "desc"
     after = asked.text("after")
     id = exchange.parameter
@@ -132,8 +133,8 @@ async def _entries(services: Services, exchange: Exchange, items: list[ItemParam
             raise ClientFault(
                 f"{path}: a compaction_trigger belongs into the input of a turn: here is nobody to compact", param=path
             )
-    archive = Archive(owner=owner_of(exchange), store=services.store)
-    return entries_of(await resolved(items, [], archive, "items"), services.stamps)
+    archive = Archive(owner=owner_of(exchange), store=services.store, limit=services.max_body)
+    return entries_of(await resolved(items, [], archive, HistoryBudget(archive.limit), "items"), services.stamps)
 
 
 async def _find(services: Services, exchange: Exchange) -> Conversation:

@@ -54,7 +54,7 @@ async def count_body(services: Services, exchange: Exchange, body: bytes) -> Non
     if exchange.speech.dialect == "gemini":
         body = _unwrapped(body)
     request, losses = request_at(exchange.scope["path"], exchange.speech, body)
-    archive = Archive(owner=exchange.owner, store=services.store)
+    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
     begun = await begin(services, _to_be_counted(request), losses, archive, exchange.line, exchange.trace, strict=strict)
     exchange.line.response_id = None  # there will be none
     prepared = begun.turn.prepared

@@ -22,7 +22,7 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     recalled = services.recall.read(exchange.owner, body)
     request, losses = (recalled.request, Losses()) if recalled is not None else responses.request_to_hub(body)
     del body
-    archive = Archive(owner=exchange.owner, store=services.store, recall=services.recall)
+    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body, recall=services.recall)
     begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, recalled=recalled, strict=strict)
     del recalled
     turn = begun.turn

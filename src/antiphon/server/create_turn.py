@@ -18,7 +18,7 @@ async def create_turn(services: Services, exchange: Exchange) -> None:
     speech = exchange.speech
     strict = refuses_losses(exchange.scope)
     request, losses = request_at(exchange.scope["path"], speech, await exchange.body(services.max_body))
-    archive = Archive(owner=exchange.owner, store=services.store)
+    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
     begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, strict=strict)
     del request  # large, and a stream may last
     turn = begun.turn

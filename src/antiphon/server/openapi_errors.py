@@ -99,7 +99,7 @@ CREATING: Final[Codes] = {
         "invalid_unicode": "the body is not valid UTF-8",
         "missing_field": "input[0].content: it is missing",
         "unsupported_parameter": "background: got true, but store is false, and what runs in the background must be kept",
-        "context_length_exceeded": "the input is longer than the model's context",
+        "context_length_exceeded": "the input is longer than the model's context, or refers to more than this gateway resolves",
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
         "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",

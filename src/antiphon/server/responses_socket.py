@@ -216,7 +216,14 @@ class Conversation:
         can conversations, which are stored in any case."""
         is_stored = self._newest is not None and self._turns is None and request.previous_response_id == self._newest
         store = self._services.store if request.store is not False or is_stored or request.conversation else None
-        return Archive(owner=self._socket.owner, store=store, remembered=self._remembered, recall=self._services.recall)
+        services = self._services
+        return Archive(
+            owner=self._socket.owner,
+            store=store,
+            limit=services.max_body,
+            remembered=self._remembered,
+            recall=services.recall,
+        )
 
     def _remembered(self, id: str) -> Past | None:
         return self._turns if id == self._newest else None

@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from antiphon.store.record import Excerpt
+
 
 class Conversation(Struct, frozen=True, kw_only=True):
     id: str
@@ -56,10 +58,15 @@ class ConversationStore(Protocol):
         ...
 
     async def list_entries(
-        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int | None
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> Page | None:
-        """A page of items, from the end (`desc`) or the beginning, after the one of an id; without a limit, all of them. None:
-        there is no such conversation, or no such item in it to go on after."""
+        """A page of items, from the end (`desc`) or the beginning, after the one of an id. None: there is no such conversation, or
+        no such item in it to go on after."""
+        ...
+
+    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        """All items as one array, the oldest first. If that is more than `limit` bytes, the content has the newest that fit, or
+        nothing unless the oldest may be dropped. None: there is no such conversation."""
         ...
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> Entry | None: ...

@@ -13,11 +13,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from antiphon.store.conversations import Addition, ConversationStore
-from antiphon.store.record import Record, Turn
+from antiphon.store.record import Excerpt, Record, Turn
 from antiphon.store.usage import UsageStore
 from antiphon.store.work import WorkStore
 
-__all__ = ["Record", "Stats", "Store", "Turn"]
+__all__ = ["Excerpt", "Record", "Stats", "Store", "Turn"]
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -52,26 +52,32 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
 
     async def get(self, owner: str, id: str) -> Record | None: ...
 
-    async def chain(self, owner: str, id: str) -> bytes | None:
-        """A response and everything it continued, in one query: the input and the output of each, the oldest first, with commas
-        between them. None if any of it is not there: a history with a hole is no history."""
+    async def chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        """A response and everything it continued, in one query: the input and the output of each, the oldest first. If that is more
+        than `limit` bytes, the content has the newest turns that fit, or nothing unless the oldest may be dropped. None if any of
+        it is not there: a history with a hole is no history."""
         ...
 
     async def delete(self, owner: str, id: str) -> bool:
         """Whether there was anything to delete. Nothing of it is left: in the index of items neither, nor any work or events."""
         ...
 
-    async def with_item(self, owner: str, item_id: str) -> Turn | None:
-        """The newest response that has an item of this id, in its input or its output."""
+    async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
+        """For each id the number of the newest response that has an item of it, in its input or its output; ids that no response
+        has are not in the result. Nothing of the responses is read: see `turn`."""
         ...
 
-    async def with_call(self, owner: str, call_id: str) -> list[Turn]:
-        """The responses whose output has a call of this id: two at most, since more than one is as good as any number."""
+    async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
+        """The same for calls in outputs. An id that several responses have is not in the result: nobody knows which is meant."""
         ...
 
-    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+    async def turn(self, owner: str, number: int) -> Turn | None:
+        """The response of a number that was found."""
+        ...
+
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
         """In one query, the outputs of the responses that were the first to have an item of any of these ids, or that are the only
-        ones with a call of any of these ids; the oldest first."""
+        ones with a call of any of these ids; the oldest first. Beyond `limit` bytes the oldest are left out and not read."""
         ...
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from antiphon.errors import StorageUnavailable
 from antiphon.store.changes import Changes
 from antiphon.store.conversations import Addition
-from antiphon.store.interface import Record, Stats, Turn
+from antiphon.store.interface import Excerpt, Record, Stats, Turn
 from antiphon.store.keys import CALL, ITEM
 from antiphon.store.postgres_batches import Batches
 from antiphon.store.postgres_connections import Connections, Limits
@@ -77,25 +77,36 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
             output=output,
         )
 
-    async def chain(self, owner: str, id: str) -> bytes | None:
-        rows = await self._connections.ask(CHAIN, owner.encode(), id.encode())
-        return rows[0][0] if rows else None
+    async def chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        rows = await self._connections.ask(CHAIN, owner.encode(), id.encode(), limit, drops_oldest)
+        for size, left_out, content in rows:
+            return Excerpt(content=content or b"", size=size, left_out=left_out)
+        return None
 
     async def delete(self, owner: str, id: str) -> bool:
         deleted = bool(await self._connections.ask(DELETE, owner.encode(), id.encode(), self._told(id)))
         self._tell(id)
         return deleted
 
-    async def with_item(self, owner: str, item_id: str) -> Turn | None:
-        rows = await self._connections.ask(FOUND_BY, owner.encode(), ITEM, key(item_id), 1)
-        return _turn(rows[0]) if rows else None
+    async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
+        return await self._find(FIND_ITEMS, owner, item_ids)
 
-    async def with_call(self, owner: str, call_id: str) -> list[Turn]:
-        return [_turn(row) for row in await self._connections.ask(FOUND_BY, owner.encode(), CALL, key(call_id), 2)]
+    async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
+        return await self._find(FIND_CALLS, owner, call_ids)
 
-    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+    async def _find(self, statement: str, owner: str, ids: Sequence[str]) -> dict[str, int]:
+        ids_of_keys = {key(id): id for id in ids}
+        rows = await self._connections.ask(statement, owner.encode(), list(ids_of_keys))
+        return {ids_of_keys[found]: seq for found, seq in rows}
+
+    async def turn(self, owner: str, number: int) -> Turn | None:
+        for id, input, output in await self._connections.ask(TURN, number, owner.encode()):
+            return Turn(id=id.decode(), input=input, output=output)
+        return None
+
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
         keys = [key(id) for id in item_ids], [key(id) for id in call_ids]
-        return [row[0] for row in await self._connections.ask(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys)]
+        return [row[0] for row in await self._connections.ask(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys, limit)]
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         [[count]] = await self._connections.ask(PRUNE, before, keep, step)
@@ -140,25 +151,25 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         await self._connections.ask_together(save_and_add)
 
 
-def _turn(row: Any) -> Turn:
-    id, input, output = row
-    return Turn(id=id.decode(), input=input, output=output)
-
-
 GET: Final = "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
 
-# Each step looks up one row, by force of LIMIT; the contents are read last. Without a beginning there is no answer. A circle has
-# none, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there again.
+# Each step looks up one row, by force of LIMIT; the contents are read last, and only those that fit: lengths are known without
+# reading them. Without a beginning there is no answer. A circle has none, and the walk through it ends: it remembers where it was
+# after 1, 2, 4, 8… steps, and stops when it comes by there again.
 CHAIN: Final = r"""
-WITH RECURSIVE walk (seq, previous, step, mark) AS (
-    SELECT seq, previous, 1::bigint, 0::bigint FROM antiphon_responses WHERE owner = $1 AND id = $2
+WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
+    SELECT seq, previous, 1::bigint, 0::bigint, octet_length(input)::bigint + octet_length(output) + 2
+    FROM antiphon_responses WHERE owner = $1 AND id = $2
     UNION ALL
-    SELECT before.seq, before.previous, step + 1, CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END
+    SELECT before.seq, before.previous, step + 1, CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END, total + size
     FROM walk CROSS JOIN LATERAL (
-        SELECT seq, previous FROM antiphon_responses WHERE owner = $1 AND id = walk.previous LIMIT 1
+        SELECT seq, previous, octet_length(input)::bigint + octet_length(output) + 2 AS size
+        FROM antiphon_responses WHERE owner = $1 AND id = walk.previous LIMIT 1
     ) AS before WHERE before.seq <> mark
 )
-SELECT string_agg(input || '\x2c'::bytea || output, '\x2c'::bytea ORDER BY step DESC)
+SELECT max(total), count(*) FILTER (WHERE total > $3),
+    string_agg(input || '\x2c'::bytea || output, '\x2c'::bytea ORDER BY step DESC)
+        FILTER (WHERE total <= $3 AND ($4::boolean OR (SELECT max(total) FROM walk) <= $3))
 FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NULL)
 """
 
@@ -172,17 +183,25 @@ DELETE FROM antiphon_responses WHERE owner = $1 AND id = $2 AND (SELECT count(pg
 RETURNING seq
 """
 
-FOUND_BY: Final = """
-SELECT response.id, input, output FROM antiphon_found_by AS key JOIN antiphon_responses AS response USING (seq)
-WHERE key.owner = $1 AND kind = $2 AND key.id = $3 ORDER BY seq DESC LIMIT $4
+FIND_ITEMS: Final = f"""
+SELECT id, max(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = {ITEM} AND id = ANY($2::bytea[]) GROUP BY id
 """
 
+FIND_CALLS: Final = f"""
+SELECT id, min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = {CALL} AND id = ANY($2::bytea[])
+GROUP BY id HAVING count(*) = 1
+"""
+
+TURN: Final = "SELECT id, input, output FROM antiphon_responses WHERE seq = $1 AND owner = $2"
+
 OUTPUTS_WITH: Final = """
-SELECT output FROM antiphon_responses WHERE seq IN (
-    SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $2 AND id = ANY($4::bytea[]) GROUP BY id
-    UNION SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $3 AND id = ANY($5::bytea[])
-        GROUP BY id HAVING count(*) = 1
-) ORDER BY seq
+SELECT output FROM antiphon_responses JOIN (
+    SELECT seq, sum(octet_length(output)) OVER (ORDER BY seq DESC) AS total FROM antiphon_responses WHERE seq IN (
+        SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $2 AND id = ANY($4::bytea[]) GROUP BY id
+        UNION SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $3 AND id = ANY($5::bytea[])
+            GROUP BY id HAVING count(*) = 1
+    )
+) AS sized USING (seq) WHERE total <= $6::bigint ORDER BY seq
 """
 
 PRUNE: Final = "SELECT antiphon_prune($1, $2, $3)"

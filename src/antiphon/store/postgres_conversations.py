@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from antiphon.store.conversations import Conversation, Entry, Page
 from antiphon.store.postgres_connections import Connections
 from antiphon.store.postgres_keys import key
+from antiphon.store.record import Excerpt
 
 
 class PostgresConversations:
@@ -33,15 +34,21 @@ class PostgresConversations:
         return bool(await self._connections.ask(ADD, owner.encode(), id.encode(), *columns_of(entries)))
 
     async def list_entries(
-        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int | None
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> Page | None:
-        most = None if limit is None else limit + 1
-        rows = await self._connections.ask(PAGES[order], owner.encode(), id.encode(), None if after is None else key(after), most)
+        name = None if after is None else key(after)
+        rows = await self._connections.ask(PAGES[order], owner.encode(), id.encode(), name, limit + 1)
         if not rows:
             return None
         # A row without an item says that the conversation is there.
         entries = [Entry(id=id.decode(), item=item) for id, item in rows if id is not None]
-        return Page(entries=entries[:limit], has_more=limit is not None and len(entries) > limit)
+        return Page(entries=entries[:limit], has_more=len(entries) > limit)
+
+    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        for size, left_out, items in await self._connections.ask(ALL, owner.encode(), id.encode(), limit, drops_oldest):
+            content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
+            return Excerpt(content=content, size=size or 0, left_out=left_out)
+        return None
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> Entry | None:
         rows = await self._connections.ask(ENTRY, owner.encode(), id.encode(), key(item_id))
@@ -101,6 +108,15 @@ DELETE FROM antiphon_conversations AS conversation USING old WHERE conversation.
 OF_ONE: Final = "seq = (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AND key = $3"
 ENTRY: Final = f"SELECT item FROM antiphon_entries WHERE {OF_ONE}"
 DELETE_ENTRY: Final = f"DELETE FROM antiphon_entries WHERE {OF_ONE} RETURNING place"
+# A row, with nothing in it, for a conversation without items.
+ALL: Final = r"""
+SELECT max(total), count(*) FILTER (WHERE total > $3),
+    string_agg(item, '\x2c'::bytea ORDER BY place) FILTER (WHERE total <= $3 AND ($4::boolean OR size <= $3))
+FROM (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AS conversation LEFT JOIN LATERAL (
+    SELECT place, item, sum(octet_length(item) + 1) OVER (ORDER BY place DESC) AS total, sum(octet_length(item) + 1) OVER () AS size
+    FROM antiphon_entries AS entry WHERE entry.seq = conversation.seq
+) AS sized ON true GROUP BY conversation.seq
+"""
 PAGES: Final = {
     order: f"""
     WITH start AS (

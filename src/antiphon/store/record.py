@@ -23,3 +23,11 @@ class Turn(Struct, frozen=True, kw_only=True):
     id: str
     input: bytes
     output: bytes
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    """As much of a chain or of a conversation as fits into a number of bytes."""
+
+    content: bytes  # arrays of items, the oldest first, with commas between them
+    size: int  # bytes of all of it, with what is left out
+    left_out: int = 0  # the oldest turns or items that do not fit

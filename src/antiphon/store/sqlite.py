@@ -18,7 +18,7 @@ import apsw
 
 from antiphon.store.changes import Changes
 from antiphon.store.conversations import Addition
-from antiphon.store.interface import Record, Stats, Turn
+from antiphon.store.interface import Excerpt, Record, Stats, Turn
 from antiphon.store.keys import CALL, ITEM
 from antiphon.store.sqlite_conversations import SqliteConversations, add
 from antiphon.store.sqlite_file import connect, fault, fetch, prepare
@@ -70,21 +70,25 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
     async def get(self, owner: str, id: str) -> Record | None:
         return await self._readers.ask(partial(_record, owner=owner.encode(), id=id))
 
-    async def chain(self, owner: str, id: str) -> bytes | None:
-        return await self._readers.ask(partial(_chain, owner=owner.encode(), id=id.encode()))
+    async def chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        question = partial(_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.ask(question)
 
     async def delete(self, owner: str, id: str) -> bool:
         return await self._write(partial(_delete, owner=owner.encode(), id=id.encode()), id, deletes=True)
 
-    async def with_item(self, owner: str, item_id: str) -> Turn | None:
-        found = await self._readers.ask(partial(_found_by, owner=owner.encode(), kind=ITEM, id=item_id.encode(), limit=1))
-        return found[0] if found else None
+    async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
+        return await self._readers.ask(partial(_found, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids))
 
-    async def with_call(self, owner: str, call_id: str) -> list[Turn]:
-        return await self._readers.ask(partial(_found_by, owner=owner.encode(), kind=CALL, id=call_id.encode(), limit=2))
+    async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
+        return await self._readers.ask(partial(_found, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids))
 
-    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
-        return await self._readers.ask(partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids))
+    async def turn(self, owner: str, number: int) -> Turn | None:
+        return await self._readers.ask(partial(_turn, owner=owner.encode(), number=number))
+
+    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+        question = partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
+        return await self._readers.ask(question)
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         # Looking for them takes longer than deleting them, and is done while others may write.
@@ -137,20 +141,28 @@ def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> Record | None:
     )
 
 
-def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bytes | None:
-    found: list[tuple[bytes]] = fetch(cursor, CHAIN, owner, id) or fetch(cursor, CHAIN_BY_IDS, owner, id)
-    return found[0][0] if found else None
+def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+    asked = owner, id, limit, drops_oldest
+    for size, left_out, content in fetch(cursor, CHAIN, *asked) or fetch(cursor, CHAIN_BY_IDS, *asked):
+        return Excerpt(content=content or b"", size=size, left_out=left_out)
+    return None
 
 
-def _found_by(cursor: apsw.Cursor, owner: bytes, kind: int, id: bytes, limit: int) -> list[Turn]:
-    rows = fetch(cursor, FOUND_BY, owner, kind, id, limit)
-    return [Turn(id=found.decode(), input=input, output=output) for found, input, output in rows]
+def _found(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequence[str]) -> dict[str, int]:
+    rows = fetch(cursor, statement.format(ids=",".join("?" * len(ids))), owner, *(id.encode() for id in ids))
+    return {id.decode(): seq for id, seq in rows}
 
 
-def _outputs_with(cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str]) -> list[bytes]:
+def _turn(cursor: apsw.Cursor, owner: bytes, number: int) -> Turn | None:
+    for id, input, output in fetch(cursor, TURN, number, owner):
+        return Turn(id=id.decode(), input=input, output=output)
+    return None
+
+
+def _outputs_with(cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
     items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
     keys: list[bytes | int] = [owner, ITEM, *(id.encode() for id in item_ids), owner, CALL, *(id.encode() for id in call_ids)]
-    return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys)]
+    return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys, limit)]
 
 
 def _superfluous(cursor: apsw.Cursor, before: int | None, keep: int | None, step: int) -> tuple[list[int], Moment] | None:
@@ -227,38 +239,57 @@ RECORD: Final = """
 # One value, whatever the length of the chain: a thread waits for the interpreter after every row, and a busy server makes that
 # long; and what was told apart here would be put together again at once.
 CHAIN: Final = """
-    WITH RECURSIVE walk (seq, before) AS (
-        SELECT seq, before FROM responses CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
+    WITH RECURSIVE walk (seq, before, total) AS (
+        SELECT seq, before, length(input) + length(output) + 2
+        FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
         UNION ALL
-        SELECT t.seq, t.before FROM walk CROSS JOIN turns AS t ON t.seq = walk.before
+        SELECT t.seq, t.before, total + length(t.input) + length(t.output) + 2
+        FROM walk CROSS JOIN turns AS t ON t.seq = walk.before
     )
-    SELECT CAST(group_concat(input || ',' || output, ',') AS BLOB)
-    FROM (SELECT seq FROM walk ORDER BY seq) AS turn CROSS JOIN turns USING (seq) HAVING sum(before = 0)
+    SELECT
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(input || ',' || output, ',') FILTER (
+            WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM walk) <= ?3)
+        ) AS BLOB)
+    FROM (SELECT seq, total FROM walk ORDER BY seq) AS turn CROSS JOIN turns USING (seq) HAVING sum(before = 0)
 """
 # The same, however its responses came in: one may have been written after what continues it, or anew. A circle has no beginning,
 # hence no answer, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there
 # again.
 CHAIN_BY_IDS: Final = """
-    WITH RECURSIVE walk (seq, previous, step, mark) AS (
-        SELECT seq, previous, 1, 0 FROM responses WHERE owner = ?1 AND id = ?2
+    WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
+        SELECT seq, previous, 1, 0, length(input) + length(output) + 2
+        FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
         UNION ALL
-        SELECT r.seq, r.previous, step + 1, iif(step & (step - 1), mark, walk.seq)
-        FROM walk CROSS JOIN responses AS r WHERE r.owner = ?1 AND r.id = walk.previous AND r.seq <> mark
+        SELECT
+            r.seq, r.previous, step + 1, iif(step & (step - 1), mark, walk.seq), total + length(t.input) + length(t.output) + 2
+        FROM walk CROSS JOIN responses AS r CROSS JOIN turns AS t ON t.seq = r.seq
+        WHERE r.owner = ?1 AND r.id = walk.previous AND r.seq <> mark
     )
-    SELECT CAST(group_concat(input || ',' || output, ',') AS BLOB)
-    FROM (SELECT seq, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn CROSS JOIN turns USING (seq)
+    SELECT
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(input || ',' || output, ',') FILTER (
+            WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM walk) <= ?3)
+        ) AS BLOB)
+    FROM (SELECT seq, total, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn CROSS JOIN turns USING (seq)
     HAVING sum(is_first)
 """
-FOUND_BY: Final = """
-    SELECT r.id, input, output
-    FROM found_by AS f CROSS JOIN responses AS r ON r.seq = f.seq CROSS JOIN turns AS t ON t.seq = f.seq
-    WHERE f.owner = ? AND kind = ? AND f.id = ? ORDER BY f.seq DESC LIMIT ?
+FIND_ITEMS: Final = f"""
+    SELECT id, max(seq) FROM found_by WHERE owner = ? AND kind = {ITEM} AND id IN ({{ids}}) GROUP BY id
 """
+FIND_CALLS: Final = f"""
+    SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {CALL} AND id IN ({{ids}}) GROUP BY id HAVING count(*) = 1
+"""
+TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
 OUTPUTS_WITH: Final = """
-    SELECT output FROM turns WHERE seq IN (
-        SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
-        UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls}) GROUP BY id HAVING count(*) = 1
-    ) ORDER BY seq
+    SELECT output FROM (
+        SELECT seq, sum(length(output)) OVER (ORDER BY seq DESC) AS total FROM turns WHERE seq IN (
+            SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
+            UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls}) GROUP BY id HAVING count(*) = 1
+        )
+    ) AS turn CROSS JOIN turns USING (seq) WHERE total <= ? ORDER BY seq
 """
 MAY_GO: Final = """
     NOT EXISTS (SELECT 1 FROM responses AS next WHERE next.owner = r.owner AND next.previous = r.id AND next.seq <> r.seq)

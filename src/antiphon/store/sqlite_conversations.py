@@ -9,6 +9,7 @@ from typing import Final, Literal
 import apsw
 
 from antiphon.store.conversations import Conversation, Entry, Page
+from antiphon.store.record import Excerpt
 from antiphon.store.sqlite_file import fetch
 from antiphon.store.sqlite_readers import Readers
 from antiphon.store.sqlite_writer import Writer, insert
@@ -38,10 +39,14 @@ class SqliteConversations:
         return await self._writer.ask(partial(add, owner=owner.encode(), id=id.encode(), entries=entries))
 
     async def list_entries(
-        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int | None
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> Page | None:
         name = None if after is None else after.encode()
         return await self._readers.ask(partial(_page, owner=owner.encode(), id=id.encode(), after=name, order=order, limit=limit))
+
+    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        question = partial(_all, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.ask(question)
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> Entry | None:
         return await self._readers.ask(partial(_entry, owner=owner.encode(), id=id.encode(), item_id=item_id))
@@ -95,14 +100,19 @@ def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ..
 
 
 def _page(
-    cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int | None
+    cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int
 ) -> Page | None:
-    most = -1 if limit is None else limit + 1
-    [(is_there, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, most)
+    [(is_there, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, limit + 1)
     if not is_there:
         return None
     entries = _entries(sizes, ids, items) if sizes else []
-    return Page(entries=entries[:limit], has_more=limit is not None and len(entries) > limit)
+    return Page(entries=entries[:limit], has_more=len(entries) > limit)
+
+
+def _all(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+    [(is_there, size, left_out, items)] = fetch(cursor, ALL, owner, id, limit, drops_oldest)
+    content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
+    return Excerpt(content=content, size=size or 0, left_out=left_out) if is_there else None
 
 
 def _entries(sizes: str, ids: bytes, items: bytes) -> list[Entry]:
@@ -139,7 +149,21 @@ PRUNE: Final = """
 REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
 ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
 DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"
-# One row, for the same reason as in `CHAIN`. Where there is nothing to go on after, nothing is after it.
+# One row, for the same reason as in `CHAIN`.
+ALL: Final = """
+    WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
+    sized AS (
+        SELECT place, sum(length(item) + 1) OVER (ORDER BY place DESC) AS total
+        FROM entries WHERE seq = (SELECT seq FROM conversation)
+    )
+    SELECT
+        (SELECT count(*) FROM conversation),
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(item, ',') FILTER (WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM sized) <= ?3)) AS BLOB)
+    FROM (SELECT place, total FROM sized ORDER BY place) AS entry CROSS JOIN entries USING (place)
+"""
+# The same. Where there is nothing to go on after, nothing is after it.
 PAGES: Final = {
     order: f"""
     WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),

@@ -1,0 +1,47 @@
+"""How much JSON the resolved history of one request may have: item references, chains, conversations and compactions together.
+
+What is taken is counted before it is decoded. A request beyond the limit is refused or, with `truncation: auto`, goes on without
+the oldest part of its history. Pure.
+"""
+
+from __future__ import annotations
+
+from antiphon.errors import ClientFault
+from antiphon.protocol.losses import Losses
+
+
+class HistoryBudget:
+    """The bytes of one request; `losses` reports what was dropped."""
+
+    def __init__(self, limit: int, *, drops_oldest: bool = False) -> None:
+        self.drops_oldest = drops_oldest
+        self.losses = Losses()
+        self._limit = limit
+        self._used = 0
+
+    @property
+    def left(self) -> int:
+        return self._limit - self._used
+
+    def take(self, size: int, path: str, what: str) -> bool:
+        """Counts `what`, which the request names at `path`. False if it does not fit and the oldest are dropped; else that is an
+        error."""
+        if size <= self.left:
+            self._used += size
+            return True
+        if self.drops_oldest:
+            return False
+        raise ClientFault(
+            f"{path}: {what} does not fit: with it the resolved conversation has {self._used + size} bytes of JSON, expected at "
+            f"most {self._limit} (max_body_mib); compact the conversation, refer to fewer items, or set truncation to 'auto'",
+            code="context_length_exceeded",
+            param=path,
+        )
+
+    def drop(self, path: str, what: str) -> None:
+        """Reports what did not fit."""
+        self.losses.add(path, what, f"truncation is auto, and a resolved conversation has at most {self._limit} bytes of JSON")
+
+    def restart(self, size: int) -> None:
+        """Everything that was counted was dropped, but for so many bytes."""
+        self._used = size

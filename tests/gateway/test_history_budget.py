@@ -1,0 +1,405 @@
+"""`gateway/history_budget`, and what is resolved within it: references, chains, conversations, compactions, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.test_history import CALL, OUTPUT, Bench, asked, bare, on_every_store, refused, says, told, user
+from tests.store.places import NO_LIMIT, PLACES
+
+from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
+from antiphon.gateway.history import Archive, Ground, ground
+from antiphon.gateway.history_budget import HistoryBudget
+from antiphon.gateway.sealing import Seal
+from antiphon.protocol import codec
+from antiphon.protocol.items import ItemParam
+from antiphon.store.conversations import Conversation, Entry
+from antiphon.store.interface import Store
+
+
+class Counting:
+    """A store that counts what it is asked, and the bytes of history that it gives."""
+
+    def __init__(self, store: Store) -> None:
+        self.asked: Counter[str] = Counter()
+        self.read = 0
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        async def count(*given: Any, **named: Any) -> Any:
+            self.asked[name] += 1
+            found = await getattr(self._store, name)(*given, **named)
+            match name:
+                case "turn":
+                    self.read += len(found.input) + len(found.output)
+                case "chain" | "all_entries":
+                    self.read += len(found.content)
+                case "outputs_with":
+                    self.read += sum(map(len, found))
+            return found
+
+        return count
+
+
+def reference(id: str) -> dict[str, Any]:
+    return {"type": "item_reference", "id": id}
+
+
+def counting(bench: Bench) -> Counting:
+    assert bench.store is not None
+    return Counting(bench.store)
+
+
+async def grounded(store: Any, request: Any, limit: int, **settings: Any) -> Ground:
+    return await ground(request, Archive(owner="alice", store=store, limit=limit), **settings)
+
+
+async def too_long(store: Any, request: Any, limit: int, **settings: Any) -> ApiError:
+    with pytest.raises(ClientFault) as caught:
+        await grounded(store, request, limit, **settings)
+    error = caught.value
+    assert (error.status, error.code) == (400, "context_length_exceeded")
+    assert error.param is not None
+    assert error.message.startswith(f"{error.param}: ")
+    assert f" bytes of JSON, expected at most {limit} " in error.message
+    return error
+
+
+def size_of(item: dict[str, Any]) -> int:
+    """As it is kept."""
+    return len(msgspec.json.encode(item))
+
+
+# The budget itself
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(0, 200))
+def test_budget_takes_what_fits_and_names_the_first_that_does_not(sizes: list[int], limit: int) -> None:
+    budget, lenient = HistoryBudget(limit), HistoryBudget(limit, drops_oldest=True)
+    taken = 0
+    for place, size in enumerate(sizes):
+        if taken + size <= limit:
+            assert budget.take(size, f"input[{place}].id", "it")
+            assert lenient.take(size, f"input[{place}].id", "it")
+            taken += size
+            assert budget.left == lenient.left == limit - taken
+            continue
+        assert not lenient.take(size, f"input[{place}].id", "it")
+        with pytest.raises(ClientFault) as caught:
+            budget.take(size, f"input[{place}].id", "it")
+        assert caught.value.param == f"input[{place}].id"
+        assert f"{taken + size} bytes" in caught.value.message
+        assert f"at most {limit} " in caught.value.message
+        return
+
+
+# References
+
+
+@on_every_store
+async def test_a_reference_that_stands_often_is_looked_up_once_and_counted_each_time(bench: Bench) -> None:
+    item = {**user("x" * 2000), "id": "mine"}
+    await bench.keep("resp_1", asked(item), [says("1")])
+    store, size = counting(bench), size_of(item)
+    found = await grounded(store, asked(*[reference("mine")] * 1000), 1000 * size)
+    assert len(found.own) == 1000
+    assert store.asked == {"find_items": 1, "turn": 1}
+    store = counting(bench)
+    error = await too_long(store, asked(user("so"), *[reference("mine")] * 1000), 10 * size)
+    assert error.param == "input[11].id"
+    assert f"has {11 * size} bytes of JSON" in error.message
+    assert "the item 'mine' does not fit" in error.message
+    assert store.asked == {"find_items": 1, "turn": 1}
+
+
+@on_every_store
+async def test_references_into_one_response_read_it_once(bench: Bench) -> None:
+    items = [{**user("x" * 100), "id": f"item_{number}"} for number in range(50)]
+    await bench.keep("resp_1", asked(*items), [says("1")])
+    await bench.keep("resp_2", asked(user("other")), [says("2", "msg_2")])
+    store = counting(bench)
+    mixed = [reference(each) for item in items for each in (item["id"], "msg_2")]
+    found = await grounded(store, asked(*mixed), NO_LIMIT)
+    assert told(found.own)[::2] == bare(*items)
+    assert store.asked == {"find_items": 1, "turn": 2}
+
+
+@on_every_store
+async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) -> None:
+    """Which are used is known when all sizes are; until then no more than the limit is held. A reference that follows, to an item
+    of another response, may be the one that does not fit."""
+    large = {**user("x" * 900), "id": "large"}
+    small = {**user("y"), "id": "small"}
+    await bench.keep("resp_1", asked(large, small), [says("1")])
+    found = await grounded(store := counting(bench), asked(reference("small"), truncation="auto"), 1000)
+    assert told(found.own) == bare(small)
+    assert store.asked == {"find_items": 1, "turn": 1}
+    limit = size_of(large) + size_of(small) - 1
+    found = await grounded(store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit)
+    assert told(found.own) == bare(small)
+    assert store.asked == {"find_items": 1, "turn": 2}  # `large` came first, and took the room
+
+
+@on_every_store
+async def test_a_reference_to_what_is_deleted_while_it_is_resolved_is_refused(bench: Bench) -> None:
+    assert bench.store is not None
+    items = [{**user("x" * 100), "id": id} for id in ("one", "two")]
+    await bench.keep("resp_1", asked(*items), [])
+    forgetful = counting(bench)
+
+    async def turn(owner: str, number: int) -> Any:
+        found = await bench.store.turn(owner, number)  # type: ignore[union-attr]
+        await bench.store.delete(owner, "resp_1")  # type: ignore[union-attr]
+        return found
+
+    forgetful.turn = turn  # type: ignore[attr-defined]
+    with pytest.raises(ClientFault) as caught:
+        await grounded(forgetful, asked(reference("one"), reference("two"), truncation="auto"), size_of(items[0]))
+    assert caught.value.param == "input[1].id"
+
+
+@on_every_store
+async def test_with_truncation_the_oldest_references_are_dropped_without_being_read(bench: Bench) -> None:
+    for number in range(4):
+        await bench.keep(
+            f"resp_{number}", asked({**user(f"{number}" * 1000), "id": f"item_{number}"}), [says("1", f"msg_{number}")]
+        )
+    store = counting(bench)
+    references = [reference(f"item_{number}") for number in range(4)]
+    request = asked(*references[:2], user("between"), *references[2:], truncation="auto")
+    size = size_of({**user("0" * 1000), "id": "item_0"})
+    found = await grounded(store, request, 2 * size)
+    assert told(found.own) == bare(user("between"), user("2" * 1000), user("3" * 1000))
+    assert store.asked == {"find_items": 1, "turn": 3}  # the third does not fit, the fourth is never read
+    assert [(loss.path, loss.what) for loss in found.losses] == [("input[1].id", "this reference and those before it, 2 in all")]
+
+
+@on_every_store
+async def test_references_into_the_chain_are_counted_too(bench: Bench) -> None:
+    await bench.keep("resp_1", asked(user("one")), [says("x" * 1000)])
+    store = counting(bench)
+    request = asked(reference("msg_1"), reference("msg_1"), previous_response_id="resp_1")
+    assert len((await grounded(store, request, NO_LIMIT)).own) == 2
+    assert store.asked == {"chain": 1}
+    limit = store.read + size_of(says("x" * 1000)) + 100
+    assert (await too_long(store, request, limit)).param == "input[1].id"
+
+
+# Chains and conversations
+
+
+@on_every_store
+async def test_a_chain_beyond_the_limit_is_refused_by_its_id(bench: Bench) -> None:
+    for number in range(3):
+        previous = {"previous_response_id": f"resp_{number - 1}"} if number else {}
+        await bench.keep(f"resp_{number}", asked(user("x" * 1000), **previous), [says("1", f"msg_{number}")])
+    request = asked(user("so"), previous_response_id="resp_2")
+    whole = await grounded(store := counting(bench), request, NO_LIMIT)
+    size = store.read + 1
+    assert (await grounded(bench.store, request, size)).request == whole.request
+    error = await too_long(store := counting(bench), request, size - 1)
+    assert error.param == "previous_response_id"
+    assert f"the chain of 'resp_2' does not fit: with it the resolved conversation has {size} bytes" in error.message
+    assert store.asked == {"chain": 1}
+    assert store.read == 0
+
+
+@on_every_store
+async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_being_read(bench: Bench) -> None:
+    for number in range(3):
+        previous = {"previous_response_id": f"resp_{number - 1}"} if number else {}
+        await bench.keep(f"resp_{number}", asked(user(f"{number}" * 1000), **previous), [says("1", f"msg_{number}")])
+    store = counting(bench)
+    found = await grounded(store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 3000)
+    assert told(found.request.input or []) == bare(  # type: ignore[arg-type]
+        user("1" * 1000), says("1"), user("2" * 1000), says("1"), user("so")
+    )
+    assert store.read <= 3000
+    assert found.past == [(await bench.store.chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
+    assert [(loss.path, loss.what) for loss in found.losses] == [("previous_response_id", "the oldest part of the conversation")]
+    nothing = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
+    assert told(nothing.request.input or []) == [user("so")]  # type: ignore[arg-type]
+    assert nothing.past == []
+    whole = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), NO_LIMIT)
+    assert len(whole.raw) == 7
+    assert not whole.losses
+
+
+@on_every_store
+async def test_with_truncation_references_take_their_room_before_the_chain(bench: Bench) -> None:
+    await bench.keep("resp_1", asked(user("1" * 1000)), [says("1")])
+    await bench.keep("resp_2", asked(user("2" * 1000), previous_response_id="resp_1"), [says("2", "msg_2")])
+    await bench.keep("resp_3", asked({**user("3" * 1000), "id": "mine"}), [says("3", "msg_3")])
+    request = asked(reference("mine"), previous_response_id="resp_2", truncation="auto")
+    found = await grounded(bench.store, request, 3000)
+    assert told(found.request.input or []) == bare(says("1"), user("2" * 1000), says("2"), user("3" * 1000))  # type: ignore[arg-type]
+    none_left = await grounded(bench.store, request, size_of({**user("3" * 1000), "id": "mine"}))
+    assert told(none_left.request.input or []) == bare(user("3" * 1000))  # type: ignore[arg-type]
+
+
+@on_every_store
+async def test_outputs_whose_calls_were_dropped_go_with_them(bench: Bench) -> None:
+    await bench.keep("resp_1", asked(user("1" * 1000)), [CALL])
+    await bench.keep("resp_2", asked(OUTPUT, user("and"), previous_response_id="resp_1"), [says("2")])
+    request = asked(user("so"), previous_response_id="resp_2", truncation="auto")
+    assert told((await grounded(bench.store, request, 1000)).request.input or []) == bare(  # type: ignore[arg-type]
+        user("and"), says("2"), user("so")
+    )
+
+
+@on_every_store
+async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_items(bench: Bench) -> None:
+    assert bench.store is not None
+    items = [{**user(f"{number}" * 1000), "id": f"item_{number}"} for number in range(5)]
+    entries = [Entry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
+    await bench.store.create_conversation("alice", Conversation(id="conv_1", created_at=1, metadata=b"{}"), entries)
+    size = sum(len(entry.item) + 1 for entry in entries)
+    request = asked(user("so"), conversation="conv_1")
+    assert len((await grounded(bench.store, request, size)).raw) == 6
+    error = await too_long(store := counting(bench), request, size - 1)
+    assert error.param == "conversation"
+    assert f"the conversation 'conv_1' does not fit: with it the resolved conversation has {size} bytes" in error.message
+    assert store.asked == {"all_entries": 1}
+    assert store.read == 0
+    shorter = asked(user("so"), conversation={"id": "conv_1"}, truncation="auto")
+    found = await grounded(store := counting(bench), shorter, size // 2)
+    assert told(found.raw) == bare(*items[3:], user("so"))
+    assert store.read <= size // 2
+    assert [(loss.path, loss.what) for loss in found.losses] == [("conversation", "the oldest part of the conversation")]
+
+
+def test_what_a_connection_remembers_is_bounded_as_what_is_stored() -> None:
+    """WS-5: refused, or cut to its newest items, which are what is remembered from then on."""
+    past = [msgspec.json.encode([each]) for each in (user("1" * 1000), says("1"), user("2" * 1000), says("2", "msg_2"))]
+    size = len(b",".join(past))
+
+    async def continued(limit: int, **fields: Any) -> Ground:
+        archive = Archive(owner="alice", store=None, limit=limit, remembered={"resp_1": past}.get)
+        return await ground(asked(user("so"), previous_response_id="resp_1", **fields), archive)
+
+    async def within() -> None:
+        assert len((await continued(size)).raw) == 5
+        with pytest.raises(ClientFault) as caught:
+            await continued(size - 1)
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "previous_response_id")
+        assert f"the chain of 'resp_1' does not fit: with it the resolved conversation has {size} bytes" in caught.value.message
+        for limit in range(0, size, 50):
+            found = await continued(limit, truncation="auto")
+            assert sum(map(len, found.past)) <= limit
+            assert told(found.raw) == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[-len(found.raw) :]
+        assert len(found.raw) == 4
+
+    asyncio.run(within())
+
+
+# Calls and reasoning
+
+
+@on_every_store
+async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench: Bench) -> None:
+    calls = [{**CALL, "id": f"fc_{number}", "call_id": f"call_{number}", "arguments": "x" * 100} for number in range(20)]
+    await bench.keep("resp_1", asked(user("one")), calls)
+    outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
+    store = counting(bench)
+    assert len((await grounded(store, asked(*outputs), NO_LIMIT)).own) == 40
+    assert store.asked == {"find_calls": 1, "turn": 1}
+    error = await too_long(bench.store, asked(*outputs), 4 * size_of(calls[0]) - 1)
+    assert error.param == "input[3].call_id"
+    await bench.keep("resp_2", asked(user("two")), [{**CALL, "call_id": "twice"}, {**CALL, "id": "fc_x", "call_id": "twice"}])
+    assert (await refused(bench, asked({**OUTPUT, "call_id": "twice"}))).code == "orphan_tool_output"
+    lone = [{**OUTPUT, "call_id": "nobody's"}] * 100
+    store = counting(bench)
+    assert told((await grounded(store, asked(*lone), NO_LIMIT, allow_orphans=True)).own) == lone
+    assert store.asked == {"find_calls": 1}
+
+
+@on_every_store
+async def test_reasoning_is_put_back_as_far_as_there_is_room(bench: Bench) -> None:
+    await bench.keep("resp_1", asked(user("one")), [CALL, says("x" * 1000)])
+    store = counting(bench)
+    await grounded(store, asked(CALL, OUTPUT), NO_LIMIT, maker="lab")
+    assert store.asked == {"outputs_with": 1}
+    assert store.read > 1000
+    store = counting(bench)
+    await grounded(store, asked(CALL, OUTPUT), 1000, maker="lab")
+    assert store.read == 0
+
+
+# Compactions
+
+
+SEAL = Seal(lambda: [b"k" * 32])
+
+
+def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """A compaction, and the bytes that are in it."""
+    items: list[ItemParam] = codec.decode_as(msgspec.json.encode(covered), list[ItemParam])
+    contents = Contents(summary=text, standing=[], kept=[], covered=frozenset(map(fingerprint, items)))
+    return {"type": "compaction", "encrypted_content": SEAL.close("alice", contents.encoded())}, len(contents.encoded())
+
+
+def words(found: Ground) -> list[str]:
+    """What is said in a window; of a summary, what it begins with."""
+    texts = [str(item["content"]) for item in told(found.request.input or [])]  # type: ignore[arg-type]
+    return [next((mark for mark in ("111", "222") if mark in text), text) for text in texts]
+
+
+def test_a_compaction_is_counted_before_it_is_decoded() -> None:
+    one, size = compaction("1" * 1000)
+    two, _ = compaction("2" * 1000)
+
+    def opened(limit: int, **fields: Any) -> Ground:
+        request = asked(user("old"), one, user("between"), two, user("so"), **fields)
+        unsealing = Unsealing(seal=SEAL, owner="alice")
+        return asyncio.run(ground(request, Archive(owner="alice", store=None, limit=limit), unsealing=unsealing))
+
+    assert words(opened(2 * size)) == ["old", "111", "between", "222", "so"]
+    with pytest.raises(ClientFault) as caught:
+        opened(2 * size - 1)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input[1].encrypted_content")
+    auto = opened(2 * size - 1, truncation="auto")
+    assert words(auto) == ["between", "222", "so"]
+    assert [loss.path for loss in auto.losses] == ["input[1].encrypted_content"]
+    none = opened(size - 1, truncation="auto")
+    assert words(none) == ["so"]
+    assert [loss.what for loss in none.losses] == ["the compaction, and everything before it"]
+
+
+def test_a_compaction_has_room_before_what_it_stands_for() -> None:
+    """With truncation: what is older than a compaction makes room for it."""
+    item, size = compaction("1" * 1000, user("x" * 3000))
+    past = [msgspec.json.encode([user("x" * 3000)]), msgspec.json.encode([user("unseen"), item])]
+    archive = Archive(owner="alice", store=None, limit=len(b",".join(past)) + size - 1, remembered=lambda _: past)
+    request = asked(user("so"), previous_response_id="resp_1", truncation="auto")
+    found = asyncio.run(ground(request, archive, unsealing=Unsealing(seal=SEAL, owner="alice")))
+    assert words(found) == ["111", "so"]
+    assert [loss.what for loss in found.losses] == ["everything before the compaction"]
+
+
+def test_a_compaction_is_opened_and_counted_once_though_the_window_is_made_twice() -> None:
+    """D-3: a call that is put back changes the window."""
+    item, size = compaction("1" * 1000)
+
+    async def within() -> None:
+        async with PLACES["sqlite"]() as store:
+            bench = Bench(store)
+            await bench.keep("resp_1", asked(user("one")), [CALL])
+            limit = size + size_of(CALL)
+            unsealing = Unsealing(seal=SEAL, owner="alice")
+            found = await grounded(store, asked(item, OUTPUT), limit, unsealing=unsealing)
+            assert told(found.own)[1:] == bare(CALL, OUTPUT)
+
+    asyncio.run(within())
+
+
+@on_every_store
+async def test_an_id_that_is_not_kept_is_still_refused_as_before(bench: Bench) -> None:
+    error = await refused(bench, asked(user("x"), reference("msg_7")))
+    assert (error.code, error.param) == ("invalid_value", "input[1].id")
