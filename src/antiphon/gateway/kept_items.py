@@ -49,7 +49,7 @@ class KeptItems:
         found = {id: self._held[id] for id in ids if id in self._held}
         for number in {self._numbers[id] for id in ids if id not in found}:
             await self._read(number, lambda id, raw: found.update({id: raw}) if id in ids else None)
-        return {id: codec.decode_as(raw, ItemParam) for id, raw in found.items()}
+        return {id: codec.decode_stored(raw, ItemParam) for id, raw in found.items()}
 
     def _hold(self, id: str, raw: bytes) -> None:
         self._sizes[id] = len(raw)
