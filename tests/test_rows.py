@@ -42,6 +42,8 @@ def test_every_row_that_is_cited_is_a_requirement() -> None:
     [
         ("Streams (STR-5 to STR-8, ITEM-2).", ["STR-5", "STR-8", "ITEM-2"]),
         ("def test_an_item_ends_once_ITEM_4() -> None:", ["ITEM-4"]),
+        ("def test_text_is_sent_or_named_E5_F4() -> None:", ["E-5", "F-4"]),
+        ("CHUNK_16 = HEAD_1", []),
         ('row="' + "XYZ" + '-99"', ["XYZ" + "-99"]),
         ("SSH-2.0, %PDF-1.7, UTF-8 and sk-ABC-123-x are no rows", []),
     ],
@@ -63,7 +65,8 @@ def test_the_page_of_the_mission_is_what_the_tests_say() -> None:
 
 
 def _cited(text: str) -> Iterator[str]:
-    """Ids of rows: `STR-5` in text and in literals, `_STR_5` in the name of a test."""
-    for id in re.findall(r"(?<![\w-])[A-Z]{1,5}-\d+(?![\w-])|(?<=_)[A-Z]{1,5}_\d+(?=_|\()", text):
-        if id not in STANDARDS:
-            yield id.replace("_", "-")
+    """Ids of rows: `STR-5` in text and in literals, `_STR_5` or `_STR5` in the name of a test."""
+    ids = re.findall(r"(?<![\w-])[A-Z]{1,5}-\d+(?![\w-])", text)
+    for name in re.findall(r"\bdef (test_\w+)", text):
+        ids += [f"{letters}-{number}" for letters, number in re.findall(r"_([A-Z]{1,5})_?(\d+)(?=_|$)", name)]
+    yield from (id for id in ids if id not in STANDARDS)

@@ -91,10 +91,8 @@ def _format(settings: Generation, extra: dict[str, Raw]) -> TextFormatParam | Un
 
 
 def _schema(settings: Generation) -> dict[str, object] | None:
-    for given, name in ((settings.response_json_schema, "responseJsonSchema"), (settings.response_schema, "responseSchema")):
-        if given:
-            return schema_to_hub(given, f"generationConfig.{name}")
-    return None
+    given = settings.response_json_schema or settings.response_schema
+    return schema_to_hub(given) if given else None
 
 
 def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:

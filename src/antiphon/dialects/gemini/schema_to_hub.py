@@ -9,19 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from antiphon.errors import JsonTooDeep
 from antiphon.protocol.tools import JsonSchema
 
 
-def schema_to_hub(schema: JsonSchema, path: str) -> JsonSchema:
-    """The same schema; one that is JSON schema already is unchanged. `path` is where it stands in the request."""
-    try:
-        return _normalized(schema)
-    except RecursionError:
-        raise JsonTooDeep(f"{path}: the schema is nested too deeply", param=path) from None
-
-
-def _normalized(schema: JsonSchema) -> JsonSchema:
+def schema_to_hub(schema: JsonSchema) -> JsonSchema:
+    """The same schema; one that is JSON schema already is unchanged."""
     found: JsonSchema = {}
     for name, value in schema.items():
         name = SPELLED.get(name, name)
@@ -47,7 +39,7 @@ def _normalized(schema: JsonSchema) -> JsonSchema:
 def _inner(value: Any) -> Any:
     if isinstance(value, list):
         return [_inner(member) for member in value]
-    return _normalized(value) if isinstance(value, dict) else value
+    return schema_to_hub(value) if isinstance(value, dict) else value
 
 
 def _with_null(schema: JsonSchema) -> JsonSchema:

@@ -29,9 +29,8 @@ from antiphon.protocol.tools import (
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
     """Every function, and every tool of the API's own, in their order."""
     found: list[ToolParam] = []
-    for at, tool in enumerate(tools):
-        path = f"tools[{at}].functionDeclarations"
-        found += [_function(each, f"{path}[{of}]") for of, each in enumerate(tool.function_declarations or ())]
+    for tool in tools:
+        found += map(_function, tool.function_declarations or ())
         found += [_own(name, raw) for name, raw in members_of(tool).items()]
     return found or UNSET
 
@@ -64,15 +63,13 @@ def own_tool_config(asked: RequestIn) -> Raw | None:
     return Raw(codec.encode(config)) if says_more else None
 
 
-def _function(declared: Declaration, path: str) -> FunctionToolParam:
+def _function(declared: Declaration) -> FunctionToolParam:
     """Its result's schema and whatever else it says of itself is carried along."""
-    given, name = declared.parameters_json_schema, "parametersJsonSchema"
-    if not given:
-        given, name = declared.parameters, "parameters"
+    given = declared.parameters_json_schema or declared.parameters
     return FunctionToolParam(
         name=declared.name,
         description=declared.description or UNSET,
-        parameters=schema_to_hub(given, f"{path}.{name}") if given else UNSET,
+        parameters=schema_to_hub(given) if given else UNSET,
         strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
         extra=members_of(declared) or UNSET,
     )
