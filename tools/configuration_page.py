@@ -100,6 +100,7 @@ allowed_origins = ["https://app.example.com"]  # pages that may call from a brow
 recall_mib = 4                                 # of requests that are remembered for the next turn
 max_body_mib = 64
 websocket = true                               # on /v1/responses
+style = "standard"                             # standard | older; without it, what most clients read
 public_metrics = false                         # whether /metrics answers without a key
 log = "auto"                                   # auto | json | pretty
 grace = 10.0                                   # seconds for answers under way when the server is stopped
@@ -142,6 +143,7 @@ sha256 = "b62865442726b1f401fb313322a07ebbae39c0d6da3c31b01acf88233f48d231"
 [[keys]]
 name = "bob"
 env = "BOB_KEY"                                # the variable, not the key
+style = "older"                                # for clients with this key
 
 [timeouts]
 connect = 5.0

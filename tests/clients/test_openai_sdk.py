@@ -272,19 +272,21 @@ def test_the_sdk_waits_as_long_as_the_upstream_asked(meet: Meet, monkeypatch: py
     assert waited == [7.0]
 
 
-def test_a_stream_that_breaks_off_tells_so_by_events(meet: Meet) -> None:
-    """API-6: the older, flat `error` event is one that the SDK reads; at the specification's own it would stop reading."""
+def test_broken_stream_raises_api_error_with_the_whole_error(meet: Meet) -> None:
+    """API-6, STR-8: the SDK raises at an `error` event with an `error` object; one without it is an event like others."""
     broken = turn(fakes.text("Hel"), fakes.end("rst"))
     with meet(broken, broken, broken) as (client, _, _):
-        with client.responses.create(**ASKED, stream=True) as stream:
-            *_, error, failed = stream
-        with client.responses.stream(**ASKED) as accumulated, pytest.raises(RuntimeError, match=r"response\.completed"):
-            accumulated.get_final_response()
-        standard = client.with_options(default_headers={"antiphon-style": "standard"})
-        with standard.responses.create(**ASKED, stream=True) as stream, pytest.raises(openai.APIError) as raised:
+        with client.responses.create(**ASKED, stream=True) as stream, pytest.raises(openai.APIError) as raised:
             list(stream)
+        with client.responses.stream(**ASKED) as accumulated, pytest.raises(openai.APIError) as raised_too:
+            accumulated.get_final_response()
+        older = client.with_options(default_headers={"antiphon-style": "older"})
+        with older.responses.create(**ASKED, stream=True) as stream:
+            *_, error, failed = stream
+    assert raised.value.message == raised_too.value.message == error.message
+    assert (raised.value.code, raised.value.type, raised.value.param) == ("upstream_disconnected", "server_error", None)
     assert (error.type, failed.type) == ("error", "response.failed")
-    assert error.code == failed.response.error.code == raised.value.code == "upstream_disconnected"
+    assert error.code == failed.response.error.code == "upstream_disconnected"
 
 
 # Ids, models, leaving

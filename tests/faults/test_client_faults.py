@@ -91,7 +91,7 @@ def test_a_client_that_leaves_before_the_first_byte(lab: Lab, stream: bool, leav
     ("said", "seen"),
     [
         (fakes.text("Hel"), b"response.output_text.delta"),
-        (fakes.reasoning("Hm"), b"response.reasoning.delta"),
+        (fakes.reasoning("Hm"), b"response.reasoning_text.delta"),
         (fakes.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
     ],
     ids=["text", "reasoning", "arguments"],

@@ -114,12 +114,14 @@ def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Pa
         assert not made.is_cut_short
 
 
-def test_the_older_style_and_the_losses_event_come_again(tmp_path: Path) -> None:
-    headers = {"antiphon-style": "older", "antiphon-extensions": "other, Losses"}
+@pytest.mark.parametrize(("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")])
+def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, style: str | None, name: str) -> None:
+    """API-6."""
+    headers = {"antiphon-extensions": "other, Losses"} | ({"antiphon-style": style} if style else {})
     answer = b'data: {"choices":[{"delta":{"reasoning_content":"Hm."}}]}\n\n'
     made = replay(recorded(tmp_path, asking(store=True), stream(answer, FINISHED), headers=headers))
     assert said(made) == []
-    assert b"response.reasoning_text.delta" in made.answer
+    assert f"response.{name}.delta".encode() in made.answer
     assert b"antiphon:losses" in made.answer
     assert [loss.path for loss in made.losses] == ["store"]
 

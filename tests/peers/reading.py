@@ -46,7 +46,13 @@ def _responses(events: list[Any]) -> Told:
                 ids[event["output_index"]] = {event["item"]["id"]}
             case "output_item.done":
                 ids[event["output_index"]].add(event["item"]["id"])
-            case "output_text.delta" | "reasoning.delta" | "reasoning_summary_text.delta" | "function_call_arguments.delta":
+            case (
+                "output_text.delta"
+                | "reasoning.delta"
+                | "reasoning_text.delta"
+                | "reasoning_summary_text.delta"
+                | "function_call_arguments.delta"
+            ):
                 found[event["output_index"]][-1] += event["delta"]
                 ids[event["output_index"]].add(event["item_id"])
     response = events[-1]["response"]

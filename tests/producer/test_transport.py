@@ -163,7 +163,7 @@ async def _all(answer: Answer) -> bytes:
     return b"".join([piece async for piece in answer.pieces()])
 
 
-@pytest.mark.parametrize("kind", ["output_text", "reasoning"])
+@pytest.mark.parametrize("kind", ["output_text", "reasoning_text"])
 def test_an_agent_waits_for_a_reader_that_is_slow(kind: str) -> None:
     """Little waits in memory, however much the agent has to say."""
     written = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import ApiError
 from antiphon.server.edge import ANYBODY, Edge
 
@@ -94,7 +95,7 @@ def test_pages_are_refused_unless_they_are_configured() -> None:
     ],
 )
 def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
-    assert edge().owner_of(scope(*headers)) == "alice"
+    assert edge().caller_of(scope(*headers)).owner == "alice"
 
 
 @pytest.mark.parametrize(
@@ -122,9 +123,9 @@ def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
 def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | bytes]]) -> None:
     """HTTP-6: one body for all."""
     with pytest.raises(ApiError) as caught:
-        edge().owner_of(scope(*headers))
+        edge().caller_of(scope(*headers))
     with pytest.raises(ApiError) as other:
-        edge().owner_of(scope(("x-api-key", "other")))
+        edge().caller_of(scope(("x-api-key", "other")))
     assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
     assert caught.value.message == other.value.message
 
@@ -146,13 +147,25 @@ def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | byt
 def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_taken: bool) -> None:
     asked = {"headers": [], "query_string": query.encode()}
     if is_taken:
-        assert edge().owner_of(asked, in_query=True) == "alice"
+        assert edge().caller_of(asked, in_query=True).owner == "alice"
     else:
         with pytest.raises(ApiError, match="a valid key is needed"):
-            edge().owner_of(asked, in_query=True)
+            edge().caller_of(asked, in_query=True)
     with pytest.raises(ApiError, match="a valid key is needed"):
-        edge().owner_of(asked)
+        edge().caller_of(asked)
 
 
 def test_without_keys_anybody_may_ask() -> None:
-    assert edge(keys=False).owner_of(scope(("authorization", "Bearer whatever"))) == ANYBODY
+    assert edge(keys=False).caller_of(scope(("authorization", "Bearer whatever"))) == (ANYBODY, None)
+
+
+def test_caller_has_style_of_the_key_that_counts() -> None:
+    """API-6: one owner may have keys of different styles; of several keys in a request the first valid one counts."""
+    styles: dict[str, ChosenStyle | None] = {"sk-plain": None, "sk-older": "older", "sk-standard": "standard"}
+    keys = [KeyConfig(name="alice", sha256=key_hash(key.encode()).hex(), style=style) for key, style in styles.items()]
+    known = Edge.of(Config(keys=keys), {})
+    for key, style in styles.items():
+        assert known.caller_of(scope(("x-api-key", key))) == ("alice", style)
+    both = scope(("authorization", "Bearer sk-plain"), ("x-api-key", "sk-older"))
+    assert known.caller_of(both).style is None
+    assert known.caller_of(scope(("authorization", "Bearer wrong"), ("x-api-key", "sk-older"))).style == "older"

@@ -17,12 +17,12 @@ from tests.generate import events as lives_of
 from tests.generate.schema import published, valid
 from tests.generate.shapes import documents
 
-from antiphon import __version__
+from antiphon import __version__, sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.models import Model, ModelList
 from antiphon.protocol.codec import encode
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import ReasoningDelta, ReasoningDone, StreamEvent
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -165,6 +165,21 @@ def test_responses_are_valid(response: Response) -> None:
 def test_events_are_valid(life: list[StreamEvent]) -> None:
     for event in life:
         assert_valid(encode(event), "StreamingEvent")
+
+
+AT: dict[str, Any] = {"sequence_number": 4, "item_id": "rs_1", "output_index": 0, "content_index": 0}
+
+
+@pytest.mark.parametrize("event", [ReasoningDelta(**AT, delta="Hm"), ReasoningDone(**AT, text="Hm")])
+def test_reasoning_events_of_the_default_style_are_described(event: ReasoningDelta | ReasoningDone) -> None:
+    """API-6, STR-10."""
+    (frame,) = sse.Decoder().feed(responses.EventsFromHub(Request()).feed(event))
+    name = (
+        "ResponseReasoningTextDeltaStreamingEvent" if frame.event.endswith("delta") else "ResponseReasoningTextDoneStreamingEvent"
+    )
+    assert_valid(frame.data, name)
+    assert_valid(frame.data, "StreamingEvent")
+    assert {"$ref": f"#/components/schemas/{name}"} in SCHEMAS["StreamingEvent"]["anyOf"]
 
 
 @settings(max_examples=30)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import msgspec
 import pytest
-from tests.generate.schema import published
-from tests.running import Running, one_upstream, read_all, running, until
+from msgspec.structs import replace
+from tests.generate.schema import Schema, published
+from tests.running import BOUND, Running, one_upstream, read_all, running, until
 
 from antiphon import fakes, sse
-from antiphon.config import Timeouts
+from antiphon.config import KeyConfig, ServerConfig, Timeouts
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import UpstreamFault
 from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
@@ -251,21 +254,67 @@ def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> Non
     assert [line["losses"] for line in lines] == [1, 1, 1]
 
 
-def test_the_older_style_is_chosen_by_a_header_or_by_the_client() -> None:
-    """API-6."""
-    said = turn(fakes.reasoning("Hm."), fakes.text("Hi"))
-    with ChatServer([said] * 5) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        standard = gateway.post(STREAMED).text
-        older = gateway.post(STREAMED, antiphon_style="older").text
-        sdk = gateway.post(STREAMED, user_agent="OpenAI/Python 3.49.0").text
-        said_otherwise = gateway.post(STREAMED, user_agent="OpenAI/Python 3.49.0", antiphon_style="standard").text
-        wrong = gateway.post(STREAMED, antiphon_style="newest")
-    assert "event: response.reasoning.delta" in standard
-    assert "event: response.reasoning.delta" in said_otherwise
-    for text in (older, sdk):
-        assert "event: response.reasoning_text.delta" in text
-        assert "[DONE]" not in text
+def style_in(stream: str) -> str:
+    """Which style a stream with reasoning and an error is written in."""
+    (name,) = (name for name in ("reasoning", "reasoning_text") if f"event: response.{name}.delta" in stream)
+    errors = [msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(stream.encode()) if frame.event == "error"]
+    parts = (name, "error" in errors[0], stream.endswith("data: [DONE]\n\n"))
+    return {
+        ("reasoning_text", True, True): "default",
+        ("reasoning", True, True): "standard",
+        ("reasoning_text", False, False): "older",
+    }[parts]
+
+
+FAILS: Final = turn(fakes.reasoning("Hm."), fakes.text("Hel"), fakes.end("fin"))
+PLAIN, OLDER = "sk-plain-0123456789", "sk-older-0123456789"
+
+
+@pytest.mark.parametrize(("server", "unchosen"), [(None, "default"), ("standard", "standard")])
+def test_style_is_chosen_by_header_key_and_server(server: ChosenStyle | None, unchosen: str) -> None:
+    """API-6: twice each, since a head that comes again is not looked at again."""
+    keys = [KeyConfig(name="alice", env="PLAIN"), KeyConfig(name="alice", env="OLDER", style="older")]
+    with ChatServer(lambda _: FAILS) as upstream:
+        config = replace(one_upstream(upstream.base_url), keys=keys, server=ServerConfig(style=server))
+        with running(config, environ={"PLAIN": PLAIN, "OLDER": OLDER}) as gateway, httpx2.Client(timeout=BOUND) as client:
+
+            def styles(key: str, **headers: str) -> list[str]:
+                named = {name.replace("_", "-"): value for name, value in headers.items()} | {"authorization": f"Bearer {key}"}
+                return [style_in(client.post(f"{gateway.url}/v1/responses", json=STREAMED, headers=named).text) for _ in range(2)]
+
+            assert styles(PLAIN) == styles(PLAIN, user_agent="OpenAI/Python 3.49.0") == [unchosen] * 2
+            assert styles(OLDER) == ["older"] * 2
+            assert styles(OLDER, antiphon_style="standard") == styles(PLAIN, antiphon_style="standard") == ["standard"] * 2
+            assert styles(PLAIN, antiphon_style="older") == ["older"] * 2
+            wrong = gateway.post(STREAMED, authorization=f"Bearer {PLAIN}", antiphon_style="newest")
     assert (wrong.status_code, error_of(wrong)["param"]) == (400, "antiphon-style")
+
+
+def published_events() -> dict[str, Schema]:
+    """The specification's events by their type."""
+    found = [schema for name, schema in published().items() if name.endswith("StreamingEvent")]
+    return {schema["properties"]["type"]["enum"][0]: schema for schema in found}
+
+
+@pytest.mark.parametrize(
+    ("said", "style"),
+    [
+        (turn(fakes.text("Hi"), fakes.tool_call("c1", "f", "{}")), None),
+        (turn(fakes.text("Hel"), fakes.end("fin")), None),
+        (turn(fakes.reasoning("Hm."), fakes.text("Hi")), "standard"),
+        (FAILS, "standard"),
+    ],
+)
+def test_stream_has_only_events_of_the_specification(said: Turn, style: str | None) -> None:
+    """STR-8, STR-10, API-6: by default unless a model streams its reasoning, and then in the style `standard`. The official
+    compliance suite refuses every other event, and sends no header that chooses a style."""
+    asked = {**STREAMED, "tools": [{"type": "function", "name": "f"}]}
+    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post(asked, **({"antiphon_style": style} if style else {}))
+    events = [msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(answer.content) if frame.data != sse.DONE]
+    known = published_events()
+    for event in events:
+        assert set(event) >= set(known[event["type"]]["required"])
 
 
 def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:

@@ -182,25 +182,17 @@ def test_frame_with_ignored_field_of_wrong_type_is_refused(here: Lab, fields: di
         talk.settle()
 
 
-@pytest.mark.parametrize("headers", [[CODEX], [("antiphon-style", "older")], [("user-agent", "OpenAI/Python 3.49.0")]])
-def test_clients_of_the_older_style_may_say_stream_and_read_older_names(here: Lab, headers: list[tuple[str, str]]) -> None:
-    """WS-2, API-6: Codex announces itself and puts `stream: true` in every frame."""
+@pytest.mark.parametrize(("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")])
+def test_socket_names_reasoning_events_by_style(here: Lab, style: str | None, name: str) -> None:
+    """API-6, STR-10."""
     here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
-    with here.socket(*headers) as talk:
-        talk.send("Go.", stream=True)
-        kinds: list[str] = []
-        while not kinds or kinds[-1] not in ENDS:
-            kinds.append(talk.client.receive_json()["type"])
-        assert kinds[-1] == "response.completed"
-        assert "response.reasoning_text.delta" in kinds
-        assert "response.reasoning.delta" not in kinds
+    with here.socket(*([("antiphon-style", style)] if style else [])) as talk:
+        kinds = [event["type"] for event in talk.ask("Go.")]
+    assert [kind for kind in kinds if kind.startswith("response.reasoning")] == [f"response.{name}.delta", f"response.{name}.done"]
 
 
-def test_a_style_by_hand_counts_more_than_what_is_known_of_a_client(here: Lab) -> None:
-    """API-6; a style that does not exist is said with every turn (WS-10)."""
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
-    with here.socket(CODEX, ("antiphon-style", "standard")) as talk:
-        assert "response.reasoning.delta" in {event["type"] for event in talk.ask("Go.")}
+def test_socket_refuses_style_that_does_not_exist_with_every_turn(here: Lab) -> None:
+    """API-6, WS-10."""
     with here.socket(("antiphon-style", "newest")) as talk:
         for _ in range(2):
             assert talk.refused("Go.")["param"] == "antiphon-style"

@@ -538,8 +538,10 @@ def test_a_stream_is_told_again_in_the_style_that_the_client_reads(here: Lab) ->
     path = f"{here.url}/v1/responses/{told['id']}?stream=true"
     with httpx2.Client(timeout=BOUND) as client:
         older = client.get(path, headers={"authorization": f"Bearer {ALICE}", "antiphon-style": "older"}).text
+        standard = client.get(path, headers={"authorization": f"Bearer {ALICE}", "antiphon-style": "standard"}).text
     assert "response.reasoning_text.delta" in older
     assert "[DONE]" not in older
+    assert "response.reasoning.delta" in standard
     padded = events_in(here.get(f"{told['id']}?stream=true&include_obfuscation=true"))
     assert all(event["obfuscation"] for event in padded if event["type"].endswith(".delta"))
     assert not any("obfuscation" in event for event in events_in(here.get(f"{told['id']}?stream=true")))

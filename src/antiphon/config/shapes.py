@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from antiphon.config.models import ModelRule, is_pattern, renamed
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import ConfigError
 from antiphon.profiles import Dialect
 
@@ -67,6 +68,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         bool,
         Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),
     ] = True
+    style: Annotated[
+        ChosenStyle | None,
+        Meta(
+            description="How events are written for clients of the Responses API: `standard` is the specification's form, `older` "
+            "has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most clients read, see "
+            "[clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and `style` of a key count more."
+        ),
+    ] = None
     public_metrics: Annotated[
         bool, Meta(description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in it.")
     ] = False
@@ -177,6 +186,10 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str | None, Meta(description='The key\'s SHA-256 in hex: `printf %s "$KEY" | sha256sum`. Either this or `env`.')
     ] = None
     env: Annotated[str | None, Meta(description="The environment variable that holds the key itself.")] = None
+    style: Annotated[
+        ChosenStyle | None,
+        Meta(description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` counts more."),
+    ] = None
 
     def hash(self, environ: Mapping[str, str]) -> bytes:
         """The hash of the key. A key that is not there is an error, never one key less: without any, everybody may ask."""
@@ -289,9 +302,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compaction: CompactionConfig = CompactionConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
-    def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, str]:
-        """Who may ask: the owner by the hash of the key."""
-        return {key.hash(environ): key.name for key in self.keys}
+    def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, KeyConfig]:
+        """Who may ask: what is set for a key, by its hash."""
+        return {key.hash(environ): key for key in self.keys}
 
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
         """Every key that the environment holds for us, each once: what must be in no log and no trace."""

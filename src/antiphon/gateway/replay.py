@@ -18,6 +18,7 @@ from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
 from antiphon.dialects.common.refused_reasoning import Refused
+from antiphon.dialects.responses.events_from_hub import STYLES, Style
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_speech import HUB, ClientSpeech, request_at, speech_at
 from antiphon.gateway.history import stands_alone
@@ -215,10 +216,14 @@ async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, speech
 def _writer(turn: Turn, record: TraceRecord, speech: ClientSpeech) -> EventsFromHub:
     request = turn.prepared.request
     if speech is HUB:
-        return responses.EventsFromHub(request, style="older" if record.notes.get("style") == "older" else "standard")
+        return responses.EventsFromHub(request, style=_style_in(record))
     if speech.dialect == "gemini" and record.client_head is not None and not _is_stream(record.client_head):
         return speech.events_from_hub(request, array=True)
     return speech.events_from_hub(request)
+
+
+def _style_in(record: TraceRecord) -> Style:
+    return next((style for style in STYLES if style == record.notes.get("style")), "default")
 
 
 async def _pump(turn: Turn, answer: Answer, pipe: Pipe, out: list[bytes]) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import AntiphonError, ApiError, ClientFault
 from antiphon.gateway.client_speech import ClientSpeech
 from antiphon.profiles.known_clients import HEADERS_OF_PAGES
@@ -127,7 +128,7 @@ class App:
         services.under_way += 1
         try:
             if admitted is not None:
-                exchange.line.owner = admitted.owner
+                exchange.line.owner, exchange.key_style = admitted.owner, admitted.key_style
                 await admitted.endpoint(services, exchange)
             else:
                 await self._serve(exchange)
@@ -159,7 +160,8 @@ class App:
             await exchange.answer(204, PREFLIGHT, b"")  # the origin was admitted
             return
         if route is None or not (route.public or (scope["path"] == METRICS and self._services.config.server.public_metrics)):
-            exchange.line.owner = self._edge.owner_of(scope, in_query=exchange.speech.has_key_in_query)
+            caller = self._edge.caller_of(scope, in_query=exchange.speech.has_key_in_query)
+            exchange.line.owner, exchange.key_style = caller
         if route is None:
             paths = ", ".join(sorted(PATHS))
             raise ClientFault(f"there is nothing at this path; there is {paths}", type="not_found", code="not_found")
@@ -170,7 +172,7 @@ class App:
         facts: dict[str, Any] | None = scope.get(FACTS)
         if facts is not None and scope["path"] in ROUTES:
             headers = self._edge.headers_for(scope)
-            facts[ADMITTED] = _Admitted(exchange.speech, headers, exchange.line.owner, endpoint)
+            facts[ADMITTED] = _Admitted(exchange.speech, headers, exchange.line.owner, exchange.key_style, endpoint)
         await endpoint(self._services, exchange)
 
 
@@ -180,6 +182,7 @@ class _Admitted(NamedTuple):
     speech: ClientSpeech
     headers: Headers
     owner: str | None
+    key_style: ChosenStyle | None
     endpoint: Endpoint
 
 

@@ -1,20 +1,18 @@
-"""What a client reads, as it says itself or as clients like it are known to: the style of events, whether it wants losses told
-among them, and whether it wants an answer at all where something is lost."""
+"""What a client asks for in headers: the style of events, whether it wants losses told among them, and whether it wants an answer
+at all where something is lost."""
 
 from __future__ import annotations
 
+from antiphon.dialects.responses.events_from_hub import ChosenStyle, Style
 from antiphon.errors import ClientFault
-from antiphon.profiles.known_clients import ANNOUNCEMENT, Style, style_of
 from antiphon.server.asgi import Scope, first_of
 
 
-def style_for(scope: Scope) -> Style:
-    """API-6: what the client says it reads, else what clients like it are known to read."""
+def style_for(scope: Scope, of_key: ChosenStyle | None, of_server: ChosenStyle | None) -> Style:
+    """API-6: the style that the request's header names, else the one set for its key, for the server, or the default."""
     match first_of(scope, b"antiphon-style"):
-        case b"" if ANNOUNCEMENT[1] in first_of(scope, ANNOUNCEMENT[0]):
-            return "older"
         case b"":
-            return style_of(first_of(scope, b"user-agent")[:512].decode("latin-1"))
+            return of_key or of_server or "default"
         case b"standard":
             return "standard"
         case b"older":

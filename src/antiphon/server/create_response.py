@@ -30,11 +30,11 @@ async def create_response(services: Services, exchange: Exchange) -> None:
         await begin_in_background(services, exchange, request, turn)
         return
     del request  # large, and a stream may last
-    await tell(services, exchange, turn, lambda: _form(exchange))
+    await tell(services, exchange, turn, lambda: _form(services, exchange))
 
 
-def _form(exchange: Exchange) -> StreamForm:
-    style = style_for(exchange.scope)
+def _form(services: Services, exchange: Exchange) -> StreamForm:
+    style = style_for(exchange.scope, exchange.key_style, services.config.server.style)
     if exchange.trace is not None:
         exchange.trace.note("style", style)
     return StreamForm(

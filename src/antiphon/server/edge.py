@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 from antiphon.config import Config, is_loopback, key_hash
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import ClientFault
 from antiphon.profiles.known_clients import KEY_HEADERS
 from antiphon.server.asgi import Headers, Scope, values_of
@@ -22,12 +23,19 @@ from antiphon.server.asgi import Headers, Scope, values_of
 ANYBODY: Final = "anybody"  # the owner where no keys are configured
 
 
+class Caller(NamedTuple):
+    """Who asks, by the key of the request."""
+
+    owner: str
+    style: ChosenStyle | None  # API-6: that is set for the key
+
+
 class Edge(Struct, frozen=True, kw_only=True):
     """The rules, settled at the start."""
 
     hosts: frozenset[str] | None  # None: any, since keys guard a public address
     origins: frozenset[bytes]
-    owners: dict[bytes, str]  # by the hash of the key
+    callers: dict[bytes, Caller]  # by the hash of the key
 
     @classmethod
     def of(cls, config: Config, environ: Mapping[str, str]) -> Edge:
@@ -37,7 +45,7 @@ class Edge(Struct, frozen=True, kw_only=True):
         return cls(
             hosts=None if "*" in own or not closed else frozenset(own | LOOPBACK_NAMES),
             origins=frozenset(origin.lower().encode() for origin in server.allowed_origins),
-            owners=config.key_hashes(environ),
+            callers={hash: Caller(key.name, key.style) for hash, key in config.key_hashes(environ).items()},
         )
 
     def admit(self, scope: Scope) -> None:
@@ -59,16 +67,16 @@ class Edge(Struct, frozen=True, kw_only=True):
                 status=403,
             )
 
-    def owner_of(self, scope: Scope, *, in_query: bool = False) -> str:
+    def caller_of(self, scope: Scope, *, in_query: bool = False) -> Caller:
         """HTTP-6: whose key it is. One answer for a missing, a wrong and a malformed one. With `in_query` it may stand in the
         address, as it does for clients that know no better."""
-        if not self.owners:
-            return ANYBODY
+        if not self.callers:
+            return Caller(ANYBODY, None)
         for key in [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]:
             # The hash is looked up, not the key: how long that takes says nothing about any key that exists.
-            owner = self.owners.get(key_hash(key))
-            if owner is not None:
-                return owner
+            caller = self.callers.get(key_hash(key))
+            if caller is not None:
+                return caller
         raise ClientFault(
             "a valid key is needed: send it as `Authorization: Bearer …` or as `x-api-key`", code="invalid_api_key", status=401
         )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import ApiError
 from antiphon.gateway.client_speech import ClientSpeech
 from antiphon.protocol.losses import Loss, Losses
@@ -28,6 +29,7 @@ class Exchange:
         self.receive = receive
         self.speech = speech  # what the client speaks
         self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
+        self.key_style: ChosenStyle | None = None  # API-6: that is set for the client's key
         self.trace: Trace | None = None
         self.parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
         self.left = False  # the client went away

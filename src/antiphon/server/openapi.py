@@ -368,5 +368,9 @@ COUNT: Final = (
     "How long a turn would be, without asking for it: the body is that of a turn, and what it continues counts too. Where the"
     " server behind does not count, the answer is an estimate and has `antiphon:estimated`."
 )
-STYLE: Final = "How events are spelled: as the specification does, or as older clients of this API read them."
+STYLE: Final = (
+    "How events are written. `standard` is the specification's form: `response.reasoning.*`, nested errors. `older` has"
+    " `response.reasoning_text.*`, flat errors and no `[DONE]`. Without the header: the style of the key, else of the server, else"
+    " `response.reasoning_text.*` and nested errors, which most clients read."
+)
 EXTENSIONS: Final = "Extension events that the client wants, separated by commas: `losses`."

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.dialects.responses.events_from_hub import ReasoningTextDelta, ReasoningTextDone
 from antiphon.gateway.models import Model, ModelList
 from antiphon.protocol import content, conversation, events, items, request, response, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
@@ -120,7 +121,7 @@ UNIONS: Final[dict[str, Any]] = {
     "Tool": tools.Tool,
     "SpecificToolChoiceParam": tools.SpecificToolChoice,
     "TextFormatParam": request.TextFormatParam,
-    "StreamingEvent": events.StreamEvent,
+    "StreamingEvent": events.StreamEvent | ReasoningTextDelta | ReasoningTextDone,
 }
 # Our names and the specification's.
 NAMES: Final[dict[str, str]] = {
@@ -177,6 +178,8 @@ NAMES: Final[dict[str, str]] = {
     "RefusalDone": "ResponseRefusalDoneStreamingEvent",
     "ReasoningDelta": "ResponseReasoningDeltaStreamingEvent",
     "ReasoningDone": "ResponseReasoningDoneStreamingEvent",
+    "ReasoningTextDelta": "ResponseReasoningTextDeltaStreamingEvent",
+    "ReasoningTextDone": "ResponseReasoningTextDoneStreamingEvent",
     "SummaryPartAdded": "ResponseReasoningSummaryPartAddedStreamingEvent",
     "SummaryPartDone": "ResponseReasoningSummaryPartDoneStreamingEvent",
     "SummaryTextDelta": "ResponseReasoningSummaryDeltaStreamingEvent",

@@ -16,12 +16,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.dialects import responses
-from antiphon.dialects.responses.events_from_hub import MESSAGE_END
+from antiphon.dialects.responses.events_from_hub import MESSAGE_END, Style
 from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
 from antiphon.gateway.history import Archive, Past, past_of
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.turn import Turn, is_json
-from antiphon.profiles.known_clients import Style
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
 from antiphon.protocol.losses import Losses
@@ -162,7 +161,7 @@ class Conversation:
                 raise message.anew()
             if trace is not None:
                 trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
-            style = style_for(self._socket.scope)
+            style = style_for(self._socket.scope, self._socket.key_style, services.config.server.style)
             members = _members(message)
             telling.continued = _text_in(members, "previous_response_id")
             turn = telling.turn(_read(members), style)

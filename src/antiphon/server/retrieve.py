@@ -33,7 +33,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
     is_padded = asked.flag("include_obfuscation")
     options = StreamOptions(include_obfuscation=True) if is_padded and wants_stream else UNSET
     request = Request(include=asked.includes(), stream_options=options)
-    style = style_for(exchange.scope)
+    style = style_for(exchange.scope, exchange.key_style, services.config.server.style)
     response = Policy.of(Request(include=request.include)).whole(response_of(await find(services, exchange)))
     exchange.line.response_id = response.id
     if wants_stream and response.background:  # its own events were kept as they came, and some may still come

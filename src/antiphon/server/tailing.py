@@ -40,18 +40,19 @@ async def tail(
     services: Services, store: Store, exchange: Exchange, owner: str, id: str, after: int, losses: Losses | None = None
 ) -> None:
     """Streams every event after the one of a number."""
+    style = style_for(exchange.scope, exchange.key_style, services.config.server.style)
+    writer = responses.EventsFromHub(Request(), style=style)
     headers = [*SSE, *losses_header(losses)] if losses is not None else SSE
     stream = EventStream(exchange.send, lambda: headers, first=services.patience, silence=services.silence)
     exchange.watch()
     try:
-        await _tell(_Source(store, owner, id), exchange, stream, after)
+        await _tell(_Source(store, owner, id), exchange, stream, after, writer)
     finally:
         stream.close()
         exchange.unwatch()
 
 
-async def _tell(source: _Source, exchange: Exchange, stream: EventStream, after: int) -> None:
-    writer = responses.EventsFromHub(Request(), style=style_for(exchange.scope))
+async def _tell(source: _Source, exchange: Exchange, stream: EventStream, after: int, writer: responses.EventsFromHub) -> None:
     while True:
         moment = source.moment
         events, is_over = await source.after(after, is_patient=stream.started)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from antiphon.errors import ClientFault
 from antiphon.server.asgi import Headers, Scope
 from antiphon.server.body import ClientLeft
-from antiphon.server.edge import Edge
+from antiphon.server.edge import Caller, Edge
 from antiphon.server.services import new_id
 from antiphon.server.websocket_frames import (
     PING,
@@ -61,14 +61,14 @@ class WebSockets:
     def admit(self, scope: Scope) -> Socket:
         """The socket for an upgrade request. Refusals are those of every other route, in the same order, told in plain HTTP."""
         self._edge.admit(scope)
-        owner = self._edge.owner_of(scope)
+        caller = self._edge.caller_of(scope)
         endpoint = self._endpoints.get(scope["path"])
         if endpoint is None:
             paths = ", ".join(sorted(self._endpoints))
             raise ClientFault(f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found")
         check_handshake(scope)
         scope["type"] = "websocket"
-        return Socket(scope, owner, endpoint, self._max_message, self._times)
+        return Socket(scope, caller, endpoint, self._max_message, self._times)
 
 
 class Socket(asyncio.Protocol):
@@ -101,6 +101,7 @@ class Socket(asyncio.Protocol):
         "_unchoked",
         "_written",
         "id",
+        "key_style",
         "on_binary",
         "on_gone",
         "on_limit",
@@ -110,9 +111,9 @@ class Socket(asyncio.Protocol):
         "scope",
     )
 
-    def __init__(self, scope: Scope, owner: str, endpoint: Endpoint, max_message: int, times: Times) -> None:
+    def __init__(self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, times: Times) -> None:
         self.scope = scope
-        self.owner = owner
+        self.owner, self.key_style = caller
         self.id = new_id("req")  # HTTP-8: of the upgrade request
         #: A whole text message came.
         self.on_message: Callable[[str], None] = _nothing

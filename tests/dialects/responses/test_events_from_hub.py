@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -79,7 +80,7 @@ def type_of(event: Event | UnknownEvent) -> str:
 @given(st.lists(DELTAS, max_size=4))
 @settings(max_examples=40)
 def test_the_templates_write_what_the_general_way_would(deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta]) -> None:
-    from_hub, on_websocket = EventsFromHub(REQUEST), EventsFromHub(REQUEST, framing="websocket")
+    from_hub, on_websocket = (EventsFromHub(REQUEST, style="standard", framing=framing) for framing in ("sse", "websocket"))
     for delta in deltas:
         general = codec.encode(delta)
         assert from_hub.feed(delta) == sse.encode(type_of(delta), general)
@@ -89,7 +90,7 @@ def test_the_templates_write_what_the_general_way_would(deltas: list[OutputTextD
 @given(lives())
 def test_every_event_has_its_name_and_its_data_in_one_line(life: list[StreamEvent]) -> None:
     """HTTP-3, HTTP-5"""
-    from_hub = EventsFromHub(REQUEST)
+    from_hub = EventsFromHub(REQUEST, style="standard")
     for event in life:
         lines = from_hub.feed(event).split(b"\n")
         assert len(lines) == 4
@@ -130,18 +131,24 @@ def test_on_a_websocket_a_failure_is_told_once(life: list[StreamEvent]) -> None:
     assert messages[-1]["response"]["error"]["code"] == last.response.error.code
 
 
-def test_the_older_style_names_reasoning_as_older_clients_do() -> None:
-    """API-6"""
-    assert told(THOUGHT, "older") == (
-        b"event: response.reasoning_text.delta\n"
-        b'data: {"type":"response.reasoning_text.delta","sequence_number":4,"item_id":"rs_1","output_index":0,'
-        b'"content_index":1,"delta":"Hm"}\n\n'
-    )
+STYLES: list[Style] = ["default", "standard", "older"]
+
+
+@pytest.mark.parametrize(
+    ("style", "name"),
+    [("default", "response.reasoning_text"), ("standard", "response.reasoning"), ("older", "response.reasoning_text")],
+)
+def test_style_names_reasoning_events(style: Style, name: str) -> None:
+    """STR-10, API-6: by the template and by the general way."""
+    assert told(THOUGHT, style) == (
+        b"event: %b.delta\n"
+        b'data: {"type":"%b.delta","sequence_number":4,"item_id":"rs_1","output_index":0,"content_index":1,"delta":"Hm"}\n\n'
+    ) % (name.encode(), name.encode())
     padded = ReasoningDelta(sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm", obfuscation="x")
-    assert frames(told(padded, "older"))[0].event == "response.reasoning_text.delta"
+    assert frames(told(padded, style))[0].event == f"{name}.delta"
     done = ReasoningDone(sequence_number=5, item_id="rs_1", output_index=0, content_index=1, text="Hm", extra={"acme": Raw(b"1")})
-    assert json.loads(frames(told(done, "older"))[0].data) == {
-        "type": "response.reasoning_text.done",
+    assert json.loads(frames(told(done, style))[0].data) == {
+        "type": f"{name}.done",
         "sequence_number": 5,
         "item_id": "rs_1",
         "output_index": 0,
@@ -151,38 +158,34 @@ def test_the_older_style_names_reasoning_as_older_clients_do() -> None:
     }
 
 
-def test_the_older_style_tells_errors_flat() -> None:
-    """API-6"""
-    error = ErrorEvent(sequence_number=7, error=ErrorPayload(type="server_error", code="upstream_error", message="no", param=None))
-    frame = frames(told(error, "older"))[0]
+@pytest.mark.parametrize("style", STYLES)
+def test_style_chooses_form_of_errors(style: Style) -> None:
+    """STR-8, API-6: only `older` has no `error` object."""
+    payload: dict[str, Any] = {"type": "server_error", "code": "upstream_error", "message": "no", "param": None}
+    frame = frames(told(ErrorEvent(sequence_number=7, error=ErrorPayload(**payload)), style))[0]
     assert frame.event == "error"
+    flat = {"code": "upstream_error", "message": "no", "param": None}
     assert json.loads(frame.data) == {
         "type": "error",
         "sequence_number": 7,
-        "code": "upstream_error",
-        "message": "no",
-        "param": None,
+        **(flat if style == "older" else {"error": payload}),
     }
 
 
-def test_the_standard_style_tells_errors_nested() -> None:
-    """STR-8"""
-    error = ErrorEvent(sequence_number=7, error=ErrorPayload(type="server_error", code="upstream_error", message="no", param=None))
-    assert json.loads(frames(told(error))[0].data)["error"]["code"] == "upstream_error"
-
-
-def test_the_older_style_ends_without_a_mark() -> None:
-    """API-6"""
-    assert EventsFromHub(REQUEST, style="older").finish() == b""
+@pytest.mark.parametrize("style", STYLES)
+def test_style_chooses_end_mark(style: Style) -> None:
+    """HTTP-4, API-6."""
+    assert EventsFromHub(REQUEST, style=style).finish() == (b"" if style == "older" else b"data: [DONE]\n\n")
 
 
 @given(lives())
-def test_the_older_style_changes_nothing_else(life: list[StreamEvent]) -> None:
+def test_style_changes_nothing_else(life: list[StreamEvent]) -> None:
     """API-6"""
-    standard, older = EventsFromHub(REQUEST), EventsFromHub(REQUEST, style="older")
+    standard, *others = (EventsFromHub(REQUEST, style=style) for style in ("standard", "default", "older"))
     for event in life:
+        written = standard.feed(event)
         if not isinstance(event, ReasoningDelta | ReasoningDone | ErrorEvent):
-            assert standard.feed(event) == older.feed(event)
+            assert [other.feed(event) for other in others] == [written, written]
 
 
 @pytest.mark.parametrize("framing", ["sse", "websocket"])

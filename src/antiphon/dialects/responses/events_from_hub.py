@@ -1,7 +1,7 @@
 """`EventsFromHub`: the hub's events as a client reads them, as server-sent events or as WebSocket messages.
 
-Deltas are most of every stream and go through byte templates that give exactly what `codec.encode` would. The older style of this
-API (API-6) spells reasoning and errors otherwise and ends without `[DONE]`.
+Deltas are most of every stream and go through byte templates that give exactly what `codec.encode` would. Clients of this API read
+different names of reasoning events and different forms of errors (API-6): `STYLES` says which of them each style writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
@@ -34,7 +34,8 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
-Style = Literal["standard", "older"]
+ChosenStyle = Literal["standard", "older"]
+Style = Literal["default"] | ChosenStyle
 Framing = Literal["sse", "websocket"]
 
 MESSAGE_END: Final = b"\n"  # which is in no message
@@ -43,7 +44,26 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
-class OlderError(Shape, frozen=True, kw_only=True, tag="error"):
+class StyleParts(Struct, frozen=True, kw_only=True):
+    """What a style decides. Each part is independent of the others."""
+
+    #: The name of reasoning events: `response.<name>.delta` and `.done` (STR-10).
+    reasoning: Literal["reasoning", "reasoning_text"]
+    #: `error` events: with an object `error`, or with its members beside the type (STR-8).
+    error: Literal["nested", "flat"]
+    #: Whether a stream ends with `data: [DONE]` (HTTP-4).
+    done: bool
+
+
+STYLES: Final[dict[Style, StyleParts]] = {
+    # Of each part what loses nothing for the most clients; docs/clients.md lists what each of them reads.
+    "default": StyleParts(reasoning="reasoning_text", error="nested", done=True),
+    "standard": StyleParts(reasoning="reasoning", error="nested", done=True),
+    "older": StyleParts(reasoning="reasoning_text", error="flat", done=False),
+}
+
+
+class FlatError(Shape, frozen=True, kw_only=True, tag="error"):
     """An error without an object of its own (API-6)."""
 
     sequence_number: int
@@ -52,21 +72,21 @@ class OlderError(Shape, frozen=True, kw_only=True, tag="error"):
     param: str | None
 
 
-class OlderReasoningDelta(ReasoningDelta, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
-    """API-6."""
+class ReasoningTextDelta(ReasoningDelta, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
+    """A piece of reasoning, under the name that most clients read (API-6)."""
 
 
-class OlderReasoningDone(ReasoningDone, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
-    """API-6."""
+class ReasoningTextDone(ReasoningDone, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
+    """The whole text of reasoning, under the name that most clients read (API-6)."""
 
 
 class EventsFromHub:
     """Events in, bytes out: frames of a stream (HTTP-3), or one message each (WS-3)."""
 
-    def __init__(self, request: Request, *, style: Style = "standard", framing: Framing = "sse") -> None:
+    def __init__(self, request: Request, *, style: Style = "default", framing: Framing = "sse") -> None:
         del request  # every dialect's has one; here nothing of it is needed
         self.losses = Losses()
-        self._style = style
+        self._style = STYLES[style]
         self._framing = framing
         self._left_out = 0
         self._response: Response | None = None  # the one that was told last, and its bytes
@@ -74,7 +94,7 @@ class EventsFromHub:
         self._heads: dict[tuple[str, int, int | None], bytes] = {}
         frame = _frame_of(framing)
         self._text = frame(OutputTextDelta, b',"logprobs":[]')
-        self._reasoning = frame(OlderReasoningDelta if style == "older" else ReasoningDelta, b"")
+        self._reasoning = frame(ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b"")
         self._arguments = frame(ArgumentsDelta, b"")
 
     def feed(self, event: StreamEvent) -> bytes:
@@ -103,7 +123,7 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """HTTP-4: what a stream ends with."""
-        return sse.END if self._style == "standard" and self._framing == "sse" else b""
+        return sse.END if self._style.done and self._framing == "sse" else b""
 
     def _any(self, event: StreamEvent) -> bytes:
         if self._framing == "websocket" and isinstance(event, ErrorEvent):
@@ -112,7 +132,7 @@ class EventsFromHub:
             return b""
         if self._left_out and isinstance(event, ResponseEvent):
             event = replace(event, sequence_number=event.sequence_number - self._left_out)
-        told = _older(event) if self._style == "older" else event
+        told = _spelled(event, self._style)
         data = self._response_event(event) if _tells_response(event) and event.extra is UNSET else codec.encode(told)
         if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
             data = msgspec.json.format(data, indent=-1)
@@ -150,14 +170,14 @@ def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
     return frame
 
 
-def _older(event: StreamEvent) -> StreamEvent | OlderError:
+def _spelled(event: StreamEvent, style: StyleParts) -> StreamEvent | FlatError:
     match event:
-        case ReasoningDelta():
-            return OlderReasoningDelta(**_members(event))
-        case ReasoningDone():
-            return OlderReasoningDone(**_members(event))
-        case ErrorEvent(error=error):
-            return OlderError(sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param)
+        case ReasoningDelta() if style.reasoning == "reasoning_text":
+            return ReasoningTextDelta(**_members(event))
+        case ReasoningDone() if style.reasoning == "reasoning_text":
+            return ReasoningTextDone(**_members(event))
+        case ErrorEvent(error=error) if style.error == "flat":
+            return FlatError(sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param)
         case _:
             return event
 
@@ -166,7 +186,7 @@ def _members(event: Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-def _type_of(event: StreamEvent | OlderError) -> str:
+def _type_of(event: StreamEvent | FlatError) -> str:
     return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
 
 
