@@ -149,3 +149,14 @@ def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
     wrong = Finding(rule="value", path="", problem="is empty")
     assert sentence([pointing, wrong]) == "Diagnosis: the body: is empty."
     assert len(sentence([Finding(rule="value", path="a", problem="x" * 999)])) == LONGEST + 1
+
+
+def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
+    """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any length."""
+    details = [{"loc": ["body", "messages", "9" * 6_000], "msg": f"{at} " + "word " * 1_000} for at in range(500)]
+    told = told_in(json.dumps({"detail": details}))
+    assert len(told.places) <= 50
+    assert max(map(len, told.places)) == 512
+    assert len(told.words) == 4_000
+    assert diagnose("chat", b'{"messages": []}', 400, json.dumps({"detail": details}))
+    assert len(told_in(" ".join(f"'input[{at}].a'" for at in range(5_000))).places) == 50

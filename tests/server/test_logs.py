@@ -186,7 +186,21 @@ def test_no_key_stands_in_any_place(style: Any) -> None:
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 def test_long_values_are_cut(style: Any) -> None:
-    assert 8_000 < len(written(style, model="m" * 100_000)) < 9_000
+    assert 512 < len(written(style, model="m m " * 25_000)) < 1_000
+    stream = io.StringIO()
+    Logger(stream, style).event("refused", why="w w " * 25_000)
+    assert 4_000 < len(stream.getvalue()) < 4_500
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+@pytest.mark.parametrize("offset", range(len(KEY) + 1))
+def test_key_that_a_cut_goes_through_is_masked_at_every_offset(style: Any, offset: int) -> None:
+    shown = written(style, path="/v1/" + "x/" * 300, model=("m " * 512)[: 512 - offset] + KEY + " m" * 512)
+    stream = io.StringIO()
+    Logger(stream, style).event("refused", why=("w " * 4_000)[: 4_000 - offset] + KEY + " w" * 100)
+    shown += stream.getvalue()
+    assert shown.count("[key]") == 3
+    assert not any(KEY[:size] in shown for size in range(2, len(KEY) + 1))
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
@@ -243,10 +257,19 @@ def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
 
 def test_of_a_very_long_trace_the_end_is_kept() -> None:
     stream = io.StringIO()
-    Logger(stream, "json").fault("failed", ValueError("y" * 20_000 + " the end"))
+    Logger(stream, "json").fault("failed", ValueError("one line\n" * 2_000 + "the end"))
     [line] = parsed(stream)
-    assert line["exception"].startswith("…")
+    assert line["exception"].startswith("…\none line\n")
     assert line["exception"].rstrip().endswith("the end")
+    assert 7_900 < len(line["exception"]) <= 8_002
+
+
+def test_of_a_very_long_message_in_a_trace_the_beginning_is_kept() -> None:
+    stream = io.StringIO()
+    Logger(stream, "json").fault("failed", ValueError("y y " * 20_000))
+    [line] = parsed(stream)
+    assert line["exception"].startswith("…\nValueError: y y ")
+    assert 3_900 < len(line["exception"]) < 4_100
 
 
 def test_a_pretty_exception_has_a_line_for_each_line() -> None:

@@ -122,4 +122,4 @@ NAMED: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Param
 SECTION: Final = re.compile(r"^(?:Args|Returns|Raises|Yields|Examples?|Notes?):\s*$", re.MULTILINE)
 AFTER_PARAM: Final = re.compile(r"^:param (\w+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", re.MULTILINE)
 FIELD_LINE: Final = re.compile(r"^:\w+", re.MULTILINE)
-IN_ARGS: Final = re.compile(r"^ {2,4}(\w+)(?: \([^)]*\))?:[ \t]*((?:.*)(?:\n {5,}.*)*)", re.MULTILINE)
+IN_ARGS: Final = re.compile(r"^ {2,4}(\w+)(?: \([^)\n]*+\))?+:[ \t]*((?:.*)(?:\n {5,}.*)*)", re.MULTILINE)

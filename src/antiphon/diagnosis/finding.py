@@ -98,13 +98,18 @@ def resolved(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
     return path, here
 
 
+def camel_case(name: str) -> str:
+    """`inline_data` as `inlineData`."""
+    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+
+
 def _member(here: Any, step: str, *, is_last: bool) -> str | None:
     """Which member of an object is meant, in either spelling, or by its number."""
     if not isinstance(here, dict):
         return None
     if step.isdecimal() and int(step) < len(here) and step not in here:
         return str(list(here)[int(step)])
-    spelled = next((name for name in (step, _camel(step)) if name in here), None)
+    spelled = next((name for name in (step, camel_case(step)) if name in here), None)
     return spelled if spelled is None or is_last or isinstance(here[spelled], dict | list) else None
 
 
@@ -113,15 +118,12 @@ def _steps(place: str) -> list[str]:
     return steps[1:] if steps[:1] in (["body"], ["GenerateContentRequest"]) else steps
 
 
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
-
-
 class _Missing:
     """Nothing, which is not null."""
 
 
 MISSING: Final = _Missing()
 MOST_SHOWN: Final = 80
-STEP: Final = re.compile(r"\[['\"]?([^\]'\"]*)['\"]?\]|([^.\[\]]+)")
+UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

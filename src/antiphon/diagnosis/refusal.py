@@ -12,11 +12,14 @@ from antiphon.diagnosis.finding import MISSING, Finding, Rule, is_near, resolved
 from antiphon.diagnosis.lint import certain, object_in
 from antiphon.diagnosis.settings import useful
 from antiphon.diagnosis.traits import traits_of
+from antiphon.dialects.common.upstream_errors import MAX_MATCHED, MAX_NAME
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.nesting import decode_json
 
 MOST: Final = 12  # findings
 LONGEST: Final = 400  # characters of a sentence
+MOST_PLACES: Final = 50
+MOST_WORDS: Final = 50  # sentences, of which a refusal has one or one for each place
 
 
 class Told(Struct, frozen=True):
@@ -70,13 +73,16 @@ def told_in(error_text: str) -> Told:
     places: list[str] = []
     words: list[str] = []
     for name, value in _members(read, ""):
+        if len(places) >= MOST_PLACES or len(words) >= MOST_WORDS:
+            break
         if name in ("param", "field", "loc"):
-            places.append(value)
+            places.append(value[:MAX_NAME])
         elif name in ("", "message", "msg", "detail", "error", "description"):
+            value = value[:MAX_MATCHED]
             words.append(value)
             places += [f"{place}.{name}" for name, place in UNKNOWN_NAME.findall(value)]
             places += [next(filter(None, place)) for place in PLACE.findall(UNKNOWN_NAME.sub("", value))]
-    return Told(list(dict.fromkeys(places)), " ".join(words))
+    return Told(list(dict.fromkeys(places))[:MOST_PLACES], " ".join(words)[:MAX_MATCHED])
 
 
 def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -109,12 +115,12 @@ POINTING: Final = "the server points to it"
 DEEPEST: Final = 8
 # `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`, `Unknown name "x"`.
 PLACE: Final = re.compile(
-    r"^([a-z_]+(?:\.[\w$-]+)*):\s"
-    r"|[`'\"]([a-z_]\w*(?:\[\d+\]|\.\w+)+)[`'\"]"
-    r"|GenerateContentRequest\.([\w.\[\]]+):"
-    r"|\b((?:input|messages|contents|tools)(?:\[\d+\]|\.\d+)(?:\[[\w$]+\]|\.[\w$]+)*)"
-    r"|(?:Unknown name|parameter|argument|field|property):? [`'\"](\w+)[`'\"]"
-    r"|(?:unrecognized request argument|Missing required parameter)[a-z ]*: '?([\w.\[\]]+)",
+    r"^([a-z_]++(?:\.[\w$-]++)*+):\s"
+    r"|[`'\"]([a-z_]\w*+(?:\[\d++\]|\.\w++)++)[`'\"]"
+    r"|(?<![\w.\[\]])GenerateContentRequest\.([\w.\[\]]++):"
+    r"|\b((?:input|messages|contents|tools)(?:\[\d++\]|\.\d++)(?:\[[\w$]++\]|\.[\w$]++)*+)"
+    r"|(?:Unknown name|parameter|argument|field|property):? [`'\"](\w++)[`'\"]"
+    r"|(?:unrecognized request argument|Missing required parameter)[a-z ]{0,40}: '?([\w.\[\]]++)",
     re.MULTILINE,
 )
 UNKNOWN_NAME: Final = re.compile(r"Unknown name \"(\w+)\" at '([^']+)'")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Literal, assert_never
 
-from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.finding import Findings, camel_case, objects, shown
 from antiphon.profiles import Dialect
 
 Form = Literal["flat", "nested", "input_schema", "declarations"]
@@ -148,7 +148,7 @@ def _lint_openapi(schema: dict[str, Any], path: str, found: Findings) -> None:
     """The older kind of schema that servers of the gemini dialect have: a part of OpenAPI's."""
     if path.count(".") > DEEPEST:
         return
-    for word in sorted(name for name in schema if _camel(name) not in OPENAPI):
+    for word in sorted(name for name in schema if camel_case(name) not in OPENAPI):
         said = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
         found.add("schema", f"{path}.{word}", said, 'wire.schemas = "openapi"')
     if isinstance(schema.get("type"), list):
@@ -157,10 +157,6 @@ def _lint_openapi(schema: dict[str, Any], path: str, found: Findings) -> None:
     for step, child in _children(schema):
         if isinstance(child, dict):
             _lint_openapi(child, f"{path}.{step}", found)
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), name)
 
 
 def _lint_other(tool: dict[str, Any], path: str, found: Findings) -> None:

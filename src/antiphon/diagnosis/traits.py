@@ -223,7 +223,9 @@ KINDS: Final[dict[str, Kind]] = {
     "max_completion_tokens": _kind(
         "unsupported", "many servers call it `max_tokens`", r"max_tokens|max_completion_tokens", 'wire.max_tokens = "max_tokens"'
     ),
-    "user": _kind("value", "some servers take short names of users only", r"\buser\b.*(long|length|64)", "quirks: shorten_user"),
+    "user": _kind(
+        "value", "some servers take short names of users only", r"\buser\b.{0,200}?(?:long|length|64)", "quirks: shorten_user"
+    ),
     "stream_options": _kind("unsupported", "some servers do not know it", r"stream_options", "wire.stream_usage = false"),
     "reasoning_effort": _kind("unsupported", "not every model thinks, and not every server knows every effort", r"effort"),
     "response_format": _kind(

@@ -265,7 +265,7 @@ def _check_thinking(config: dict[str, Any], model: str) -> None:
     # It says "Thinking level is not supported for this model.": before the third generation
     if level is not None and (generation(model) or 3) < 3:
         raise Refused("Thinking level is not supported for this model.")
-    allowed = next(budgets for pattern, budgets in BUDGETS if re.search(pattern, model))
+    allowed = next(budgets for pattern, budgets in BUDGETS if pattern.search(model))
     # It says "The thinking budget (52428) is invalid. Please choose a value between 128 and 32768."; -1 lets the model choose
     if budget is not None and budget != -1 and not any(range.least <= budget <= range.most for range in allowed):
         raise Refused(f"The thinking budget ({budget}) is invalid.")
@@ -313,8 +313,8 @@ RANGES: Final = {
 #: Which budgets of thought models take, by their names: documented for the second generation. Only the biggest cannot be told not
 #: to think at all; the others, and those that nobody knows, can.
 BUDGETS: Final = (
-    (r"gemini-2\.5-pro", (Range(128, 32_768),)),
-    (r"gemini-2\.5-flash-lite", (Range(0, 0), Range(512, 24_576))),
-    (r"gemini-2\.5", (Range(0, 24_576),)),
-    (r"", (Range(0, 32_768),)),
+    (re.compile(r"gemini-2\.5-pro"), (Range(128, 32_768),)),
+    (re.compile(r"gemini-2\.5-flash-lite"), (Range(0, 0), Range(512, 24_576))),
+    (re.compile(r"gemini-2\.5"), (Range(0, 24_576),)),
+    (re.compile(""), (Range(0, 32_768),)),
 )

@@ -121,7 +121,7 @@ def _describe_tagged(tags: list[str]) -> str:
 
 def _plural(info: shapes.Type) -> str:
     words = describe(info)
-    return "objects" if "object" in words else re.sub("^an? (string|integer|number)", r"\1s", words)
+    return "objects" if "object" in words else ARTICLE.sub(r"\1s", words)
 
 
 def _span(low: int | None, high: int | None) -> str:
@@ -201,6 +201,7 @@ EXCERPT: Final = 60
 HEAD: Final = 1000
 BOM: Final = b"\xef\xbb\xbf"
 TRUNCATED: Final = "Input data was truncated"
+ARTICLE: Final = re.compile("^an? (string|integer|number)")
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_:-]{1,80}")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 KIND_OF_BYTE: Final = {b"{": "object", b"[": "array", b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import accumulate
 from time import perf_counter
 from time import time as unix_time
 from typing import Final, Literal, TextIO
@@ -25,7 +26,7 @@ from typing import Final, Literal, TextIO
 import msgspec
 from msgspec import Struct, field
 
-from antiphon.dialects.common.upstream_errors import mask_keys
+from antiphon.dialects.common.upstream_errors import MAX_MATCHED, MAX_NAME, mask_keys
 from antiphon.protocol.response import Response
 
 Style = Literal["json", "pretty", "auto"]
@@ -154,15 +155,14 @@ class Logger:
         logging.getLogger("antiphon").setLevel(logging.INFO)
 
     def _say(self, moment: float, level: Level, said: str, fields: dict[str, object], trace: str | None) -> None:
-        if trace is not None and len(trace) > MAX_TEXT:
-            trace = "…" + trace[-MAX_TEXT + 1 :]  # its end says what happened
+        lines = _last_lines(trace) if trace is not None else None
         self.flush()
         if not self._is_pretty:
-            self._write(_json(moment, level, said, {**fields, "exception": trace}))
+            self._write(_json(moment, level, said, fields, lines))
             return
         words = [_clean(said), *(f"{key}={_clean_text(value)}" for key, value in fields.items() if value is not None)]
-        lines = [f"\n    {_clean(line)}" for line in (trace or "").split("\n") if line]
-        self._write(self._pretty(moment, level, "  ".join(words) + "".join(lines)))
+        below = [f"\n    {_clean(line)}" for line in lines or () if line]
+        self._write(self._pretty(moment, level, "  ".join(words) + "".join(below)))
 
     def _pretty(self, moment: float, level: Level, said: str) -> str:
         at = datetime.fromtimestamp(moment).strftime("%H:%M:%S")
@@ -212,11 +212,13 @@ def _level_of_number(number: int) -> Level:
 
 def _told(line: RequestLine) -> str:
     """A request in words, the most interesting first."""
-    words = [f"{line.method} {line.path} {line.status or 'unanswered'}", f"{(line.duration_ms or 0) / 1000:.2f} s"]
+    path = _clean(line.path, MAX_NAME)
+    words = [f"{line.method} {path} {line.status or 'unanswered'}", f"{(line.duration_ms or 0) / 1000:.2f} s"]
     if line.first_event_ms is not None:
         words.append(f"first event {line.first_event_ms / 1000:.2f} s")
     if line.model is not None:
-        words.append(f"{line.model} → {line.upstream}" if line.upstream else line.model)
+        model = _clean(line.model, MAX_NAME)
+        words.append(f"{model} → {_clean(line.upstream, MAX_NAME)}" if line.upstream else model)
     if line.input_tokens is not None or line.output_tokens is not None:
         words.append(f"{line.input_tokens or 0} tokens in, {line.output_tokens or 0} out")
     if line.losses:
@@ -257,11 +259,13 @@ def _line_of(line: RequestLine, level: Level) -> str:
     return said + (',"client_left":true}' if line.client_left else "}")
 
 
-def _json(moment: float, level: Level, event: str, fields: dict[str, object]) -> str:
+def _json(moment: float, level: Level, event: str, fields: dict[str, object], trace: list[str] | None) -> str:
     line: dict[str, Field] = {"time": _time(moment), "level": level, "event": _clean(event, escape=False)}
     for name, value in fields.items():
         if value is not None and name not in line:
             line[name] = _field(value)
+    if trace is not None:
+        line["exception"] = "\n".join(_clean(each, escape=False) for each in trace)
     return UNPRINTABLE.sub(_escaped, msgspec.json.encode(line).decode())
 
 
@@ -291,21 +295,27 @@ def _clean_text(value: object) -> str:
     return _clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
-def _clean(text: str, *, escape: bool = True) -> str:
+def _clean(text: str, most: int = MAX_MATCHED, *, escape: bool = True) -> str:
     """`text` as it may stand in a log. In JSON the escaping is left to the encoder, which knows how it is spelled there."""
-    text = mask_keys(text[: 2 * MAX_TEXT]).encode("utf-8", "backslashreplace").decode()  # a lone half of a pair is no UTF-8
-    if len(text) > MAX_TEXT:
-        text = text[:MAX_TEXT] + "…"
+    text = mask_keys(text, most).encode("utf-8", "backslashreplace").decode()  # a lone half of a pair is no UTF-8
     return UNPRINTABLE.sub(_escaped, text) if escape else text
+
+
+def _last_lines(trace: str) -> list[str]:
+    """The lines of a trace, the last ones if there are too many: its end says what happened. No line is cut at its beginning, where
+    it may say that what follows is a key."""
+    lines = trace.split("\n")
+    fitting = sum(size <= MAX_TRACE for size in accumulate(len(line) + 1 for line in reversed(lines)))
+    return lines if fitting == len(lines) else ["…", *lines[-max(fitting, FEWEST_LINES) :]]
 
 
 def _name(text: str) -> str:
     """A text that comes again and again, in quotation marks: a path, the name of a model or an owner."""
-    return _quoted_once(text) if len(text) < MAX_NAME else _quoted(text)
+    return _quoted_once(text) if len(text) < MAX_REPEATED else _quoted(text)
 
 
 def _quoted(text: str) -> str:
-    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, escape=False)).decode())
+    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, MAX_NAME, escape=False)).decode())
 
 
 _quoted_once: Final = lru_cache(maxsize=512)(_quoted)
@@ -323,8 +333,9 @@ def _message(record: logging.LogRecord) -> str:
 
 
 MOMENT: Final = 0.02  # seconds that the line of a request may wait for others
-MAX_TEXT: Final = 8_000
-MAX_NAME: Final = 200
+MAX_TRACE: Final = 8_000
+FEWEST_LINES: Final = 2  # the message, and nothing behind its line end
+MAX_REPEATED: Final = 200
 QUIET: Final = ("debug", "info")
 COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
 # What could move a terminal's cursor, end a line where none ends, or turn the direction of what follows.

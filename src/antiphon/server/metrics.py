@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 from antiphon import __version__
-from antiphon.dialects.common.upstream_errors import mask_keys
+from antiphon.dialects.common.upstream_errors import MAX_NAME, mask_keys
 from antiphon.errors import StorageUnavailable
 from antiphon.server.exposition import Family, Histogram, Shared, labelled, summed, text_of
 from antiphon.server.logs import RequestLine
@@ -50,8 +50,7 @@ class Metrics:
     def know_paths(self, paths: Iterable[str]) -> None:
         """The paths of the routes; `{id}` stands for anything in its place, `{model}` for anything at all."""
         patterns = [
-            (path, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL))
-            for path in paths
+            (path, re.compile(PARAMETER.sub("[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL)) for path in paths
         ]
         self._paths = sorted(patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0])))  # the closest first
 
@@ -133,7 +132,8 @@ class Metrics:
         return answers
 
     def _path(self, path: str) -> str:
-        return next((told for told, pattern in self._paths if pattern.fullmatch(path)), OTHER)
+        patterns = self._paths if len(path) <= MAX_NAME else ()
+        return next((told for told, pattern in patterns if pattern.fullmatch(path)), OTHER)
 
     def _model(self, line: RequestLine) -> tuple[str, bool]:
         """The label of a model, and whether it will stay the same. Anybody can ask for any name: it is one once it was served."""
@@ -306,6 +306,7 @@ def _memory(used: resource.struct_rusage) -> float:
         return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+PARAMETER: Final = re.compile(r"\\\{\w+\\\}")
 OTHER: Final = "other"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "WEBSOCKET", "BACKGROUND"})
 LABELS: Final = ("method", "endpoint", "model", "upstream", "status")

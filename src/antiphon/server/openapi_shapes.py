@@ -92,7 +92,7 @@ def _without_rows(text: str) -> str:
 
 
 ROW: Final = r"[A-Z]+-\d+"
-ROWS_BEHIND: Final = re.compile(rf"\s*\({ROW}(?:, {ROW})*\)")
+ROWS_BEHIND: Final = re.compile(rf"(?<!\s)\s*+\({ROW}(?:, {ROW})*\)")
 ROW_BEFORE: Final = re.compile(rf"^{ROW}: ")
 
 ROOTS: Final[tuple[type, ...]] = (

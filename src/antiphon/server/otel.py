@@ -175,7 +175,7 @@ class Otel:
 
 def _clean(name: str) -> str:
     """A name that a client made up: it may be long, and may be anything."""
-    return mask_keys(name[:MAX_NAME])
+    return mask_keys(name, MAX_NAME)
 
 
 MAX_NAME: Final = 200

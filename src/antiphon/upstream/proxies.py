@@ -35,7 +35,7 @@ class Proxies:
         url = environ.get("https_proxy") or environ.get("HTTPS_PROXY") or ""
         exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
         self._proxy = _parse(url) if url else None
-        self._exceptions = [entry for entry in re.split(r"[\s,]+", exceptions.lower()) if entry]
+        self._exceptions = [entry for entry in BETWEEN.split(exceptions.lower()) if entry]
 
     def of(self, host: str, port: int) -> Proxy | None:
         """The proxy on the way to an upstream with TLS, None if there is none. This machine is always reached directly."""
@@ -137,4 +137,5 @@ def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | tupl
 
 
 MAX_PROXY_HEAD: Final = 16 * 1024
+BETWEEN: Final = re.compile(r"[\s,]+")
 STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")

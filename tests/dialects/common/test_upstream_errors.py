@@ -131,6 +131,7 @@ KEYS = [
     "AKIAIOSFODNN7EXAMPLE",
     "hf_abcdefghij",
     "eyJhbGciOi.eyJzdWIiOi.SflKxwRJ",
+    "eyJhbGciOi.OKOawDo13g.48V1_ALb6U.XFBoMYUZod.Fiy2WBs1QQ",
 ]
 
 
@@ -163,13 +164,59 @@ def test_traces_and_inner_addresses_are_not_passed_on() -> None:
     assert clean("see https://example.org/limits") == "see https://example.org/limits"
 
 
+@pytest.mark.parametrize("address", ["[::1]", "[::]", "[fe80::1]", "[2001:db8::]", "[2001:db8:0:1::7:8]", "http://[::1]:8080/v1"])
+def test_inner_addresses_of_six_parts_are_not_passed_on(address: str) -> None:
+    """ERR-5"""
+    assert clean(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
+
+
+@pytest.mark.parametrize("text", ["at [12:34] o'clock", "x[0:7]", "[:::", "[a:b::c"])
+def test_other_brackets_are_passed_on(text: str) -> None:
+    assert clean(text) == text
+
+
 def test_halves_of_characters_are_joined_or_replaced() -> None:
     """ERR-1: what is told has to be UTF-8."""
     assert clean("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(clean("x" * 100_000)) == 1001
+    assert len(clean("x " * 50_000)) == 1001
+
+
+NAMED = [("Authorization: Bearer ", ""), ('{"api_key": "', '"}'), ("password=", "")]
+UNNAMED = [("", ""), ("bad key ", ""), ("(see ", ", please)")]
+ACROSS = [
+    *((key, frame) for key in KEYS for frame in [*NAMED, *UNNAMED]),
+    *((secret, frame) for secret in ("s3cr3t/with+other=characters", "пароль/пароль") for frame in NAMED),
+]
+
+
+@pytest.mark.parametrize(("key", "frame"), ACROSS)
+@pytest.mark.parametrize("most", [512, 4_000])
+def test_key_that_the_cut_goes_through_is_masked_at_every_offset(most: int, key: str, frame: tuple[str, str]) -> None:
+    """ERR-5: however little of it is left."""
+    before, after = frame
+    for left in range(1, len(key) + 1):
+        head = ("· " * most)[: most - left - len(before)] + before
+        masked = mask_keys(head + key + after + " ·" * 20, most)
+        assert masked == head + "[key]…"
+        assert len(masked) <= most + len("[key]…")
+
+
+def test_word_that_the_cut_goes_through_is_masked_and_no_more() -> None:
+    assert mask_keys("/v1/responses/" + "x" * 600, 512) == "/v1/responses/[key]…"
+    assert mask_keys("one two three", 9) == "one two [key]…"
+    assert mask_keys("one two three", 13) == "one two three"
+
+
+def test_key_that_the_cut_goes_through_is_in_no_error() -> None:
+    """ERR-5: nor in what is read of a body that nobody understands."""
+    for size in (3_990, 1_990, 990):
+        for message in ("x " * (size // 2) + KEYS[0] + " x" * 4_000, "я " * (size // 2) + KEYS[0] + " я" * 9_000):
+            for text in (message, words_of(message.encode())):
+                told = upstream_error(400, {}, None, text, None).message
+                assert "sk-" not in told
 
 
 @given(st.text(max_size=300), st.sampled_from(KEYS), st.text(max_size=30), st.integers(0, 599))

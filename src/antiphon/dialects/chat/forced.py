@@ -192,7 +192,7 @@ def _moved_member(name: str, value: Any, root: str) -> Any:
 MAX_HEAD: Final = 500
 BEGIN: Final = re.compile(r"\s*(?=\{)")
 HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')
-END: Final = re.compile(r"\s*\}?\s*")  # the bracket around name and arguments
+END: Final = re.compile(r"\s*+\}?+\s*+")  # the bracket around name and arguments
 RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."
 RULE_FOR_SEVERAL: Final = 'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
 # Members of a schema that hold values and no schemas.

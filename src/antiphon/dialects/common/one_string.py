@@ -142,7 +142,7 @@ HEAD: Final = f'{{"{PARAMETER}":"'
 TAIL: Final = '"}'
 MAX_BEGIN: Final = 200
 BEGIN: Final = re.compile(rf'\s*\{{\s*"{PARAMETER}"\s*:\s*"')
-END: Final = re.compile(r"\s*\}?\s*")  # a bracket that never came is no loss
+END: Final = re.compile(r"\s*+\}?+\s*+")  # a bracket that never came is no loss
 SPECIAL: Final = re.compile(r'["\\]')
 HALF: Final = re.compile("[\ud800-\udfff]")
 # A whole escape, a pair of them where the first is the first half of a character; no match while it may still go on.

@@ -14,7 +14,10 @@ from typing import Final
 
 from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
 
-MAX_MESSAGE: Final = 1000
+MAX_MESSAGE: Final = 1000  # characters that a client is told
+# What is longer is cut before any pattern is looked for in it.
+MAX_MATCHED: Final = 4_000
+MAX_NAME: Final = 512  # of paths and names
 MAX_WAIT: Final = 86_400.0
 
 
@@ -22,13 +25,14 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     """The error that a client is told. `headers` are lower-cased; an error inside an answer of 200 has its meaning in `code`."""
     if status < 400:
         status = status_of_words(code)
-    text = clean(message or "")
+    message = cut(message or "")
+    text = clean(message)
     param = clean(param) if param else param
     wait = retry_after(headers)
-    if _is_overflow(status, code, message or ""):
+    if _is_overflow(status, code, message):
         told = text or "the input is longer than the model's context"
         return ClientFault(told, code="context_length_exceeded", param=param or "input")
-    if status in (400, 422, 500) and UNSEEN.search(message or ""):  # some servers call it their own fault, and it is not
+    if status in (400, 422, 500) and UNSEEN.search(message):  # some servers call it their own fault, and it is not
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
         case _ if status >= 500 and code in OUR_CODES:
@@ -83,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def clean(text: str) -> str:
     """An upstream's words as they may be told (ERR-5): no trace, key or address, and not too many of them."""
-    text = text[: 4 * MAX_MESSAGE]
+    text = cut(text)
     if not text.isascii():  # halves of characters, which no answer of ours could hold
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
@@ -92,13 +96,19 @@ def clean(text: str) -> str:
 
 def words_of(body: bytes) -> str | None:
     """What an error body says that is not read otherwise; a page is a proxy's, and tells nothing that a client could use."""
-    text = body[: 2 * MAX_MESSAGE].decode("utf-8", "replace").strip()
+    text = body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()  # too much for `cut` to take it for all there is
     return None if text.startswith("<") else text
 
 
-def mask_keys(text: str) -> str:
-    """`text` without anything that looks like a key."""
-    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", text))
+def mask_keys(text: str, most: int = MAX_MATCHED) -> str:
+    """`text`, cut after `most` characters, without anything that looks like a key."""
+    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", cut(text, most)))
+
+
+def cut(text: str, most: int = MAX_MATCHED) -> str:
+    """At most `most` characters. A word that the cut goes through is masked whole: it may be a key, of which too little is left to
+    look like one."""
+    return text if len(text) <= most else text[:most].rstrip(KEY_CHARACTERS) + "[key]…"
 
 
 def _is_overflow(status: int, code: str | None, message: str) -> bool:
@@ -135,18 +145,20 @@ def _moment(date: str | None) -> int | None:
 
 TRACE: Final = "Traceback (most recent call last)"
 ADDRESS: Final = re.compile(
-    r"(?:https?://)?(?:\b(?:\d{1,3}\.){3}\d{1,3}\b|\blocalhost\b|\[[0-9a-f:]*::[0-9a-f:]*\])"
+    r"(?:https?://)?(?:\b(?:\d{1,3}\.){3}\d{1,3}\b|\blocalhost\b|\[[0-9a-f]*+(?::[0-9a-f]++)*+::[0-9a-f:]*+\])"
     r"(?::\d+)?(?:/[^\s\"')]*)?"
 )
-# The prefixes that providers give their keys, tokens in three parts, and whatever stands behind "key:" or "Bearer".
+# The prefixes that providers give their keys, tokens that are JSON in base64, and whatever stands behind "key:" or "Bearer". These
+# patterns meet any text of any stranger: each takes time in proportion to it, since a match that fails has read a few characters
+# only, or ones that no other begins with.
+KEY_CHARACTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*.-"
 KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|hf|nvapi|csk|pplx|fw|r8|vck|glpat|ghp|tgp)[-_][A-Za-z0-9_*.\-]{6,}"
-    r"|\bAIza[A-Za-z0-9_\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_\-]{6,}\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*"
+    r"|\bAIza[A-Za-z0-9_\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_\-]{6}[A-Za-z0-9_.\-]*"
 )
 NAMED_KEY: Final = re.compile(
-    r"(?i)(\bBearer\s+"
-    r"|\b(?:[a-z_-]*key|[a-z_-]*secret|password|authorization|access[-_ ]token)(?: provided)?[\"']?\s*[:=]\s*[\"']?)"
-    r"(?!\[key\]|Bearer\b)[^\s\"',;)]{6,}"
+    r"(?i)(\bBearer\s++|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
+    r"(?!\[key\]|Bearer\b)[^\s\"',;)…]{6,}+"
 )
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
 OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
