@@ -53,6 +53,7 @@ IN_FUNCTIONS: Final = {
     "antiphon.server.metrics.Metrics.know_paths": "made of the routes' own paths, once",
     "antiphon.trace.removal._pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
+    "antiphon.fakes.messages_models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
     "antiphon.server.metrics.Metrics.know_paths": frozenset({"fullmatch"}),
@@ -239,7 +240,7 @@ def test_patterns_of_every_kind_of_place_are_found() -> None:
     names = {found.name for found in patterns()}
     assert {
         "antiphon.dialects.common.upstream_errors.KEY",  # a global
-        "antiphon.dialects.common.refused_reasoning.PATTERNS[]",  # in a tuple
+        "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple
         "antiphon.diagnosis.refusal.MEANINGS[][]",  # in a tuple of tuples
         "antiphon.diagnosis.traits.KINDS[][]",  # in a struct in a dictionary
         "antiphon.protocol.tools.Meta",  # of msgspec
