@@ -297,7 +297,7 @@ def test_a_body_that_is_none_is_told_so() -> None:
 
 def test_a_schema_without_an_end_is_looked_at_so_far() -> None:
     deep: dict[str, Any] = {"type": "object"}
-    for _ in range(150):
+    for _ in range(120):
         deep = {"type": "object", "properties": {"a": deep}}
     tool = {"type": "function", "name": "f", "parameters": deep}
     assert wrong("responses", {"model": "m", "input": "hi", "tools": [tool]}) == []

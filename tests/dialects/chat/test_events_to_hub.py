@@ -33,6 +33,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import FunctionCall, Message
+from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 # Chunks whose members hold anything: of the right kind, of the wrong kind, halves of characters, nested.
@@ -663,11 +664,20 @@ def test_a_stream_that_fails_says_why(frames: list[Any], code: str) -> None:
     assert "sk-" not in error.error.message
 
 
-def test_nesting_of_any_depth_is_read_or_refused() -> None:
-    """Also where it can just be read and not be written again."""
+@pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
+def test_chunk_nesting_is_bounded(levels: int) -> None:
+    """Faults: a chunk of the deepest allowed nesting is read, one level more fails the answer."""
     chunk_of = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"get_time","arguments":%b}}]}}]}'
-    ends = {str(read(chunk_of % (b"[" * depth + b"]" * depth)).said[-1]) for depth in range(500, 1010)}
-    assert ends == {"completed", "failed: upstream_invalid_response"}
+    depth = levels - 7  # the brackets around it
+    end = str(read(chunk_of % (b"[" * depth + b"]" * depth)).said[-1])
+    assert end == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
+
+
+def test_chunk_nesting_is_bounded_in_a_run_of_texts() -> None:
+    """Faults: also where many frames are decoded together."""
+    texts = [b'{"choices":[{"delta":{"content":"a"}}]}'] * 12
+    deep = b'{"choices":[{"delta":{"content":"a"}}],"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    assert read(*texts, deep, *texts).said[-1] == "failed: upstream_invalid_response"
 
 
 def test_an_event_named_error_is_one() -> None:

@@ -195,7 +195,7 @@ def test_an_image_in_a_result_stays_one_or_is_noted_by_choice() -> None:
 def test_a_deep_tree_is_no_danger() -> None:
     """A-5."""
     tree: dict[str, Any] = {"type": 2, "text": "leaf"}
-    for _ in range(150):
+    for _ in range(120):
         tree = {"type": 1, "children": [tree]}
     result = {"callId": "call_1", "content": [{"value": {"node": tree}}]}
     assert items_of(message(USER, "x"), message(ASSISTANT, CALL), message(USER, result))[2]["output"] == "leaf"
