@@ -6,7 +6,7 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install run test test-within test-clients test-probe test-vscode test-faults check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-within test-clients test-probe test-extension test-vscode editor test-faults check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 # tools/install.py does nothing when the virtualenv has this interpreter and these pins already.
 install:
@@ -52,9 +52,17 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 test-faults: install
 	$(BIN)/python -m pytest -m timed tests/faults_outside
 
-# The extension for VS Code: built, its types checked, and run in a stand-in for the editor before a gateway. Needs npm.
-test-vscode: install integrations/vscode/node_modules/installed
-	$(BIN)/python -m pytest -m heavy tests/integrations
+# The extension for VS Code: built, its types checked, packed, and run in a stand-in for the editor before a gateway. Needs npm.
+test-extension: install integrations/vscode/node_modules/installed
+	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_extension.py
+
+# The extension in a real VS Code, with a browser at its window: some minutes, and some more the first time. Needs npm and packages of
+# Debian, and says which. `ANTIPHON_SCREENSHOTS=docs/images make test-vscode` renews the pictures of the documentation.
+test-vscode: editor install integrations/vscode/node_modules/installed
+	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_editor.py
+
+editor:
+	tests/integrations/editor/install.sh .editor
 
 integrations/vscode/node_modules/installed: integrations/vscode/package.json
 	npm install --prefix integrations/vscode --no-package-lock --no-audit --no-fund --loglevel=error
@@ -165,4 +173,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 clean:
-	rm -rf .venv .venv-* .clients integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .editor integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

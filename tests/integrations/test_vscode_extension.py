@@ -1,5 +1,5 @@
-"""The extension for VS Code. Its manifest is looked at here; what it does is tested by its own tests, in a stand-in for the editor,
-before a gateway that runs. Those need npm, and `make test-vscode` runs them."""
+"""The extension for VS Code: its manifest, and its own tests, which run in a stand-in for the editor before a running gateway.
+Those need npm, and `make test-extension` runs them. The extension in the real editor is tested in `test_vscode_editor.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from msgspec.structs import replace
 from tests.running import one_upstream, running
 
 from antiphon import fakes
-from antiphon.config import KeyConfig
+from antiphon.config import KeyConfig, UpstreamConfig
 from antiphon.dialects.vscode.lines import DataPart, Done, ErrorLine, TextPart, ThinkingPart, ToolCallPart
 from antiphon.dialects.vscode.request_in import ChoicesIn
-from antiphon.fakes import Gate, MessagesServer, turn
+from antiphon.fakes import ChatServer, Gate, MessagesServer, turn
 from antiphon.fakes.script import Received
 from antiphon.server.app import ROUTES
 
@@ -37,29 +38,42 @@ LOOKING = turn(
 LAST = turn(fakes.text("It is empty: ✓"), fakes.usage(5, 2))
 
 
-def test_the_extension_asks_at_paths_that_there_are_and_nowhere_else() -> None:
+def test_extension_requests_existing_paths_only() -> None:
     """A-8."""
-    asked = set(re.findall(r'"(/v1/[^"]*)"', SOURCE))
-    assert asked == {path for path in ROUTES if path.startswith("/v1/vscode/")}
+    requested = set(re.findall(r'"(/v1/[^"]*)"', SOURCE))
+    assert requested == {"/v1/vscode/models", "/v1/vscode/chat"} <= set(ROUTES)
 
 
 def test_the_extension_knows_every_line_that_the_gateway_writes() -> None:
     """A-8, C-4."""
     lines = {str(line.__struct_config__.tag) for line in (TextPart, ThinkingPart, ToolCallPart, DataPart, Done, ErrorLine)}
-    assert set(re.findall(r'readonly type: "(\w+)"', SOURCE)) == lines
+    source = (EXTENSION / "src" / "gateway.ts").read_text(encoding="utf-8")
+    assert set(re.findall(r'readonly type: "(\w+)"', source)) == lines
 
 
-def test_what_the_manifest_declares_is_what_the_source_registers() -> None:
-    [provider] = MANIFEST["contributes"]["languageModelChatProviders"]
-    [command] = MANIFEST["contributes"]["commands"]
+def test_manifest_declares_what_the_source_registers() -> None:
+    contributes = MANIFEST["contributes"]
+    [provider] = contributes["languageModelChatProviders"]
+    [command] = contributes["commands"]
+    [participant] = contributes["chatParticipants"]
     assert f'registerLanguageModelChatProvider("{provider["vendor"]}"' in SOURCE
     assert f'registerCommand("{command["command"]}"' in SOURCE
-    assert provider["managementCommand"] == command["command"]
-    assert MANIFEST["activationEvents"] == [f"onLanguageModelChatProvider:{provider['vendor']}"]
-    settings = MANIFEST["contributes"]["configuration"]["properties"]
+    assert f'createChatParticipant("{participant["id"]}"' in SOURCE
+    assert f'"{command["category"]}: {command["title"]}"' in SOURCE  # by which errors name it
+    settings = contributes["configuration"]["properties"]
     assert set(settings) == {f"antiphon.{name}" for name in re.findall(r'configured\.get\("(\w+)"', SOURCE)}
-    for name in settings:
-        assert f"`{name}`" in PAGE
+    for name in (*settings, f"@{participant['name']}", f"{command['category']}: {command['title']}"):
+        assert f"`{name}`" in PAGE or f"*{name}*" in PAGE
+
+
+def test_manifest_keeps_the_address_out_of_the_reach_of_workspaces() -> None:
+    assert MANIFEST["contributes"]["configuration"]["properties"]["antiphon.url"]["scope"] == "application"
+
+
+def test_package_links_to_nothing_outside_of_it() -> None:
+    assert not re.findall(r"\]\((?!https?://)", (EXTENSION / "README.md").read_text(encoding="utf-8"))
+    assert "repository" not in MANIFEST
+    assert MANIFEST["license"] == "Apache-2.0"
 
 
 def test_the_choices_that_the_manifest_and_the_page_tell_of_are_those_there_are() -> None:
@@ -83,9 +97,7 @@ def test_its_tool_chain_is_pinned_and_no_lock_file_names_a_registry() -> None:
 @pytest.mark.heavy
 def test_the_extension_is_built_and_does_its_work_before_a_gateway() -> None:
     """A-1 … A-8, C-1, C-4: in a stand-in for the editor."""
-    npm = shutil.which("npm")
-    assert npm, "npm is not installed"
-    assert (EXTENSION / "node_modules").exists(), "run `make test-vscode`"
+    npm = _npm()
     gate = Gate()
 
     def answer(received: Received) -> fakes.Reply:
@@ -98,26 +110,55 @@ def test_the_extension_is_built_and_does_its_work_before_a_gateway() -> None:
             case _:
                 return LAST if len(asked["messages"]) > 1 else LOOKING
 
-    with MessagesServer(answer) as upstream:
+    with MessagesServer(answer) as upstream, ChatServer() as echo:
         config = one_upstream(upstream.base_url, dialect="messages")
         named = replace(config.upstreams[0], models=["mock-1", "hangs", "breaks"])
-        config = replace(config, upstreams=[named], keys=[KeyConfig(name="alice", env="ALICE")])
+        echoing = UpstreamConfig(name="echo", dialect="chat", base_url=echo.base_url, models=["echo"])
+        config = replace(config, upstreams=[named, echoing], keys=[KeyConfig(name="alice", env="ALICE")])
         try:
             with running(config, environ={"ALICE": KEY}) as gateway:
-                _npm(npm, "run", "build", url=gateway.url)
-                _npm(npm, "test", url=gateway.url)
+                _run(npm, "run", "build", url=gateway.url)
+                _run(npm, "test", url=gateway.url)
+                lossy = [line for line in gateway.log if line.get("losses")]
         finally:
             gate.open()
-        assert upstream.refusals == []
+        assert upstream.refusals == echo.refusals == []
+        assert lossy == []
         turns = [received.json for received in upstream.received if received.path == "/v1/messages"]
-    first, second = (asked for asked in turns if asked["model"] == "mock-1")
+    first, second, *_ = (asked for asked in turns if asked["model"] == "mock-1")
+    assert first["temperature"] == 0
     assert first["system"] == [{"type": "text", "text": "You are an expert."}]
     assert [block["type"] for block in first["messages"][0]["content"]] == ["text", "image"]
     assert [block["type"] for block in second["messages"][1]["content"]] == ["thinking", "text", "text", "tool_use"]
-    assert second["messages"][2]["content"][0]["content"] == 'empty\n{"lines":0}'
+    [text, image] = second["messages"][2]["content"][0]["content"]
+    assert text == {"type": "text", "text": 'empty\n{"lines":0}\nleaf'}
+    assert image["source"]["data"] == "iVBORw=="
 
 
-def _npm(npm: str, *command: str, url: str) -> None:
-    environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "ANTIPHON_URL": url, "ANTIPHON_KEY": KEY}
+@pytest.mark.heavy
+def test_extension_is_packed_without_a_question_error_or_warning() -> None:
+    output = _run(_npm(), "run", "package", url="")
+    assert not re.search(r"(?i)warn|error|\?", output), output
+    with zipfile.ZipFile(EXTENSION / "antiphon-models.vsix") as package:
+        names = {name.removeprefix("extension/") for name in package.namelist()}
+        manifest = package.read("extension.vsixmanifest").decode()
+    scripts = {f"out/src/{file.stem}.js" for file in (EXTENSION / "src").glob("*.ts")}
+    assert names == {"[Content_Types].xml", "extension.vsixmanifest", "package.json", "readme.md", "LICENSE.txt", *scripts}
+    assert "<License>extension/LICENSE.txt</License>" in manifest
+
+
+def _npm() -> str:
+    npm = shutil.which("npm")
+    assert npm, "npm is not installed"
+    assert (EXTENSION / "node_modules" / "installed").exists(), "run `make test-extension`"
+    return npm
+
+
+def _run(npm: str, *command: str, url: str) -> str:
+    """Runs an npm script without the settings of this machine's user, and returns all that it prints."""
+    environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "npm_config_userconfig": os.devnull}
+    environ |= {"ANTIPHON_URL": url, "ANTIPHON_KEY": KEY}
     done = subprocess.run([npm, *command], cwd=EXTENSION, env=environ, capture_output=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+    output = (done.stdout + done.stderr).decode()
+    assert done.returncode == 0, output
+    return output

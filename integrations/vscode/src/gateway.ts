@@ -1,10 +1,10 @@
-// HTTP to the gateway: JSON there, JSON or lines of JSON back. Errors are told in the words of the gateway, under the editor's own
-// name for them where there is one.
+// HTTP to the gateway: JSON there, JSON or lines of JSON back. Errors say what to do, under the editor's own name for them where there
+// is one. The key goes to the address that it was set for and to no other.
 
 import * as vscode from "vscode";
 
 export interface Settings {
-  readonly url: string;
+  readonly address: string;
   readonly choices: object;
 }
 
@@ -31,74 +31,141 @@ interface GatewayError {
   readonly message: string;
 }
 
+/** No gateway answers at the address. */
+export class GatewayUnreachable extends Error {}
+
 export class Gateway {
   constructor(
     private readonly settings: () => Settings,
-    private readonly key: () => Promise<string | undefined>,
+    private readonly keyFor: (address: string) => Thenable<string | undefined>,
   ) {}
 
-  async get<T>(path: string, token: vscode.CancellationToken): Promise<T> {
-    return (await (await this.ask("GET", path, undefined, signalOf(token))).json()) as T;
+  async models(token?: vscode.CancellationToken): Promise<vscode.LanguageModelChatInformation[]> {
+    type Listed = { models: vscode.LanguageModelChatInformation[] };
+    return this.request("GET", "/v1/vscode/models", undefined, token, async (response) => ((await response.json()) as Listed).models);
   }
 
-  async post<T>(path: string, body: object, token: vscode.CancellationToken): Promise<T> {
-    return (await (await this.ask("POST", path, body, signalOf(token))).json()) as T;
+  /** Reports the parts of an answer as they come. One that breaks off is an error, whatever came of it. */
+  async chat(body: object, token: vscode.CancellationToken, report: (part: PartLine) => void): Promise<void> {
+    await this.request("POST", "/v1/vscode/chat", body, token, async (response) => {
+      for await (const text of linesOf(response)) {
+        const line = JSON.parse(text) as PartLine | DoneLine | ErrorLine;
+        if (line.type === "done") return;
+        if (line.type === "error") throw errorOf(line.error);
+        report(line);
+      }
+      throw new TypeError("the answer has no last line", { cause: "broken off" });
+    });
   }
 
-  /** The parts of an answer as they come. One that breaks off is an error, whatever came of it. */
-  async *parts(path: string, body: object, token: vscode.CancellationToken): AsyncGenerator<PartLine> {
-    const answer = await this.ask("POST", path, body, signalOf(token));
-    for await (const line of linesOf(answer)) {
-      const told = JSON.parse(line) as PartLine | DoneLine | ErrorLine;
-      if (told.type === "done") return;
-      if (told.type === "error") throw thrown(told.error);
-      yield told;
-    }
-    throw new Error("the gateway's answer broke off before its end");
-  }
-
-  private async ask(method: string, path: string, body: object | undefined, signal: AbortSignal): Promise<Response> {
-    const { url, choices } = this.settings();
-    const key = await this.key();
+  private async request<T>(
+    method: string,
+    path: string,
+    body: object | undefined,
+    token: vscode.CancellationToken | undefined,
+    read: (response: Response) => Promise<T>,
+  ): Promise<T> {
+    const { address, choices } = this.settings();
+    const key = await this.keyFor(address);
     const headers: Record<string, string> = { "content-type": "application/json" };
     if (key) headers["authorization"] = `Bearer ${key}`;
-    const content = body === undefined ? null : JSON.stringify({ ...body, choices }, passedOn);
-    const answer = await fetch(url.replace(/\/+$/, "") + path, { method, headers, body: content, signal });
-    if (!answer.ok) throw thrown(await errorIn(answer));
-    return answer;
+    const content = body === undefined ? null : JSON.stringify({ ...body, choices });
+    const controller = new AbortController();
+    const cancellation = token?.onCancellationRequested(() => controller.abort());
+    if (token?.isCancellationRequested) controller.abort();
+    let response: Response | undefined;
+    try {
+      // A redirect is not followed: it would carry the conversation to an address that nobody set.
+      response = await fetch(address + path, { method, headers, body: content, signal: controller.signal, redirect: "manual" });
+      if (!response.ok) throw await refusalOf(response, address, key !== undefined);
+      return await read(response);
+    } catch (error) {
+      if (controller.signal.aborted) throw new vscode.CancellationError();
+      throw isNetworkError(error) ? (response ? brokenOff(address) : unreachable(address, error)) : error;
+    } finally {
+      cancellation?.dispose();
+    }
   }
 }
 
-/** Bytes have no form of their own in JSON; all else is passed on as it is. */
-function passedOn(_name: string, value: unknown): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value;
+/** Whether an error has this name of the editor's. */
+export function isError(error: unknown, name: "NoPermissions" | "NotFound"): boolean {
+  return error instanceof vscode.LanguageModelError && error.code === vscode.LanguageModelError[name].name;
 }
 
-async function* linesOf(answer: Response): AsyncGenerator<string> {
+/** The address that a setting names: the origin and the path, without a slash at the end. */
+export function addressOf(setting: string): string {
+  let url: URL;
+  try {
+    url = new URL(setting);
+  } catch {
+    throw invalidAddress(setting);
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw invalidAddress(setting);
+  return (url.origin + url.pathname).replace(/\/+$/, "");
+}
+
+async function* linesOf(response: Response): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
-  for await (const piece of answer.body ?? []) {
+  for await (const piece of response.body ?? []) {
     const lines = (rest + decoder.decode(piece as Uint8Array, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) if (line.trim()) yield line;
   }
 }
 
-async function errorIn(answer: Response): Promise<GatewayError> {
+async function refusalOf(response: Response, address: string, hasKey: boolean): Promise<Error> {
+  const error = await errorIn(response);
+  if (error === undefined) {
+    const location = response.headers.get("location");
+    const answer = location ? `HTTP ${response.status}, a redirect to ${location}` : `HTTP ${response.status}`;
+    return new Error(`What answers at ${address} is not an Antiphon gateway (${answer}). Correct the setting "antiphon.url".`);
+  }
+  if (response.status === 401) {
+    const problem = hasKey ? "refused the key that is set for it" : "asks for a key";
+    return vscode.LanguageModelError.NoPermissions(`The Antiphon gateway at ${address} ${problem}. Run the command "${SET_KEY}".`);
+  }
+  if (error.code === "model_not_found") {
+    return vscode.LanguageModelError.NotFound(
+      `The Antiphon gateway at ${address} does not serve this model: ${error.message}. Choose another model, or add it to the gateway's configuration.`,
+    );
+  }
+  return errorOf(error);
+}
+
+async function errorIn(response: Response): Promise<GatewayError | undefined> {
   try {
-    return ((await answer.json()) as { error: GatewayError }).error;
+    return ((await response.json()) as { error?: GatewayError }).error;
   } catch {
-    return { code: "", message: `what answers there is no gateway: HTTP ${answer.status}` };
+    return undefined;
   }
 }
 
-function thrown(error: GatewayError): Error {
+function errorOf(error: GatewayError): Error {
   return error.name ? vscode.LanguageModelError[error.name](error.message) : new Error(error.message);
 }
 
-function signalOf(token: vscode.CancellationToken): AbortSignal {
-  const controller = new AbortController();
-  if (token.isCancellationRequested) controller.abort();
-  token.onCancellationRequested(() => controller.abort());
-  return controller.signal;
+/** `fetch` throws a TypeError for whatever is wrong with the connection, and says what in its cause. */
+function isNetworkError(error: unknown): error is TypeError {
+  return error instanceof TypeError && error.cause !== undefined;
 }
+
+function brokenOff(address: string): Error {
+  return new Error(`The answer of the Antiphon gateway at ${address} broke off before its end. Ask again.`);
+}
+
+function unreachable(address: string, error: TypeError): GatewayUnreachable {
+  const cause = error.cause as { code?: string; message?: string } | undefined;
+  const reason = cause?.code ?? cause?.message ?? error.message;
+  return new GatewayUnreachable(
+    `The Antiphon gateway at ${address} cannot be reached (${reason}). Start it with "antiphon serve", or correct the setting "antiphon.url".`,
+  );
+}
+
+function invalidAddress(setting: string): Error {
+  return new Error(`Invalid setting "antiphon.url": "${setting}". Expected an address such as ${DEFAULT_URL}.`);
+}
+
+export const DEFAULT_URL = "http://127.0.0.1:8080";
+export const SET_KEY = "Antiphon: Set Gateway Key";

@@ -1,26 +1,36 @@
-// The editor's three questions, passed on: which models there are, what one answers, how long a text is.
+// The editor's three questions: which models there are and what one answers, which are passed on; how long a text is, which is
+// estimated here.
 
 import * as vscode from "vscode";
 
-import type { Gateway, PartLine } from "./gateway";
+import { estimateMessage, estimateText } from "./estimate";
+import { type Gateway, GatewayUnreachable, isError, type PartLine } from "./gateway";
+import { plainMessage, plainOptions, ThinkingPart } from "./plain";
 
 type Model = vscode.LanguageModelChatInformation;
 
-export class Provider implements vscode.LanguageModelChatProvider {
-  constructor(
-    private readonly gateway: Gateway,
-    readonly onDidChangeLanguageModelChatInformation: vscode.Event<void>,
-  ) {}
+export class Provider implements vscode.LanguageModelChatProvider, vscode.Disposable {
+  private readonly changed = new vscode.EventEmitter<void>();
+  readonly onDidChangeLanguageModelChatInformation = this.changed.event;
+  private retry: NodeJS.Timeout | undefined;
+
+  constructor(private readonly gateway: Gateway) {}
+
+  /** Makes the editor list the models again. */
+  refresh(): void {
+    this.changed.fire();
+  }
 
   async provideLanguageModelChatInformation(
-    options: vscode.PrepareLanguageModelChatModelOptions,
+    options: vscode.PrepareLanguageModelChatModelOptions & { configuration?: object },
     token: vscode.CancellationToken,
   ): Promise<Model[]> {
+    if (options.configuration !== undefined) return []; // asked for a group; the models are listed without one already
     try {
-      return (await this.gateway.get<{ models: Model[] }>("/v1/vscode/models", token)).models;
+      return await this.gateway.models(token);
     } catch (error) {
-      if (options.silent) return []; // the gateway may not be up yet, and nobody asked for it
-      throw error;
+      if (error instanceof GatewayUnreachable) this.waitForGateway();
+      throw error; // the editor shows it in its list of models, and nowhere else
     }
   }
 
@@ -31,18 +41,31 @@ export class Provider implements vscode.LanguageModelChatProvider {
     progress: vscode.Progress<vscode.LanguageModelResponsePart>,
     token: vscode.CancellationToken,
   ): Promise<void> {
-    for await (const line of this.gateway.parts("/v1/vscode/chat", { model: model.id, messages, options }, token)) {
-      const part = partOf(line);
-      if (part) progress.report(part);
+    const body = { model: model.id, messages: messages.map(plainMessage), options: plainOptions(options) };
+    try {
+      await this.gateway.chat(body, token, (line) => {
+        const part = partOf(line);
+        if (part) progress.report(part);
+      });
+    } catch (error) {
+      if (isError(error, "NotFound")) this.refresh(); // the list that the editor has is old
+      throw error;
     }
   }
 
-  async provideTokenCount(
-    model: Model,
-    text: string | vscode.LanguageModelChatRequestMessage,
-    token: vscode.CancellationToken,
-  ): Promise<number> {
-    return (await this.gateway.post<{ count: number }>("/v1/vscode/count_tokens", { model: model.id, text }, token)).count;
+  async provideTokenCount(_model: Model, text: string | vscode.LanguageModelChatRequestMessage): Promise<number> {
+    return typeof text === "string" ? estimateText(text) : estimateMessage(plainMessage(text));
+  }
+
+  dispose(): void {
+    clearTimeout(this.retry);
+    this.changed.dispose();
+  }
+
+  /** Lists the models again once a gateway that could not be reached is there. */
+  private waitForGateway(): void {
+    clearTimeout(this.retry);
+    this.retry = setTimeout(() => this.refresh(), RETRY_SECONDS * 1000);
   }
 }
 
@@ -54,12 +77,11 @@ function partOf(line: PartLine): vscode.LanguageModelResponsePart | undefined {
       return new vscode.LanguageModelToolCallPart(line.callId, line.name, line.input);
     case "data":
       return new vscode.LanguageModelDataPart(Buffer.from(line.data, "base64"), line.mimeType);
-    case "thinking": // which is not in every editor's API yet
+    case "thinking":
       return ThinkingPart && new ThinkingPart(line.value, line.id, line.metadata);
     default: // of a gateway that is newer than this
       return undefined;
   }
 }
 
-type Thinking = new (value: string, id?: string, metadata?: Record<string, string>) => vscode.LanguageModelResponsePart;
-const ThinkingPart = (vscode as unknown as { LanguageModelThinkingPart?: Thinking }).LanguageModelThinkingPart;
+const RETRY_SECONDS = 5;

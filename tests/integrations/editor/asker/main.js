@@ -1,0 +1,96 @@
+// Another extension, as any that uses language models: it selects the gateway's models and asks them through `vscode.lm`. A test
+// tells it over HTTP what to do, one action a request, and gets what the editor gave; the port stands in the file that
+// ANTIPHON_ASKER_PORT names.
+
+const fs = require("node:fs");
+const http = require("node:http");
+const vscode = require("vscode");
+
+exports.activate = (context) => {
+  const server = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    response.end(JSON.stringify(await outcome(JSON.parse(body))));
+  });
+  server.listen(0, "127.0.0.1", () => fs.writeFileSync(process.env.ANTIPHON_ASKER_PORT, String(server.address().port)));
+  const look = { invoke: ({ input }) => new vscode.LanguageModelToolResult([new vscode.LanguageModelTextPart(`saw ${input.path}`)]) };
+  context.subscriptions.push({ dispose: () => server.close() }, vscode.lm.registerTool("asker_look", look));
+};
+
+async function outcome({ action, ...details }) {
+  try {
+    return { result: (await actions[action](details)) ?? null };
+  } catch (error) {
+    return { error: { name: error.name, code: error.code ?? null, message: error.message } };
+  }
+}
+
+const actions = {
+  async models({ vendor }) {
+    const models = await vscode.lm.selectChatModels({ vendor });
+    return models.map(({ id, name, family, version, maxInputTokens }) => ({ id, name, family, version, maxInputTokens }));
+  },
+
+  /** All parts of an answer. `cancelAfter` cancels the request once so many parts came. */
+  async ask({ vendor, model, messages, options, cancelAfter }) {
+    const chosen = await modelOf(vendor, model);
+    const cancellation = new vscode.CancellationTokenSource();
+    const response = await chosen.sendRequest(messages.map(messageOf), options, cancellation.token);
+    const parts = [];
+    for await (const part of response.stream) {
+      parts.push(toldOf(part));
+      if (parts.length === cancelAfter) cancellation.cancel();
+    }
+    return parts;
+  },
+
+  async count({ vendor, model, text, message }) {
+    return (await modelOf(vendor, model)).countTokens(message ? messageOf(message) : text);
+  },
+
+  isActive: ({ extension }) => vscode.extensions.getExtension(extension)?.isActive ?? false,
+  setting: ({ name }) => vscode.workspace.getConfiguration().get(name),
+
+  /** A user setting; null removes it. */
+  configure: ({ name, value }) => vscode.workspace.getConfiguration().update(name, value ?? undefined, vscode.ConfigurationTarget.Global),
+
+  /** Starts a command of the editor and does not wait for its end: it may ask the user something. */
+  start: ({ command, args }) => void vscode.commands.executeCommand(command, ...(args ?? [])),
+};
+
+/** A model is selected once and kept, as extensions do. */
+async function modelOf(vendor, id) {
+  const name = `${vendor}/${id}`;
+  if (!selected.has(name)) {
+    const [model] = await vscode.lm.selectChatModels({ vendor, id });
+    if (!model) throw new Error(`the editor lists no model ${name}`);
+    selected.set(name, model);
+  }
+  return selected.get(name);
+}
+
+const selected = new Map();
+
+function messageOf({ role, content }) {
+  return vscode.LanguageModelChatMessage[role](content.map(partOf));
+}
+
+function partOf(part) {
+  if (part.type === "text") return new vscode.LanguageModelTextPart(part.value);
+  if (part.type === "thinking") return new vscode.LanguageModelThinkingPart(part.value, part.id, part.metadata);
+  if (part.type === "tool_call") return new vscode.LanguageModelToolCallPart(part.callId, part.name, part.input);
+  if (part.type === "tool_result") return new vscode.LanguageModelToolResultPart(part.callId, part.content.map(partOf));
+  if (part.type === "json") return vscode.LanguageModelDataPart.json(part.value);
+  return new vscode.LanguageModelDataPart(Buffer.from(part.data, "base64"), part.mimeType);
+}
+
+function toldOf(part) {
+  if (part instanceof vscode.LanguageModelTextPart) return { type: "text", value: part.value };
+  if (part instanceof vscode.LanguageModelToolCallPart) {
+    return { type: "tool_call", callId: part.callId, name: part.name, input: part.input };
+  }
+  if (part instanceof vscode.LanguageModelDataPart) {
+    return { type: "data", mimeType: part.mimeType, data: Buffer.from(part.data).toString("base64") };
+  }
+  return { type: "thinking", value: part.value, id: part.id, metadata: part.metadata };
+}
