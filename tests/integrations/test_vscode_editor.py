@@ -489,7 +489,8 @@ def _config(servers: dict[str, FakeServer]) -> str:
 def packed(folder: Path, package: Path, *command: str) -> Path:
     """An extension as the package that the command makes of it."""
     environ = {"PATH": f"{NODE.parent}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
-    subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, timeout=SECONDS)
+    done = subprocess.run(command, cwd=folder, env=environ, check=False, capture_output=True, timeout=SECONDS)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
     return package
 
 

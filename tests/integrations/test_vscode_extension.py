@@ -143,7 +143,8 @@ def test_extension_is_packed_without_a_question_error_or_warning() -> None:
         names = {name.removeprefix("extension/") for name in package.namelist()}
         manifest = package.read("extension.vsixmanifest").decode()
     scripts = {f"out/src/{file.stem}.js" for file in (EXTENSION / "src").glob("*.ts")}
-    assert names == {"[Content_Types].xml", "extension.vsixmanifest", "package.json", "readme.md", "LICENSE.txt", *scripts}
+    readme = "README.md".lower()  # as vsce names it in the package
+    assert names == {"[Content_Types].xml", "extension.vsixmanifest", "package.json", readme, "LICENSE.txt", *scripts}
     assert "<License>extension/LICENSE.txt</License>" in manifest
 
 

@@ -6,7 +6,7 @@ that only this dialect knows as the bytes it came in.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
@@ -83,6 +83,8 @@ def thinking_of(wire: MessagesWire, model: str) -> ModelThinking:
             common = ModelThinking(names=(ANY,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
         case "budget":
             common = ModelThinking(names=(ANY,), thinking=("enabled", "disabled"))
+        case _ as never:
+            assert_never(never)
     return next((row for row in wire.models if matches(model, row.names)), common)
 
 

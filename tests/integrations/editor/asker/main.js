@@ -12,7 +12,11 @@ exports.activate = (context) => {
     for await (const piece of request) body += piece;
     response.end(JSON.stringify(await outcome(JSON.parse(body))));
   });
-  server.listen(0, "127.0.0.1", () => fs.writeFileSync(process.env.ANTIPHON_ASKER_PORT, String(server.address().port)));
+  server.listen(0, "127.0.0.1", () => {
+    const file = process.env.ANTIPHON_ASKER_PORT;
+    fs.writeFileSync(`${file}.new`, String(server.address().port));
+    fs.renameSync(`${file}.new`, file); // which is never there without its content
+  });
   const look = { invoke: ({ input }) => new vscode.LanguageModelToolResult([new vscode.LanguageModelTextPart(`saw ${input.path}`)]) };
   context.subscriptions.push({ dispose: () => server.close() }, vscode.lm.registerTool("asker_look", look));
 };
