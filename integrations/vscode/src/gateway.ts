@@ -47,14 +47,14 @@ export class Gateway {
 
   /** Reports the parts of an answer as they come. One that breaks off is an error, whatever came of it. */
   async chat(body: object, token: vscode.CancellationToken, report: (part: PartLine) => void): Promise<void> {
-    await this.request("POST", "/v1/vscode/chat", body, token, async (response) => {
+    await this.request("POST", "/v1/vscode/chat", body, token, async (response, address) => {
       for await (const text of linesOf(response)) {
         const line = JSON.parse(text) as PartLine | DoneLine | ErrorLine;
         if (line.type === "done") return;
         if (line.type === "error") throw errorOf(line.error);
         report(line);
       }
-      throw new TypeError("the answer has no last line", { cause: "broken off" });
+      throw brokenOff(address);
     });
   }
 
@@ -63,7 +63,7 @@ export class Gateway {
     path: string,
     body: object | undefined,
     token: vscode.CancellationToken | undefined,
-    read: (response: Response) => Promise<T>,
+    read: (response: Response, address: string) => Promise<T>,
   ): Promise<T> {
     const { address, choices } = this.settings();
     const key = await this.keyFor(address);
@@ -78,7 +78,7 @@ export class Gateway {
       // A redirect is not followed: it would carry the conversation to an address that nobody set.
       response = await fetch(address + path, { method, headers, body: content, signal: controller.signal, redirect: "manual" });
       if (!response.ok) throw await refusalOf(response, address, key !== undefined);
-      return await read(response);
+      return await read(response, address);
     } catch (error) {
       if (controller.signal.aborted) throw new vscode.CancellationError();
       throw isNetworkError(error) ? (response ? brokenOff(address) : unreachable(address, error)) : error;
