@@ -20,8 +20,10 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import Reasoning
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.sse import Frame
+from antiphon.upstream.reading import Reader
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 STRICT: dict[str, type[Any]] = {
@@ -159,3 +161,15 @@ def test_a_failure_without_a_word_is_one_all_the_same() -> None:
     with ResponsesServer([fakes.whole(body)]) as server, client_of(server.base_url) as client:
         with pytest.raises(ApiError, match="the response failed"):
             client.create("Hi.")
+
+
+@pytest.mark.parametrize("dialect", STRICT)
+def test_endless_stream_ends_as_incomplete_at_the_limit(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader.__init__, "__defaults__", (OutputLimits(max_bytes=1000),))
+    answer = turn(fakes.text(*["word "] * 1000))
+    with STRICT[dialect]([answer]) as server, client_of(server.base_url, dialect=dialect) as client, client.stream("Hi.") as stream:
+        events = list(stream)
+    assert judge(events) == []
+    assert stream.response.status == "incomplete"
+    assert stream.response.incomplete_details is not None
+    assert stream.response.incomplete_details.reason == "max_output_bytes"

@@ -23,6 +23,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
 from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response, opening
 from antiphon.protocol.status import ResponseStatus
@@ -226,6 +227,12 @@ class Told:
         del error
         return self._told
 
+    def limit_output(self, limits: OutputLimits) -> None:
+        pass
+
+    def cut_off(self, reason: str) -> list[Any]:
+        raise AssertionError(reason)
+
 
 def test_every_kind_of_event_is_counted_on() -> None:
     response = opening(asked(says("user")), id="resp_1", created_at=1)
@@ -241,6 +248,7 @@ def test_every_kind_of_event_is_counted_on() -> None:
             TextRun(4, "msg_1", 0, 0, ["a", "b"]),
         ),
         lambda: Made(item=item, contents=None, usage=None),  # type: ignore[arg-type]
+        OutputLimits(),
     )
     told: list[Any] = reader.finish()
     assert [event.sequence_number for event in told] == [0, 1, 1, 2, 3, 1, 5, 5, 5, 6]

@@ -19,11 +19,12 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.keeping import Keeper, written_down
 from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Routes, Target
-from antiphon.gateway.turn import MAX_WHOLE, Turn, is_json, is_stream
+from antiphon.gateway.turn import Turn, is_json, is_stream
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import judge
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -155,9 +156,31 @@ def test_a_stream_that_breaks_after_its_finish_reason_is_complete_to_a_client_th
 
 
 def test_an_endless_answer_is_refused() -> None:
-    answer = ScriptedAnswer([b" " * (MAX_WHOLE // 2)] * 3, JSON)
+    answer = ScriptedAnswer([b" " * (OutputLimits().max_bytes // 2)] * 3, JSON)
     assert raised(begin(), answer).code == "upstream_invalid_response"
     assert answer.aborted
+
+
+def test_answer_in_one_piece_with_too_many_items_is_refused() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for number, status in ((1000, "completed"), (1001, None)):
+        calls = [{**call, "id": f"c{each}"} for each in range(number)]
+        body = {"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+        answer = ScriptedAnswer([msgspec.json.encode(body)], JSON)
+        if status is not None:
+            assert run(whole(begin(), answer)).status == status
+        else:
+            error = raised(begin(), answer)
+            assert (error.status, error.code) == (502, "upstream_invalid_response")
+            assert "1001 items" in error.message
+
+
+def test_endless_stream_is_incomplete_to_a_client_that_wants_no_stream() -> None:
+    answer = ScriptedAnswer([b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"x" * 1024 * 1024)] * 65, SSE)
+    response = run(whole(begin(), answer))
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_bytes"
 
 
 def test_a_stream_that_breaks_off_is_an_error_to_a_client_that_wants_no_stream() -> None:

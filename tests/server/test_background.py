@@ -31,7 +31,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import opening
-from antiphon.server.background import Lines
+from antiphon.server.background import MAX_HELD, Lines, _Log
 from antiphon.trace.reading import read_trace
 
 RUNNING = 8
@@ -66,6 +66,49 @@ def line_of(lab: Lab) -> dict[str, Any]:
 
     until(lambda: bool(found()))
     return found()[-1]
+
+
+class SlowStore:
+    """A store whose first write waits for a gate."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.written = 0
+
+    async def append(self, _runner: str, _id: str, _number: int, lines: list[bytes], _status: str) -> bool:
+        await self.gate.wait()
+        self.written += len(lines)
+        return True
+
+
+async def _fill_log(lines: int, size: int) -> tuple[int, int]:
+    """How many lines a producer gets rid of before the store takes any, and how many afterwards."""
+    store = SlowStore()
+    log = _Log(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
+    writing = asyncio.create_task(log.keep_writing())
+    added = 0
+
+    async def produce() -> None:
+        nonlocal added
+        for _ in range(lines):
+            log.add([b"x" * size])
+            added += 1
+            await log.wait_for_room()
+
+    producing = asyncio.create_task(produce())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    held = added
+    store.gate.set()
+    await producing
+    writing.cancel()
+    return held, added
+
+
+def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow() -> None:
+    held, added = asyncio.run(_fill_log(lines=100, size=MAX_HELD // 10))
+    assert held == 11
+    assert added == 100
 
 
 # A good day

@@ -21,6 +21,7 @@ from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEv
 from antiphon.protocol.items import Item, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import bounded, decode_json
+from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, opening
 from antiphon.protocol.status import ResponseStatus
@@ -64,6 +65,7 @@ class NumberedEvents:
         self._server = server
         self._request = request
         self._to_hub: EventsToHub | None = None
+        self._limits = UNLIMITED
 
     @property
     def error(self) -> ApiError | None:
@@ -94,6 +96,13 @@ class NumberedEvents:
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         return (self._to_hub or self._begin(NOTHING)).finish(error)
 
+    def limit_output(self, limits: OutputLimits) -> None:
+        self._limits = limits
+
+    def cut_off(self, reason: str) -> list[StreamEvent]:
+        assert self._to_hub is not None  # a limit is only exceeded by what was fed
+        return self._to_hub.cut_off(reason)
+
     def _begin(self, frame: sse.Frame) -> EventsToHub:
         """With the response as the server tells of it first: its id is needed to come back to it."""
         begun = _response_in(frame.data)
@@ -110,6 +119,7 @@ class NumberedEvents:
         except ApiError:
             pass  # a poor server's: what was asked for stands in its place
         self._to_hub = self._server.speech.events_to_hub(self._request, opened, STAMPS, self._server.wire)
+        self._to_hub.limit_output(self._limits)
         return self._to_hub
 
 

@@ -64,6 +64,24 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "JSON.",
         ),
     ] = 64
+    max_answer_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1024,
+            description="The largest answer of an upstream that is kept, in MiB of text, arguments, reasoning and data. A stream "
+            "that goes beyond it ends as `incomplete` (`max_output_bytes`); an answer in one piece is a 502.",
+        ),
+    ] = 64
+    max_output_items: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="The largest number of output items in one answer. A stream that goes beyond it ends as `incomplete` "
+            "(`max_output_items`); an answer in one piece is a 502.",
+        ),
+    ] = 1000
     websocket: Annotated[
         bool,
         Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),

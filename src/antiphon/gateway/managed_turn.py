@@ -19,7 +19,7 @@ from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.preparing import Prepared, prepare
 from antiphon.gateway.token_estimate import estimate
 from antiphon.gateway.truncation import room_in, shortened
-from antiphon.gateway.turn import MAX_WHOLE, Turn
+from antiphon.gateway.turn import Turn
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
     ItemAdded,
@@ -33,6 +33,7 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.items import ItemParam
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import Pad
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -69,8 +70,9 @@ class ManagedTurn(Turn):
         trace: Trace | None,
         keeper: Keeper | None,
         plan: Plan,
+        limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
-        super().__init__(prepared, stamps, pad, trace, keeper)
+        super().__init__(prepared, stamps, pad, trace, keeper, limits)
         self._plan: Plan | None = plan  # until it is carried out: it holds all that was ever said
         self._made: Made | None = None
 
@@ -104,9 +106,9 @@ class ManagedTurn(Turn):
     def reader(self) -> Reader:
         wire = self.prepared.target.upstream.profile.wire
         to_hub = self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire)
-        return ReaderBehind(to_hub, lambda: self._made)
+        return ReaderBehind(to_hub, lambda: self._made, self._limits)
 
-    async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
+    async def body_of(self, answer: Answer, limit: int | None = None) -> bytes:
         return b"" if isinstance(answer, Nothing) else await super().body_of(answer, limit)
 
     def _read_whole(self, body: bytes) -> Response:
@@ -150,8 +152,8 @@ class ReaderBehind(Reader):
     """An upstream's stream that comes behind an item of ours: the item is told once the response is in progress, and everything of
     the upstream's is counted on from there."""
 
-    def __init__(self, to_hub: EventsToHub, made: Callable[[], Made | None]) -> None:
-        super().__init__(to_hub)
+    def __init__(self, to_hub: EventsToHub, made: Callable[[], Made | None], limits: OutputLimits) -> None:
+        super().__init__(to_hub, limits)
         self._made = made
         self._is_told = False
 

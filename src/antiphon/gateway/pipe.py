@@ -116,6 +116,11 @@ class Pipe:
         return self._joined(out)
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether the answer exceeded its limits: the upstream goes on, and nobody waits for its end."""
+        return self._reader.was_cut_off
+
+    @property
     def error(self) -> ApiError | None:
         """What the upstream's stream failed with."""
         return self._reader.error

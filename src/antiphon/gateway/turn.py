@@ -19,9 +19,10 @@ from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.preparing import Prepared, Repeated
 from antiphon.protocol import codec
-from antiphon.protocol.events import StreamEvent, TerminalEvent
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
+from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import Violation
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import Pad, Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -30,7 +31,6 @@ from antiphon.trace.writing import Trace
 from antiphon.upstream.reading import Reader
 from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_of_pieces
 
-MAX_WHOLE: Final = 64 * 1024 * 1024  # of an answer that is no stream
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
 LEFT_OUT: Final = "left_out"  # a note in traces
@@ -40,7 +40,13 @@ class Turn:
     """A prepared turn, on its way."""
 
     def __init__(
-        self, prepared: Prepared, stamps: Stamps, pad: Pad | None, trace: Trace | None = None, keeper: Keeper | None = None
+        self,
+        prepared: Prepared,
+        stamps: Stamps,
+        pad: Pad | None,
+        trace: Trace | None = None,
+        keeper: Keeper | None = None,
+        limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
         self.keeper = keeper  # None: the response is not kept
         self.prepared = prepared
@@ -52,6 +58,7 @@ class Turn:
         self._stamps = stamps
         self._policy = Policy.of(prepared.request, pad=pad)
         self._trace = trace
+        self._limits = limits
         self._answer: Answer | None = None
 
     async def ask(self, transport: Transport) -> Answer:
@@ -118,7 +125,8 @@ class Turn:
 
     def reader(self) -> Reader:
         wire = self.prepared.target.upstream.profile.wire
-        return Reader(self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire))
+        to_hub = self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire)
+        return Reader(to_hub, self._limits)
 
     def pipe(
         self,
@@ -157,7 +165,8 @@ class Turn:
         waited = self.opening.status == ResponseStatus.QUEUED
         return replay(self._read_whole(await self.body_of(answer)), waited=waited)
 
-    async def body_of(self, answer: Answer, limit: int = MAX_WHOLE) -> bytes:
+    async def body_of(self, answer: Answer, limit: int | None = None) -> bytes:
+        limit = self._limits.max_bytes if limit is None else limit
         take_all: Callable[[], bytes | None] | None = getattr(answer, "take_all", None) if self._trace is None else None
         whole = take_all() if take_all is not None else None  # it came with the head, as most do
         if whole is None:
@@ -216,6 +225,9 @@ class Turn:
             body, self.prepared.sent, self.opening, self._stamps, upstream.profile.wire
         )
         self.losses.extend(losses)
+        if len(response.output) > self._limits.max_items:
+            said = f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
+            raise UpstreamFault(said, code="upstream_invalid_response")
         if response.status == ResponseStatus.FAILED and response.error is not None:
             # A server may say in an answer of 200 that it failed; a client that waits for an answer is told so by the status.
             body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
@@ -224,20 +236,22 @@ class Turn:
 
     async def _stream_as_whole(self, answer: Answer) -> Response:
         reader = self.reader()
-        events: list[StreamEvent] = []
+        last: list[StreamEvent | TextRun] = []
         fault: UpstreamFault | None = None
         try:
             async for piece in self.pieces(answer):
-                events += reader.feed(piece)
-                if events and isinstance(events[-1], TerminalEvent):
+                last = reader.feed_runs(piece)
+                if last and isinstance(last[-1], TerminalEvent):
                     break  # whatever the upstream does with its connection now
         except UpstreamFault as error:
             fault = error.anew()  # what had come to its end before is complete all the same, as it is for a client that streams
-        events += reader.finish(fault)
+        # The terminal event holds the whole response: those before it are not kept.
+        last = [*last[-1:], *reader.finish(fault)]
         self.losses.extend(reader.losses)
         if reader.error is not None:
             raise reader.error.anew()
-        return fold(events)
+        end = next(event for event in last if isinstance(event, TerminalEvent))
+        return end.response
 
     async def _refusal(self, answer: Answer, sent: bytes) -> ApiError:
         """ERR-4: an answer that is not 200, by its meaning. A redirect is none: nobody is followed anywhere."""

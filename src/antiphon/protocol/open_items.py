@@ -32,6 +32,7 @@ from antiphon.protocol.items import (
     UnknownItem,
 )
 from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.text_pieces import TextPieces
 
 StreamedPart = OutputText | Refusal | ReasoningText | SummaryText
 PartKind = type[OutputText] | type[Refusal] | type[ReasoningText] | type[SummaryText]
@@ -46,7 +47,7 @@ class OpenPart:
         self.kind: PartKind = kind
         self.key = key
         self.index = index
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.annotations: list[Annotation] = []
         self.logprobs: list[LogProb] = []
 
@@ -146,7 +147,7 @@ class OpenAnyCall(OpenItem):
         self.called = called
         self.call_id = call_id
         self.namespace: str | UnsetType = namespace if namespace is not None else UNSET
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
 
 
 class OpenCall(OpenAnyCall):
@@ -186,7 +187,7 @@ class OpenCustomCall(OpenAnyCall):
 class OpenWhole(OpenItem):
     """An item that is not written piece by piece: an extension, a hosted tool's receipt, a compaction."""
 
-    __slots__ = ("finished", "item")
+    __slots__ = ("finished", "item", "size")
 
     name = "whole item"
 
@@ -194,6 +195,7 @@ class OpenWhole(OpenItem):
         super().__init__(id)
         self.item = item
         self.finished = False
+        self.size = 0  # bytes, as the writer has counted them
 
     @property
     def may_fail(self) -> bool:

@@ -62,6 +62,14 @@ from antiphon.protocol.open_items import (
     id_of,
     status_of,
 )
+from antiphon.protocol.output_limits import (
+    BYTES_REASON,
+    ITEMS_REASON,
+    PART_OVERHEAD,
+    UNLIMITED,
+    OutputLimitExceeded,
+    text_size,
+)
 from antiphon.protocol.response import IncompleteDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
@@ -71,7 +79,8 @@ _Open = TypeVar("_Open", bound=OpenItem)
 
 
 class ResponseWriter:
-    """One response, from `response.created` to its one terminal event."""
+    """One response, from `response.created` to its one terminal event. What does not fit into `limits` raises
+    `OutputLimitExceeded` before anything of it is kept; the caller then ends the response as incomplete."""
 
     def __init__(self, opening: Response, emit: Emit, stamps: Stamps) -> None:
         self._response = opening
@@ -83,6 +92,8 @@ class ResponseWriter:
         self._open: dict[Hashable, OpenItem] = {}
         self._closed: set[Hashable] = set()
         self._ids: set[str] = set()
+        self.limits = UNLIMITED
+        self._kept_bytes = 0
 
     # What it is
 
@@ -114,6 +125,18 @@ class ResponseWriter:
 
     def was_closed(self, key: Hashable) -> bool:
         return key in self._closed
+
+    @property
+    def kept_bytes(self) -> int:
+        """The size of everything that was written so far, as it counts for `limits`."""
+        return self._kept_bytes
+
+    def count(self, size: int) -> None:
+        """Counts bytes that are kept for this response, here or by the reader that drives the writer."""
+        kept = self._kept_bytes + size
+        if kept > self.limits.max_bytes:
+            raise OutputLimitExceeded(BYTES_REASON)
+        self._kept_bytes = kept
 
     def update(self, **changes: Any) -> None:
         """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
@@ -155,9 +178,14 @@ class ResponseWriter:
             open_part = self._open_part(item, OutputText, part)
         if not delta and not logprobs:
             return
-        open_part.pieces.append(delta)
+        kept = self._kept_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
+        if kept > self.limits.max_bytes:
+            raise OutputLimitExceeded(BYTES_REASON)
+        self._kept_bytes = kept
         if logprobs:
+            self.count(len(msgspec.json.encode(logprobs)))
             open_part.logprobs += logprobs
+        open_part.pieces.append(delta)
         number = self._number
         self._number = number + 1
         self._emit(
@@ -178,7 +206,9 @@ class ResponseWriter:
         part = item.current if item is not None else None
         if item is None or part is None or part.kind is not OutputText:
             return None
-        part.pieces += deltas
+        text = "".join(deltas)
+        self.count(text_size(text))
+        part.pieces.append(text)
         number = self._number
         self._number = number + len(deltas)
         return TextRun(number, item.id, item.index, part.index, deltas)
@@ -195,6 +225,7 @@ class ResponseWriter:
             self.message(key)
         item = self._open[key]
         open_part = self._part(item, OutputText, part)
+        self.count(PART_OVERHEAD + len(msgspec.json.encode(annotation)))
         at = len(open_part.annotations)
         open_part.annotations.append(annotation)
         self._emit(
@@ -234,6 +265,7 @@ class ResponseWriter:
         """RSN-1: the sealed form of the reasoning; it is told when the item is done."""
         if key not in self._open:
             self.reasoning_item(key)
+        self.count(text_size(content))
         self._get(key, OpenReasoning).encrypted_content = content
 
     # Calls
@@ -246,6 +278,7 @@ class ResponseWriter:
         """STR-9: a piece of a call's arguments."""
         item = self._get(key, OpenCall)
         if delta:
+            self.count(text_size(delta))
             item.pieces.append(delta)
             self._emit(ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
 
@@ -257,6 +290,7 @@ class ResponseWriter:
         """A piece of a custom call's input."""
         item = self._get(key, OpenCustomCall)
         if delta:
+            self.count(text_size(delta))
             item.pieces.append(delta)
             self._emit(CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
 
@@ -264,11 +298,18 @@ class ResponseWriter:
 
     def add(self, key: Hashable, item: Item) -> None:
         """Announces an item as it stands: an extension, a hosted tool's receipt, a compaction; `done` gives its final form."""
-        self._add(key, OpenWhole(self._claim("item", id_of(item)), item))
+        whole = OpenWhole(self._claim("item", id_of(item)), item)
+        whole.size = len(msgspec.json.encode(item))
+        self.count(whole.size)
+        self._add(key, whole)
 
     def done(self, key: Hashable, item: Item) -> None:
         """Closes an item that was announced with `add`, in its final form."""
-        self._get(key, OpenWhole).finish(item)
+        whole = self._get(key, OpenWhole)
+        size = len(msgspec.json.encode(item))
+        self.count(max(0, size - whole.size))
+        whole.size = size
+        whole.finish(item)
         self.close(key)
 
     def item(self, key: Hashable, item: Item) -> None:
@@ -281,6 +322,7 @@ class ResponseWriter:
         item = self._get(key, OpenItem)
         if isinstance(item, OpenWhole):
             raise IllegalMove(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
+        self.count(sum(map(len, extra.values())))
         item.extra = extra
 
     def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
@@ -420,6 +462,8 @@ class ResponseWriter:
         self._must_run()
         if key in self._open or key in self._closed:
             raise IllegalMove(f"the item {key!r} was announced before (ITEM-4)")
+        if len(self._output) >= self.limits.max_items:
+            raise OutputLimitExceeded(ITEMS_REASON)
         item.index = len(self._output)
         self._output.append(None)
         self._open[key] = item
@@ -444,6 +488,7 @@ class ResponseWriter:
 
     def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         place = item.place(kind)
+        self.count(PART_OVERHEAD)
         if item.current is not None and part is None:
             self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
         open_part = OpenPart(kind, (kind, part), len(place))
@@ -471,6 +516,7 @@ class ResponseWriter:
         open_part = self._part(item, kind, part)
         if not delta:
             return
+        self.count(text_size(delta))
         open_part.pieces.append(delta)
         number = self._next()
         id, output, at = item.id, item.index, open_part.index

@@ -335,6 +335,7 @@ class _Making:
             self._add(pipe.feed(piece))
             if pipe.ended:
                 return
+            await self._log.wait_for_room()
         self._add(pipe.finish())
 
     def end(self, why: ApiError | None) -> _Ended:
@@ -405,6 +406,8 @@ class _Log:
         self._batch = batch
         self._lose = lose
         self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._written = asyncio.Event()
         self._news = asyncio.Event()
         self._lock = asyncio.Lock()
 
@@ -415,7 +418,16 @@ class _Log:
 
     def add(self, lines: list[bytes]) -> None:
         self._held += lines
+        self._held_bytes += sum(map(len, lines))
         self._news.set()
+
+    async def wait_for_room(self) -> None:
+        """Waits while more is held than may be: the upstream is read as fast as its events can be written down. It gives way to
+        other tasks in any case: an upstream that always has more to say would never let them run."""
+        await asyncio.sleep(0)
+        while self._held_bytes > MAX_HELD:
+            self._written.clear()
+            await self._written.wait()
 
     async def has_spoken(self) -> bool:
         """Whether somebody can have seen any of it."""
@@ -443,7 +455,9 @@ class _Log:
             except StorageUnavailable:
                 return False
             del self._held[: len(lines)]
+            self._held_bytes -= sum(map(len, lines))
             self.number += len(lines)
+            self._written.set()
             return True
 
     async def finish(self, ended: _Ended) -> bool:
@@ -484,4 +498,5 @@ def one_line(event: StreamEvent) -> bytes:
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
 LAST_WORDS: Final = 5.0  # seconds
+MAX_HELD: Final = 4 * 1024 * 1024  # bytes of events that wait to be written down
 AGAIN: Final = 1.0  # seconds after which a storage that was away is tried again

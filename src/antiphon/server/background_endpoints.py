@@ -23,7 +23,7 @@ from antiphon.server.retrieve import find, owner_of, store_of
 from antiphon.server.services import Services
 from antiphon.server.tailing import tail
 
-PATIENCE: Final = 5.0  # seconds in which whoever runs a response should have ended it once it was cancelled
+CANCEL_TIMEOUT: Final = 0.8  # seconds that the runner of a cancelled response has to end it before the client gets its answer
 
 
 async def begin_in_background(services: Services, exchange: Exchange, request: Request, turn: Turn) -> None:
@@ -68,13 +68,16 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
 
 
 async def _ended(services: Services, exchange: Exchange) -> Response:
-    """The response, once its runner has ended it; as it is, if that takes too long."""
+    """The response, once its runner has ended it. If that takes too long it is answered as cancelled all the same: the store knows
+    of it, and what the runner has not written down yet is written in its own time."""
     store = store_of(services)
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT
     while True:
         moment = store.moment
         response = response_of(await find(services, exchange))
         left = deadline - asyncio.get_running_loop().time()
-        if response.status not in UNDER_WAY or left <= 0:
+        if response.status not in UNDER_WAY:
             return response
+        if left <= 0:
+            return replace(response, status=ResponseStatus.CANCELLED)
         await store.changed(response.id, left, moment)

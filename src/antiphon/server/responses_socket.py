@@ -328,6 +328,8 @@ class _Telling:
         if pipe.error is not None and self.line.status is None:
             raise pipe.error.anew()
         await self._end(turn, pipe, before, MESSAGE_END.join(filter(None, (tap.take(), out))))
+        if pipe.is_cut_off:
+            return None
         return flow
 
     async def _end(self, turn: Turn, pipe: Pipe, before: Past | None, out: bytes) -> None:

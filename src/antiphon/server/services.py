@@ -20,6 +20,7 @@ from antiphon.gateway.planning import Planner
 from antiphon.gateway.recall import Recall
 from antiphon.gateway.routes import Place, Routes
 from antiphon.gateway.sealing import Seal, keys_for
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.stamps import Stamps
 from antiphon.server.exposition import Shared
 from antiphon.server.logs import Logger
@@ -96,6 +97,7 @@ class Services:
         self.life = life
         self.pace = pace
         self.max_body = config.server.max_body_mib * MIB
+        self.output_limits = OutputLimits(max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items)
         self.store: Store | None = None  # until `open`; where nothing is kept, for ever
         self.under_way = 0  # requests and turns that are not answered to their end
         self.websockets = 0  # open ones

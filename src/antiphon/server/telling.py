@@ -117,7 +117,7 @@ async def _pump(services: Services, exchange: Exchange, turn: Turn, pipe: Pipe, 
         raise pipe.error.anew()
     exchange.line.note_first_event()
     await stream.end(tap.out + out + (await end(services, turn, pipe))[0])
-    if flow is not None:
+    if flow is not None and not pipe.is_cut_off:
         exchange.unwatch()
         await drain(turn, flow)
 

@@ -105,9 +105,9 @@ async def begin(
         written = written_down(input_items(request) if own is None else own, recalled if is_known else None)
         keeper = Keeper(stored, archive.owner, written, services.stamps, joined)
     turn = (
-        Turn(prepared, services.stamps, services.pad, trace, keeper)
+        Turn(prepared, services.stamps, services.pad, trace, keeper, services.output_limits)
         if plan is None
-        else ManagedTurn(prepared, services.stamps, services.pad, trace, keeper, plan)
+        else ManagedTurn(prepared, services.stamps, services.pad, trace, keeper, plan, services.output_limits)
     )
     turn.asks_again = not strict
     turn.on_asking_again = partial(_log_refused_reasoning, services, upstream.name, turn.opening.id)

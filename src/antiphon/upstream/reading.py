@@ -6,15 +6,18 @@ from antiphon import sse
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
 from antiphon.upstream.speech import EventsToHub, TextRunToHub
 
 
 class Reader:
     """An upstream's stream as hub events."""
 
-    def __init__(self, to_hub: EventsToHub) -> None:
+    def __init__(self, to_hub: EventsToHub, limits: OutputLimits = OutputLimits()) -> None:  # noqa: B008
+        self.was_cut_off = False  # because the answer exceeds its limits
         self._frames = sse.Decoder()
         self._to_hub = to_hub
+        to_hub.limit_output(limits)
         self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)
 
     @property
@@ -38,9 +41,29 @@ class Reader:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
             return [*self._to_hub.finish(error)]
-        if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
-            return [*self._to_hub.feed(frames[0])]
         told: list[StreamEvent | TextRun] = []
+        try:
+            if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
+                told += self._to_hub.feed(frames[0])
+            else:
+                self._feed_frames(frames, told)
+        except OutputLimitExceeded as error:
+            self.was_cut_off = True
+            told += self._to_hub.cut_off(error.reason)
+        return told
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over, properly or with an error."""
+        events: list[StreamEvent] = []
+        try:
+            for frame in self._frames.finish():
+                events += self._to_hub.feed(frame)
+            return events + self._to_hub.finish(error)
+        except OutputLimitExceeded as limit:
+            self.was_cut_off = True
+            return events + self._to_hub.cut_off(limit.reason)
+
+    def _feed_frames(self, frames: list[sse.Frame], told: list[StreamEvent | TextRun]) -> None:
         at = 0
         while at < len(frames):
             if self._text_run is not None:
@@ -50,9 +73,3 @@ class Reader:
                     continue
             told += self._to_hub.feed(frames[at])
             at += 1
-        return told
-
-    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over, properly or with an error."""
-        events = [event for frame in self._frames.finish() for event in self._to_hub.feed(frame)]
-        return events + self._to_hub.finish(error)

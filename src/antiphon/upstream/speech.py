@@ -20,6 +20,7 @@ from antiphon.profiles import Dialect
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
@@ -36,6 +37,10 @@ class EventsToHub(Protocol):
     def feed(self, frame: sse.Frame) -> list[StreamEvent]: ...
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]: ...
+
+    def limit_output(self, limits: OutputLimits) -> None: ...
+
+    def cut_off(self, reason: str) -> list[StreamEvent]: ...
 
 
 class History(Protocol):

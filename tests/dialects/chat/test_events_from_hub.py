@@ -343,6 +343,8 @@ def test_log_probabilities_stand_beside_their_delta() -> None:
     ("reason", "wanted", "lost"),
     [
         ("max_output_tokens", "length", []),
+        ("max_output_bytes", "length", []),
+        ("max_output_items", "length", []),
         ("content_filter", "content_filter", []),
         ("max_tool_calls", "length", ["incomplete_details.reason"]),
     ],

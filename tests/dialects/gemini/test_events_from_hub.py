@@ -375,7 +375,14 @@ def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [("max_output_tokens", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("boredom", "OTHER")]
+    ("reason", "told"),
+    [
+        ("max_output_tokens", "MAX_TOKENS"),
+        ("max_output_bytes", "MAX_TOKENS"),
+        ("max_output_items", "MAX_TOKENS"),
+        ("content_filter", "SAFETY"),
+        ("boredom", "OTHER"),
+    ],
 )
 def test_why_an_answer_is_incomplete_is_told_in_the_apis_words(reason: str, told: str) -> None:
     """REQ-3."""

@@ -435,6 +435,8 @@ def test_blocks_that_only_this_dialect_knows_come_back_as_they_were() -> None:
     ("reason", "wanted", "lost"),
     [
         ("max_output_tokens", "max_tokens", []),
+        ("max_output_bytes", "max_tokens", []),
+        ("max_output_items", "max_tokens", []),
         ("content_filter", "refusal", []),
         ("max_tool_calls", "max_tokens", ["incomplete_details.reason"]),
     ],

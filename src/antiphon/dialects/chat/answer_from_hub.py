@@ -334,4 +334,9 @@ def _joined_call(pieces: list[ToolCallPiece]) -> ToolCallPiece:
     return ToolCallPiece(id=first.id, type=first.type, function=FunctionPiece(name=name, arguments=arguments))
 
 
-FINISH_REASON: Final[dict[str, str]] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+FINISH_REASON: Final[dict[str, str]] = {
+    "max_output_tokens": "length",
+    "max_output_bytes": "length",
+    "max_output_items": "length",
+    "content_filter": "content_filter",
+}

@@ -27,6 +27,7 @@ from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import PART_OVERHEAD
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -268,6 +269,7 @@ class AnswerToHub:
         if any(map(says_something, details)):
             self._open_reasoning()
         if self._reasoning is not None:
+            self._writer.count(len(json.dumps(details)))
             self._thoughts.details(details)
 
     # Calls
@@ -283,6 +285,7 @@ class AnswerToHub:
     def _call(self, piece: CallPiece) -> None:
         call, begins = self._calls.of(piece, self._chunks)
         if begins:
+            self._writer.count(PART_OVERHEAD)
             self._close_reasoning()
             self._close_message()
             self._announce(self._calls.waiting(before=call))
@@ -297,6 +300,8 @@ class AnswerToHub:
                 self._argue(call, arguments)
             elif call.name:
                 self._announce([call])
+            else:
+                self._writer.count(len(arguments))
 
     def _forced_text(self, forced: ForcedCall, text: str, logprobs: list[LogProb] | None) -> None:
         if logprobs:
@@ -345,6 +350,7 @@ class AnswerToHub:
 
     def _argue(self, call: Call, piece: str) -> None:
         if call.one_string is not None:
+            self._writer.count(len(piece))
             self._writer.custom_input(call, call.one_string.feed(piece))
         elif call.is_custom:
             self._writer.custom_input(call, piece)

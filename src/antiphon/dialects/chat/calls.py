@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from antiphon.dialects.common.one_string import OneString
 from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.text_pieces import TextPieces
 
 
 class CallPiece(Struct, frozen=True, gc=False):
@@ -32,7 +33,7 @@ class Call:
         self.chunk = chunk
         self.id = ""
         self.name = ""
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.announced = False
         self.drifts = False  # whether its id changes from piece to piece
         self.one_string: OneString | None = None

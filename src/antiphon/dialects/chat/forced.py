@@ -95,9 +95,10 @@ class ForcedCall:
         """The piece of the call that `text` brings; the first one has its name."""
         if self._state == "arguments":
             return self._piece("", text)
-        self._held += text
         if self._state != "head":
+            self._held += text[: max(0, MAX_HEAD - len(self._held))]  # enough to report it
             return None
+        self._held += text
         if len(self._names) == 1:
             name, begin = self._names[0], BEGIN.match(self._held)
         else:

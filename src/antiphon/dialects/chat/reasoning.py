@@ -15,6 +15,7 @@ from antiphon.dialects.common.halves import Halves
 from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.text_pieces import TextPieces
 
 
 class Thoughts:
@@ -23,7 +24,7 @@ class Thoughts:
     def __init__(self, wire: ChatWire) -> None:
         self._maker = wire.maker
         self._keeps_text = wire.reasoning_field != "none"
-        self._pieces: list[str] = []
+        self._pieces = TextPieces()
         self._details: list[dict[str, Any]] = []
 
     def text(self, piece: str) -> None:

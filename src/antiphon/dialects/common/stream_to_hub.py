@@ -7,12 +7,14 @@ dialects hand it from the decoder straight to the writer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Final, Literal, Protocol
 
 from antiphon.dialects.common.upstream_errors import clean
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import UNLIMITED, OutputLimitExceeded, OutputLimits
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
@@ -46,6 +48,19 @@ class StreamToHub(ABC):
                 self._end()
             else:
                 self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+        return self._take()
+
+    def limit_output(self, limits: OutputLimits) -> None:
+        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        self._writer.limits = limits
+
+    def cut_off(self, reason: str) -> list[StreamEvent]:
+        """Ends the response as incomplete. Nothing more is read."""
+        self._over = True
+        with suppress(OutputLimitExceeded):  # what was held back does not fit any more
+            self._answer.finish("incomplete")
+        self._writer.limits = UNLIMITED
+        self._writer.incomplete(reason, self._counted())
         return self._take()
 
     def response(self, body: bytes) -> tuple[Response, Losses]:

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 OPEN: Final = "<think>"
 CLOSE: Final = "</think>"
+MAX_HELD: Final = 4096  # characters of white space before the text, in which a tag may still follow
 
 ThinkTags = Literal["leading", "anywhere", "implied", "off"]
 
@@ -63,7 +64,7 @@ class ThinkSplitter:
         if begun.startswith(OPEN):
             self._enter("thinking")
             return begun[len(OPEN) :]
-        if OPEN.startswith(begun):  # not to be told yet; white space alone comes here too
+        if OPEN.startswith(begun) and len(text) <= MAX_HELD:  # not to be told yet; white space alone comes here too
             self._held = text
             return ""
         self._begin_without_tag()

@@ -318,6 +318,8 @@ def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
 NOTHING: Final = PartOut(text="")
 FINISH_REASON: Final[dict[str, str]] = {
     "max_output_tokens": "MAX_TOKENS",
+    "max_output_bytes": "MAX_TOKENS",
+    "max_output_items": "MAX_TOKENS",
     "content_filter": "SAFETY",
     "malformed_function_call": "MALFORMED_FUNCTION_CALL",
     "unexpected_tool_call": "UNEXPECTED_TOOL_CALL",

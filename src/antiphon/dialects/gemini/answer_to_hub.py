@@ -31,6 +31,7 @@ from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
 from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.text_pieces import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -48,7 +49,7 @@ class AnswerToHub:
         self._items = 0
         self._message: int | None = None
         self._reasoning: int | None = None
-        self._thoughts: list[str] = []
+        self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still be given citations
         self._returnable = ReturnableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
@@ -56,7 +57,7 @@ class AnswerToHub:
         #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
         self.plain_key: int | None = None
         #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `plain_key` adds to it.
-        self.texts: list[str] = []
+        self.texts = TextPieces()
 
     def candidate(self, candidate: CandidateIn) -> None:
         """A piece of the answer."""
@@ -175,7 +176,7 @@ class AnswerToHub:
         if self._text_signature:
             self._seal_alone(self._text_signature, "text")
             self._text_signature = ""
-        self.texts = []
+        self.texts = TextPieces()
         self._settle()
 
     def _end_reasoning(self) -> None:
@@ -186,7 +187,7 @@ class AnswerToHub:
 
     def _close_reasoning(self, key: int) -> None:
         self._writer.close(key)
-        self._reasoning, self._thoughts = None, []
+        self._reasoning, self._thoughts = None, TextPieces()
 
     def _seal_alone(self, signature: str, on: str) -> None:
         key = self._next_key()

@@ -82,7 +82,7 @@ class EventsToHub(StreamToHub):
         run = self._writer.text_run(key, texts) if texts else None
         if run is None:
             return None, begin
-        self._answer.texts += texts
+        self._answer.texts.append("".join(texts))
         self._usage = usage or self._usage
         return run, at
 

@@ -345,4 +345,9 @@ def _part_key(event: Any) -> Hashable:
     return ("content", event.content_index) if isinstance(event, ContentPartEvent) else ("summary", event.summary_index)
 
 
-REASONS: Final[dict[str, str]] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+REASONS: Final[dict[str, str]] = {
+    "max_output_tokens": "max_tokens",
+    "max_output_bytes": "max_tokens",
+    "max_output_items": "max_tokens",
+    "content_filter": "refusal",
+}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from antiphon.dialects.common.envelope import seal
 from antiphon.dialects.common.names import ToolNames
@@ -23,6 +23,8 @@ from antiphon.dialects.messages.citations import citation_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import PART_OVERHEAD
+from antiphon.protocol.text_pieces import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -53,6 +55,7 @@ class AnswerToHub:
 
     def start(self, index: int, raw: Raw) -> None:
         """A block begins; in an answer that does not stream it is whole."""
+        self._writer.count(PART_OVERHEAD)
         if index in self._blocks:
             self.stop(index)  # its end never came
         try:
@@ -87,6 +90,7 @@ class AnswerToHub:
         if delta.partial_json:
             self._argue(index, block, delta.partial_json)
         if delta.citation:
+            self._writer.count(PART_OVERHEAD + len(delta.citation))
             (block if type(block) is _Text else self._in_place(index, _Text())).citations.append(delta.citation)
 
     def carried_delta(self, index: int, kind: str, event: bytes) -> None:
@@ -215,14 +219,16 @@ class AnswerToHub:
                 self._begin(block)
             self._writer.reasoning(block.key, text)
             block.pieces.append(text)
-        block.signature += signature
+        if signature:
+            self._writer.count(len(signature))
+            block.signatures.append(signature)
 
     def _seal(self, block: _Thinking) -> None:
         """RSN-2: what the server must get back, with its text: clients may drop that."""
         if block.redacted is not None:
             content = {"redacted": block.redacted}
-        elif block.signature or (block.pieces and self._wire.unsigned_thinking):
-            content = {"thinking": "".join(block.pieces), "signature": block.signature}
+        elif block.signatures or (block.pieces and self._wire.unsigned_thinking):
+            content = {"thinking": "".join(block.pieces), "signature": "".join(block.signatures)}
         else:
             return
         if block.key is None:
@@ -256,6 +262,7 @@ class AnswerToHub:
                 block.began = True
                 self._arguments(block, piece)
             case _Carried():
+                self._writer.count(len(piece))
                 block.pieces.append(piece)
             case _:
                 self._losses.add(f"content[{index}]", "arguments of a call that never began")
@@ -264,6 +271,7 @@ class AnswerToHub:
         if call.one_string is None:
             self._writer.arguments(call.key, piece)
         else:
+            self._writer.count(len(piece))
             self._writer.custom_input(call.key, call.one_string.feed(piece))
 
     def _end_call(self, call: _Call, *, cut: bool) -> None:
@@ -310,8 +318,8 @@ class _Text(_Open):
 
 
 class _Thinking(_Open):
-    pieces: list[str] = []
-    signature: str = ""
+    pieces: TextPieces = field(default_factory=TextPieces)
+    signatures: TextPieces = field(default_factory=TextPieces)
     redacted: str | None = None
 
 
@@ -324,7 +332,7 @@ class _Call(_Open, kw_only=True):
 class _Carried(_Open, kw_only=True):
     kind: str
     members: dict[str, Any]
-    pieces: list[str] = []
+    pieces: TextPieces = field(default_factory=TextPieces)
 
 
 _Block = _Text | _Thinking | _Call | _Carried

@@ -33,6 +33,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import bounded, check_nesting
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -104,6 +105,16 @@ class EventsToHub:
             mender.complete()
         else:
             mender.fail(_cut_off())
+        return self._taken()
+
+    def limit_output(self, limits: OutputLimits) -> None:
+        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        self._mender.writer.limits = limits
+
+    def cut_off(self, reason: str) -> list[StreamEvent]:
+        """Ends the response as incomplete. Nothing more is read."""
+        self._known.clear()
+        self._mender.cut_off(reason)
         return self._taken()
 
     def _taken(self) -> list[StreamEvent]:

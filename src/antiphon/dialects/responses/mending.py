@@ -8,6 +8,7 @@ the contradiction is a loss. How events are spelled and framed is not known here
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, assert_never, cast
 
 import msgspec
@@ -43,6 +44,7 @@ from antiphon.protocol.grammar_tables import NEVER_CHANGED
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
+from antiphon.protocol.output_limits import PART_OVERHEAD, UNLIMITED, OutputLimitExceeded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -132,6 +134,7 @@ class Mender:
         if item.announced:
             act(item, *what)
         else:
+            self.writer.count(PART_OVERHEAD + sum(len(each) for each in what if isinstance(each, str | Raw)))
             item.held.append((act, what))
 
     def named(self, item: UpstreamItem, name: str | None) -> None:
@@ -182,6 +185,7 @@ class Mender:
     def arguments(self, item: UpstreamItem, delta: str) -> None:
         item.pieces.append(delta)
         if item.one_string is not None:
+            self.writer.count(len(delta))
             self.writer.custom_input(item.key, item.one_string.feed(delta))
         elif item.kind == "custom":
             self.writer.custom_input(item.key, delta)
@@ -238,6 +242,13 @@ class Mender:
         self.error = error.anew()
         self._settle_all(ItemStatus.FAILED)
         self.writer.fail(error, usage)
+
+    def cut_off(self, reason: str) -> None:
+        """The answer is larger than its bound: it ends as incomplete, without what was held back."""
+        with suppress(OutputLimitExceeded):
+            self._settle_all(ItemStatus.INCOMPLETE)
+        self.writer.limits = UNLIMITED
+        self.writer.incomplete(reason)
 
     @property
     def is_whole(self) -> bool:

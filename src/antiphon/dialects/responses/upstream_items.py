@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from antiphon.dialects.common.one_string import OneString
 from antiphon.dialects.responses.answers import ServerItem
 from antiphon.protocol.items import Item, Phase
+from antiphon.protocol.text_pieces import TextPieces
 
 Sort = Literal["text", "refusal", "reasoning", "summary"]
 Kind = Literal["message", "reasoning", "call", "custom", "whole"]
@@ -26,7 +27,7 @@ class UpstreamPart:
         self.key = key
         self.sort: Sort = sort
         self.index = index  # the server's
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self.annotations = 0
         self.has_logprobs = False
         self.closed = False
@@ -67,7 +68,7 @@ class UpstreamItem:
         self.our_id = ""
         self.our_index = -1
         self.parts: list[UpstreamPart] = []
-        self.pieces: list[str] = []  # of a call's arguments or input
+        self.pieces = TextPieces()  # of a call's arguments or input
         self.encrypted: str | None = None
         self.one_string: OneString | None = None  # a custom tool's call that comes as a function's
 

@@ -1,0 +1,21 @@
+"""Pieces of a text are joined now and then, and never changed."""
+
+from __future__ import annotations
+
+from antiphon.protocol.text_pieces import JOIN_AT, TextPieces
+
+
+def test_many_small_pieces_are_held_as_few() -> None:
+    pieces = TextPieces()
+    words = [f"{number} " for number in range(10 * JOIN_AT + 7)]
+    for word in words:
+        pieces.append(word)
+    assert "".join(pieces) == "".join(words)
+    assert len(pieces) == 10 + 7
+
+
+def test_few_pieces_stay_as_they_are() -> None:
+    pieces = TextPieces()
+    for word in ("a", "", "b"):
+        pieces.append(word)
+    assert pieces == ["a", "", "b"]
