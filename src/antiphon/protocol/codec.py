@@ -27,9 +27,9 @@ from antiphon.protocol.wording import UNREADABLE, fault_of
 
 _encode: Final = msgspec.json.Encoder().encode
 
-# Tools that are kept because they will come again: at most so many lists, each of at most so many bytes.
-MOST_KEPT: Final = 32
-LONGEST_KEPT: Final = 128 * 1024
+# Lists of tools that are cached by their bytes, and the longest that is.
+MAX_CACHED_TOOL_LISTS: Final = 32
+MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
 
 
 def decode_request(body: bytes) -> Request:
@@ -96,18 +96,10 @@ def encode(value: Any) -> bytes:
     """Any value made of shapes, as JSON; unknown fields and objects stand where they stood, to the byte: their white space may hold
     line endings, which whoever writes lines has to mind (`sse.encode` does)."""
     if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
-        value = replace(value, tools=written(value.tools))
+        value = replace(value, tools=_encode_tools(value.tools))
     # The mark can also be a piece of somebody's text: then putting back changes nothing.
     encoded = _encode(value)
     return encoded if MARK not in encoded else _encode(put_back(value))
-
-
-def written(tools: ToolList[Any]) -> Raw:
-    """The JSON of tools, written once."""
-    known: Raw | None = tools.known.get(written)
-    if known is None:
-        known = tools.known[written] = Raw(encode(list(tools)))
-    return known
 
 
 def put_back(value: Any) -> Any:
@@ -134,6 +126,10 @@ def _members(shape: Shape) -> dict[str, Any]:
             members[wire_name] = member if is_plain else put_back(member)
     # A known field of the same name was read as such, so the two cannot meet; if they do, the known one counts.
     return {**shape.extra, **members} if shape.extra else members
+
+
+def _encode_tools(tools: ToolList[Any]) -> Raw:
+    return tools.derive_once(_encode_tools, lambda: Raw(encode(list(tools))))
 
 
 class _AroundTools(Request, frozen=True, kw_only=True):
@@ -174,13 +170,13 @@ def _tools_in(raw: Raw | UnsetType) -> dict[str, Any]:
     """The field of a request, if it is there."""
     if raw is UNSET:
         return {}
-    if len(raw) > LONGEST_KEPT:
+    if len(raw) > MAX_CACHED_TOOL_BYTES:
         return {"tools": _decode_tools(raw)}
-    return {"tools": _known_tools(bytes(raw))}
+    return {"tools": _decode_tools_once(bytes(raw))}
 
 
-@lru_cache(maxsize=MOST_KEPT)
-def _known_tools(raw: bytes) -> ToolList[ToolParam] | None:
+@lru_cache(maxsize=MAX_CACHED_TOOL_LISTS)
+def _decode_tools_once(raw: bytes) -> ToolList[ToolParam] | None:
     tools = _decode_tools(raw)
     return None if tools is None else ToolList(tools)
 
