@@ -6,7 +6,7 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install run test test-within test-clients test-probe test-extension test-vscode editor test-faults check fix bench-hub bench-producer bench bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-within test-clients test-probe test-extension test-vscode editor test-faults check fix bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 # tools/install.py does nothing when the virtualenv has this interpreter and these pins already.
 install:
@@ -102,6 +102,11 @@ bench-producer: install
 ROUNDS ?= 7
 bench: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed
 	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --rounds $(ROUNDS) --write
+
+# Another commit beside the working tree, with the same interpreter and packages: make bench-against COMMIT=main. Prints its results.
+COMMIT ?= main
+bench-against: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. .perf/python/bin/python bench/gateway.py --against $(COMMIT) --rounds $(ROUNDS)
 
 # The same with other gateways, each in an environment of its own.
 bench-peers: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream .perf/nginx .perf/naive/installed .perf/peers-installed

@@ -28,7 +28,7 @@ def bodies(server: Server) -> dict[str, bytes]:
         body = payloads.encoded({**fields, "input": [asked], "previous_response_id": previous, "store": True})
         if turn in (SHORT, LONG):
             found[f"continued-{turn}"] = body
-            new = {**asked, "content": f"{payloads.STAMP} {asked['content']}"}  # as every turn is, of a conversation that goes on
+            new = {**asked, "content": f"{payloads.STAMP} {asked['content']}"}  # so that no two requests are the same
             found[f"sent-{turn}"] = payloads.encoded({**fields, "input": [*sent, new], "store": False})
         connection.request("POST", server.target.path, body, headers)
         answer = connection.getresponse()

@@ -1,10 +1,11 @@
 """What the gateway costs on the wire: CPU of its process tree per request, beside nginx and the usual stack, interleaved.
 
-    python bench/gateway.py [--peers | --dialects] [--rounds 7] [--targets a,b] [--workloads a,b] [--share 0.1] [--write]
+    python bench/gateway.py [--peers | --dialects | --against COMMIT] [--rounds 7] [--targets a,b] [--workloads a,b] [--share 0.1]
+        [--write]
 
 Every round visits every target with every workload, in reversed order every other round, so that what else happens on the machine
 falls on all of them alike. What counts is the ratio to nginx of the same round, and of those the median; between servers of several
-dialects it is the ratio to the gateway before a server of chat.
+dialects it is the ratio to the gateway before a server of chat, and between two commits the ratio to the other commit.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-from bench import report, workloads
+from bench import commits, report, workloads
 from bench.processes import cpu_us, rss_kib
 from bench.servers import Server, running
-from bench.targets import CORE, DIALECTS, LEFT_OUT, PEERS, TARGETS, Target
+from bench.targets import CORE, DIALECTS, LEFT_OUT, PEERS, TARGETS, Target, antiphon
 from bench.workloads import WORKLOADS, Workload
 from msgspec import Struct
 
@@ -46,6 +48,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     targets: list[Target]
     workloads: list[str]
     goal: float | None = None  # of the ratios of all streams, in place of the workloads' own
+    has_goals: bool = True
     note: str = ""
 
 
@@ -54,7 +57,29 @@ Visits = dict[tuple[str, str], list[Visit]]  # by target and workload, one for e
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    compared = BESIDE_PEERS if args.peers else OF_DIALECTS if args.dialects else OF_THE_GATEWAY
+    with commits.checked_out(args.against) if args.against else nullcontext() as other:
+        compared = _between_commits(other) if other is not None else _comparison(args)
+        return _compare(compared, args)
+
+
+def _comparison(args: argparse.Namespace) -> Comparison:
+    return BESIDE_PEERS if args.peers else OF_DIALECTS if args.dialects else OF_THE_GATEWAY
+
+
+def _between_commits(other: commits.Checkout) -> Comparison:
+    here = commits.working_tree()
+    return Comparison(
+        title="Against another commit",
+        targets=[
+            antiphon(f"antiphon-{other.id}", other.subject, source=other.source, commit=other.id),
+            antiphon(OURS, here.subject, source=here.source, commit=here.id),
+        ],
+        workloads=[name for name in WORKLOADS if name not in FAST_ONLY],
+        has_goals=False,
+    )
+
+
+def _compare(compared: Comparison, args: argparse.Namespace) -> int:
     targets = [TARGETS[name] for name in args.targets.split(",")] if args.targets else compared.targets
     asked = [WORKLOADS[name] for name in (args.workloads.split(",") if args.workloads else compared.workloads)]
     missing = [target.name for target in targets if not target.is_installed]
@@ -68,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _warm_up(alive, asked)
             visits = _visit(alive, asked, args.rounds, args.share)
     measured = [server.target for server in alive]
-    text = _text(measured, asked, visits, idle, missing, args.rounds, compared.goal)
+    text = _text(measured, asked, visits, idle, missing, args.rounds, compared)
     text += "\n" + report.circumstances(measured, load_before) + (f"\n{compared.note}\n" if compared.note else "")
     print(text)
     if args.write:
@@ -79,8 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--peers", action="store_true", help="other gateways too")
-    parser.add_argument("--dialects", action="store_true", help="this gateway before servers of several dialects")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--peers", action="store_true", help="other gateways too")
+    what.add_argument("--dialects", action="store_true", help="this gateway before servers of several dialects")
+    what.add_argument("--against", metavar="COMMIT", help="another commit of this gateway, with the same interpreter and packages")
     parser.add_argument("--targets", help=f"of {', '.join(TARGETS)}; the first is what the others are compared with")
     parser.add_argument("--workloads", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--share", type=float, default=1.0, help="of the requests of each workload, for a quick look")
@@ -132,11 +159,11 @@ def _text(
     idle: dict[str, int],
     missing: list[str],
     rounds: int,
-    goal: float | None,
+    compared: Comparison,
 ) -> str:
     floor = targets[0].name
     text = f"CPU of the process tree per request, in multiples of {floor} in the same round; the median of {rounds} rounds.\n\n"
-    text += _ratios(targets, asked, visits, goal) + "\n"
+    text += _ratios(targets, asked, visits, compared) + "\n"
     text += "Absolute, with errors if there were any, and idle memory before the first request:\n\n"
     text += _absolutes(targets, asked, visits, idle)
     if missing:
@@ -144,21 +171,24 @@ def _text(
     return text
 
 
-def _ratios(targets: list[Target], asked: list[Workload], visits: Visits, goal: float | None) -> str:
-    floor, names = targets[0].name, [target.name for target in targets[1:]]
+def _ratios(targets: list[Target], asked: list[Workload], visits: Visits, compared: Comparison) -> str:
+    floor, names, goal = targets[0].name, [target.name for target in targets[1:]], compared.goal
     cheaper = OURS in names and USUAL in names
     rows = []
     for workload in asked:
         row = [f"{workload.name}: {workload.what}"]
         row += [_ratio(visits[name, workload.name], visits[floor, workload.name]) for name in names]
         wanted = workload.goal if goal is None else goal if workload.stream else None
-        row.append(f"≤ {wanted:g}" if wanted else "")
+        if compared.has_goals:
+            row.append(f"≤ {wanted:g}" if wanted else "")
         if cheaper:
             row.append(_times(visits[USUAL, workload.name], visits[OURS, workload.name]))
             row.append(f"≥ {workload.goal_naive:g}" if workload.goal_naive else "")
         rows.append(row)
-    head = ["workload", *names, "goal" if goal else f"goal of {OURS}", *([f"{USUAL} : {OURS}", "goal"] if cheaper else [])]
-    return report.table(head, rows)
+    head = ["workload", *names]
+    if compared.has_goals:
+        head.append("goal" if goal else f"goal of {OURS}")
+    return report.table(head + ([f"{USUAL} : {OURS}", "goal"] if cheaper else []), rows)
 
 
 def _absolutes(targets: list[Target], asked: list[Workload], visits: Visits, idle: dict[str, int]) -> str:
@@ -208,7 +238,7 @@ BESIDE_PEERS = Comparison(
 OF_DIALECTS = Comparison(
     title="Servers of other dialects",
     targets=[TARGETS[OURS], *DIALECTS],
-    workloads=["burst", "json", "paced"],
+    workloads=["burst-new", "json-new", "paced"],
     goal=1.3,
 )
 

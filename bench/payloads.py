@@ -1,7 +1,7 @@
-"""What benchmarks send: a request of ten turns, six tools, about 20 KB, always the same but for one number; and a short question.
+"""Request bodies for benchmarks: a conversation of ten turns with six tools, about 20 KB; the same conversation turn by turn; and a
+short question.
 
-The number stands in the last message: the conversation was sent before, but for what is said next, as agents do it. Or it stands in
-the first one, and nobody has sent any such conversation.
+The first message of a conversation contains a number that the load generator sets, so that no two conversations are the same.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ PROSE = (
 )
 TOOLS = ("search_logs", "query_metrics", "get_deployment", "rollback", "open_ticket", "page_oncall")
 STAMP = "############"  # where the load generator writes a number
+TURNS = 10
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 
 
-def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False, new: bool = False) -> bytes:
-    """The body of `POST /v1/responses`."""
-    return encoded({**_responses(model, stream, new), "store": store})
+def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False, turns: int = TURNS) -> bytes:
+    """The body of `POST /v1/responses` for the first turns of the conversation."""
+    return encoded({**_responses(model, stream, turns), "store": store})
 
 
 def plain_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
@@ -40,9 +41,9 @@ def encoded(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def chat_body(model: str = "mock", *, stream: bool = True, new: bool = False) -> bytes:
+def chat_body(model: str = "mock", *, stream: bool = True, turns: int = TURNS) -> bytes:
     """The same conversation for servers that pass chat requests on."""
-    asked = _responses(model, stream, new)
+    asked = _responses(model, stream, turns)
     body = {
         "model": model,
         "messages": [{"role": "system", "content": asked["instructions"]}, *map(_chat_message, asked["input"])],
@@ -73,13 +74,16 @@ def chat_chunk(delta: dict[str, Any]) -> bytes:
     return json.dumps(chunk, separators=(",", ":")).encode()
 
 
-def _responses(model: str, stream: bool, new: bool) -> dict[str, Any]:
+def _responses(model: str, stream: bool, turns: int) -> dict[str, Any]:
     rng = random.Random(7)
     items: list[dict[str, Any]] = []
-    for turn in range(10):
-        number = f"{STAMP} " if turn == (0 if new else 9) else ""
+    sent = 0  # items up to the question of the last turn that is sent
+    for turn in range(TURNS):
+        number = f"{STAMP} " if turn == 0 else ""
         items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": number + _prose(rng, 70)}]})
-        if turn == 9:
+        if turn == turns - 1:
+            sent = len(items)
+        if turn == TURNS - 1:
             break
         if turn % 3 == 1:
             items += _tool_turn(rng, turn)
@@ -88,7 +92,7 @@ def _responses(model: str, stream: bool, new: bool) -> dict[str, Any]:
     return {
         "model": model,
         "instructions": _prose(rng, 120),
-        "input": items,
+        "input": items[:sent],
         "tools": [_tool(rng, name) for name in TOOLS],
         "tool_choice": "auto",
         "parallel_tool_calls": True,

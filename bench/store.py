@@ -53,9 +53,8 @@ the CPU of not keeping.
 """
 ABOUT_CHAIN = """\
 CPU of the gateway for turn 10 and turn 1,000 of one chain, each a short question and a short answer, four at a time. “Continued” is
-a turn with `previous_response_id` that is kept; “sent” is the same conversation sent whole by the client and not kept. Either way
-the process has seen the turns before, as it has in a conversation that goes on (`recall_mib`). What the longer context itself costs
-is the difference between the two that are sent. Goal: turn 1,000 without it costs at most 3 × turn 10.
+a turn with `previous_response_id` that is kept; “sent” is the same conversation sent whole by the client and not kept. What the
+longer context itself costs is the difference between the two that are sent. Goal: turn 1,000 without it costs at most 3 × turn 10.
 
 """
 ABOUT_BACKGROUND = """\

@@ -94,7 +94,7 @@ def _held(server: Server, streams: int, seconds: int) -> Held:
     model = f"mock-n{TOKENS_A_SECOND * seconds}-g{1_000_000 // TOKENS_A_SECOND}-s"
     workload = Workload(name="streams", what="", model=model, connections=streams, requests=streams)
     idle = rss_kib(server.pid)
-    workloads.run(server, WORKLOADS["burst"], share=0.04)
+    workloads.run(server, WORKLOADS["burst-new"], share=0.04)
     warm = rss_kib(server.pid)
     before, peak, at_once = cpu_us(server.pid), warm, 0
     with workloads.start(server, workload, ramp_ms=1000) as process:

@@ -107,15 +107,27 @@ MODELS = ["mock-n64", *(f"mock-n64-{what}" for what in ("g10000", "g20000", "too
 SQLITE = "sqlite:///{folder}/antiphon.db"
 
 
-def antiphon(name: str, what: str, *, store: str = SQLITE, workers: int = 1, dialect: str = "chat") -> Target:
-    """The gateway, with a store, before a server of a dialect. Whether a response is kept is for each request to say."""
+def antiphon(
+    name: str,
+    what: str,
+    *,
+    store: str = SQLITE,
+    workers: int = 1,
+    dialect: str = "chat",
+    source: Path | None = None,
+    commit: str = "",
+) -> Target:
+    """The gateway, with a store, before a server of a dialect. Whether a response is kept is for each request to say. `source` is
+    a folder with the package of a commit, in place of the installed one."""
     values = {"workers": str(workers), "store": store, "dialect": dialect, "version": "v1beta" if dialect == "gemini" else "v1"}
     return Target(
         name=name,
         what=what,
         command=[sys.executable, "-m", "antiphon", "serve", "--config", "{folder}/antiphon.toml"],
-        version=versions_of(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
-        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"},
+        version=["echo", f"commit {commit}"]
+        if commit
+        else versions_of(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
+        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"} | ({"PYTHONPATH": str(source)} if source else {}),
         files={"antiphon.toml": _filled(ANTIPHON, values)},
         workers=workers,
     )

@@ -8,11 +8,10 @@ from typing import Literal
 
 import msgspec
 from bench import payloads
-from bench.payloads import STAMP
+from bench.payloads import STAMP, TURNS
 from bench.servers import Server, pinned
 from bench.targets import BIN, Kind
 from msgspec import Struct
-from msgspec.structs import replace
 
 END: dict[Kind, dict[bool, str]] = {
     "responses": {True: "response.completed", False: "output_text"},
@@ -29,9 +28,9 @@ class Workload(Struct, frozen=True, kw_only=True):
     stream: bool = True
     connections: int
     requests: int
-    body: Literal["long", "plain"] | bytes = "long"
+    body: Literal["long", "growing", "plain"] | bytes = "long"
+    conversations: int = 1  # that take turns, if they grow
     store: bool = False  # of a body that is made here
-    new: bool = False  # whether nobody has sent the long body's conversation before
     marker: str = ""  # what a response in Open Responses must have in it besides its end
     goal: float | None = None  # CPU in multiples of nginx
     goal_naive: float | None = None  # how many times cheaper than the naive stack
@@ -74,10 +73,14 @@ def start(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: in
     """The load generator, under way."""
     target = server.target
     requests = max(workload.connections, round(workload.requests * share))  # never fewer streams at once: a wake-up is shared
-    path = _body(server.folder, target.kind, workload)
+    paths = _bodies(server.folder, target.kind, workload)
     command = [str(BIN / "loadgen"), "--port", str(server.port), "--path", target.path, "--bearer", server.key]
-    command += ["--body", str(path), "--ramp", str(ramp_ms), *(["--stamp", STAMP] if STAMP.encode() in path.read_bytes() else [])]
-    command += ["--conns", str(workload.connections), "--requests", str(requests)]
+    for path in paths:
+        command += ["--body", str(path)]
+    if STAMP.encode() in paths[0].read_bytes():
+        command += ["--stamp", STAMP]
+    command += ["--conns", str(workload.connections), "--requests", str(requests), "--ramp", str(ramp_ms)]
+    command += ["--conversations", str(workload.conversations)]
     for marker in workload.markers(target.kind):
         command += ["--expect", marker]
     return pinned(command, server.cores.load, stdout=subprocess.PIPE)
@@ -92,79 +95,90 @@ def read(process: subprocess.Popen[bytes], workload: Workload, timeout: float) -
         return Load(workload.requests, 0, workload.requests, timeout, nothing, nothing, nothing)
 
 
-def _body(folder: Path, kind: Kind, workload: Workload) -> Path:
-    path = folder / f"{workload.name}.json"
-    path.write_bytes(_bytes(kind, workload))
-    return path
+def _bodies(folder: Path, kind: Kind, workload: Workload) -> list[Path]:
+    """Files with the bodies that a conversation sends one after the other."""
+    paths = []
+    for number, body in enumerate(bodies(kind, workload)):
+        path = folder / f"{workload.name}-{number}.json"
+        path.write_bytes(body)
+        paths.append(path)
+    return paths
 
 
-def _bytes(kind: Kind, workload: Workload) -> bytes:
+def bodies(kind: Kind, workload: Workload) -> list[bytes]:
+    """One body, or one for each turn of a conversation that grows."""
     if isinstance(workload.body, bytes):
-        return workload.body
+        return [workload.body]
     if workload.body == "plain":
-        return payloads.plain_body(workload.model, stream=workload.stream, store=workload.store)
+        return [payloads.plain_body(workload.model, stream=workload.stream, store=workload.store)]
+    lengths = range(1, TURNS + 1) if workload.body == "growing" else [TURNS]
     if kind == "responses":
-        return payloads.responses_body(workload.model, stream=workload.stream, store=workload.store, new=workload.new)
-    return payloads.chat_body(workload.model, stream=workload.stream, new=workload.new)
+        return [
+            payloads.responses_body(workload.model, stream=workload.stream, store=workload.store, turns=turns) for turns in lengths
+        ]
+    return [payloads.chat_body(workload.model, stream=workload.stream, turns=turns) for turns in lengths]
 
 
-BURST = Workload(
-    name="burst",
-    what="64 chunks of text in one write",
-    model="mock-n64",
-    connections=8,
-    requests=800,
-    goal=8.0,
-    goal_naive=12.0,
+_WORKLOADS = (
+    Workload(
+        name="burst-new",
+        what="64 chunks of text in one write",
+        model="mock-n64",
+        connections=8,
+        requests=800,
+        goal=8.0,
+        goal_naive=12.0,
+    ),
+    Workload(
+        name="json-new",
+        what="no stream",
+        model="mock-n64",
+        stream=False,
+        connections=8,
+        requests=2_000,  # nginx takes less than a tenth of a second for them
+        goal=8.0,
+        goal_naive=12.0,
+    ),
+    Workload(
+        name="paced",
+        what="32 streams, a chunk every 10 ms",
+        model="mock-n64-g10000",
+        connections=32,
+        requests=96,
+        goal=4.0,
+    ),
+    Workload(
+        name="paced-200",
+        what="200 streams, a chunk every 20 ms",
+        model="mock-n64-g20000",
+        connections=200,
+        requests=400,
+    ),
+    Workload(
+        name="tools",
+        what="64 chunks of two calls in one write",
+        model="mock-n64-tools",
+        connections=8,
+        requests=400,
+        marker="response.function_call_arguments.done",
+    ),
+    Workload(
+        name="reasoning",
+        what="32 chunks of reasoning and 32 of text in one write",
+        model="mock-n64-reasoning",
+        connections=8,
+        requests=400,
+        marker="response.reasoning",
+    ),
+    Workload(
+        name="growing",
+        what=f"no stream; 64 conversations that grow from 1 to {TURNS} turns, interleaved, each turn sent whole",
+        model="mock-n64",
+        stream=False,
+        connections=8,
+        requests=64 * TURNS * 2,
+        body="growing",
+        conversations=64,
+    ),
 )
-JSON = Workload(
-    name="json",
-    what="no stream",
-    model="mock-n64",
-    stream=False,
-    connections=8,
-    requests=2_000,  # nginx takes less than a tenth of a second for them
-    goal=8.0,
-    goal_naive=12.0,
-)
-NO_GOALS: dict[str, None] = {"goal": None, "goal_naive": None}
-WORKLOADS = {
-    workload.name: workload
-    for workload in (
-        BURST,
-        JSON,
-        replace(BURST, name="burst-new", what="a burst for a conversation that nobody sent before", new=True, **NO_GOALS),
-        replace(JSON, name="json-new", what="no stream, for a conversation that nobody sent before", new=True, **NO_GOALS),
-        Workload(
-            name="paced",
-            what="32 streams, a chunk every 10 ms",
-            model="mock-n64-g10000",
-            connections=32,
-            requests=96,
-            goal=4.0,
-        ),
-        Workload(
-            name="paced-200",
-            what="200 streams, a chunk every 20 ms",
-            model="mock-n64-g20000",
-            connections=200,
-            requests=400,
-        ),
-        Workload(
-            name="tools",
-            what="64 chunks of two calls in one write",
-            model="mock-n64-tools",
-            connections=8,
-            requests=400,
-            marker="response.function_call_arguments.done",
-        ),
-        Workload(
-            name="reasoning",
-            what="32 chunks of reasoning and 32 of text in one write",
-            model="mock-n64-reasoning",
-            connections=8,
-            requests=400,
-            marker="response.reasoning",
-        ),
-    )
-}
+WORKLOADS = {workload.name: workload for workload in _WORKLOADS}

@@ -31,7 +31,6 @@ from soak.client import Answer, Ask, Client
 CONFIG: Final = """
 [server]
 port = 0
-recall_mib = 1
 [store]
 url = "sqlite:///{store}"
 [[keys]]

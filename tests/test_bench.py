@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
 from pathlib import Path
 
 import msgspec
+import pytest
+from bench.commits import checked_out, git_environ, working_tree
 from bench.gateway import OF_DIALECTS
-from bench.payloads import plain_body, responses_body
+from bench.payloads import STAMP, TURNS, plain_body, responses_body
 from bench.report import table, write_section
-from bench.targets import TARGETS, antiphon
-from bench.workloads import WORKLOADS
+from bench.targets import TARGETS, Kind, antiphon
+from bench.workloads import WORKLOADS, Workload, bodies
 
 
 def test_a_section_replaces_the_one_of_the_same_title_and_no_other(tmp_path: Path) -> None:
@@ -29,7 +33,7 @@ def test_a_table_has_a_row_for_each_row() -> None:
 def test_an_answer_in_open_responses_must_hold_what_the_workload_is_about() -> None:
     assert WORKLOADS["tools"].markers("responses") == ["response.completed", "response.function_call_arguments.done"]
     assert WORKLOADS["tools"].markers("chat") == ["[DONE]"]
-    assert WORKLOADS["json"].markers("responses") == ["output_text"]
+    assert WORKLOADS["json-new"].markers("responses") == ["output_text"]
 
 
 def test_a_body_says_whether_its_response_is_kept() -> None:
@@ -39,6 +43,73 @@ def test_a_body_says_whether_its_response_is_kept() -> None:
         assert bodies[True] == {**bodies[False], "store": True}
         assert msgspec.json.decode(responses_body(stream=stream, store=True))["store"] is True
     assert msgspec.json.decode(responses_body())["store"] is False
+
+
+@pytest.mark.parametrize("kind", ["responses", "chat"])
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_first_message_of_every_conversation_has_the_stamp(workload: Workload, kind: Kind) -> None:
+    for body in bodies(kind, workload):
+        members = msgspec.json.decode(body)
+        first = next(message for message in members.get("input") or members["messages"] if message["role"] == "user")
+        assert STAMP in str(first["content"])
+        assert body.count(STAMP.encode()) == 1
+
+
+def test_growing_conversation_sends_each_turn_whole() -> None:
+    turns = [msgspec.json.decode(body) for body in bodies("responses", WORKLOADS["growing"])]
+    assert len(turns) == TURNS
+    for earlier, later in itertools.pairwise(turns):
+        assert later["input"][: len(earlier["input"])] == earlier["input"]
+        assert {**earlier, "input": []} == {**later, "input": []}
+    assert [item["role"] for item in turns[1]["input"]] == ["user", "assistant", "user"]
+    assert turns[-1] == msgspec.json.decode(responses_body("mock-n64", stream=False))
+
+
+def git(repository: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    command = ["git", "-C", str(repository), *identity, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=git_environ()).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits, of which the second changes the only file."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "src").mkdir()
+    for text in ("old", "new"):
+        (tmp_path / "src" / "file").write_text(text)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", f"add {text}")
+    return tmp_path
+
+
+def test_another_commit_is_checked_out_in_a_folder_that_is_removed(repository: Path) -> None:
+    with checked_out("HEAD~1", repository) as other:
+        assert (other.source / "file").read_text() == "old"
+        assert (other.id, other.subject) == (git(repository, "rev-parse", "--short", "HEAD~1"), "add old")
+    assert not other.source.exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert (repository / "src" / "file").read_text() == "new"
+
+
+def test_working_tree_says_whether_it_differs_from_its_commit(repository: Path) -> None:
+    commit = git(repository, "rev-parse", "--short", "HEAD")
+    assert (working_tree(repository).id, working_tree(repository).subject) == (commit, "add new")
+    (repository / "src" / "file").write_text("changed")
+    assert working_tree(repository).id == f"{commit}-dirty"
+
+
+def test_unknown_commit_is_refused(repository: Path) -> None:
+    with pytest.raises(SystemExit, match="git rev-parse"), checked_out("no-such-commit", repository):
+        pass
+
+
+def test_a_commit_is_measured_with_its_own_sources(tmp_path: Path) -> None:
+    target = antiphon("antiphon-1a2b", "", source=tmp_path, commit="1a2b")
+    assert target.environ["PYTHONPATH"] == str(tmp_path)
+    assert target.version == ["echo", "commit 1a2b"]
+    assert target.command == TARGETS["antiphon"].command
+    assert "PYTHONPATH" not in TARGETS["antiphon"].environ
 
 
 def test_a_store_is_measured_in_a_folder_of_the_run_or_where_it_is_told() -> None:

@@ -97,7 +97,6 @@ port = 8080
 workers = 1
 allowed_hosts = ["gateway.example.com"]        # besides loopback names and the host above
 allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
-recall_mib = 4                                 # of requests that are remembered for the next turn
 max_body_mib = 64
 max_answer_mib = 64
 max_output_items = 1000

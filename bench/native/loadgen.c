@@ -1,12 +1,13 @@
 // loadgen - closed-loop HTTP/1.1 load generator that understands SSE.
 //
-// Every connection sends the same POST again as soon as the previous answer is complete; with --stamp, the same but
-// for a number in place of that text.
+// Every connection sends the next POST as soon as the previous answer is complete. --stamp is a text in the body that is
+// replaced by a number, which no other conversation has. Several --body are the turns of one conversation: each of
+// --conversations sends the first, then each of them the second, and so on; after the last turn new conversations begin.
 // Counts "data:" lines, checks that each answer is a 200 containing every --expect, and, when the
 // upstream stamps its deltas (model mock-n..-g..-s), measures the delay of every token.
 //
 //   loadgen --port P --path /v1/responses --body req.json --conns 32 --requests 2000
-//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--stamp TEXT] [--dump FILE]
+//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--stamp TEXT] [--conversations N] [--dump FILE]
 // Prints one JSON object. Build: cc -O2 -o loadgen loadgen.c
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -32,12 +33,13 @@ typedef struct conn {
     int64_t remain;                                            // bytes left of the body/chunk, -1 unknown
     int phase;                                                 // chunk parser: 0 size line, 1 data, 2 CRLF, 3 trailer
     size_t out_off; int64_t t0;
-    char *req;                                                 // its own, if requests are told apart
+    char *req; size_t req_len, req_cap;                        // a copy of a turn with its stamp
 } conn;
+typedef struct { char *req; size_t len, stamp_at; } turn;      // a whole request
 
 static int ep, port = 8000, conns = 1, ramp_ms; static double duration; static long requests = 100;
-static const char *path = "/v1/responses", *body_file, *expect[8], *dump, *bearer = "sk-none"; static int expects;
-static char *req, *stamp; static size_t req_len, stamp_at; static int64_t stamped;
+static const char *path = "/v1/responses", *body_files[64], *expect[8], *dump, *bearer = "sk-none"; static int expects;
+static turn turns[64]; static int n_turns; static const char *stamp; static int64_t first_stamp; static long sent, conversations = 1;
 static long started, done, ok, errors, events, reconnects; static int64_t bytes, deadline;
 static samples ttfb, total, delay;
 
@@ -49,8 +51,8 @@ static double pct(samples *s, double p) { return s->n ? s->v[(size_t)(p * (s->n 
 static void c_open(conn *c);
 static int has_all(conn *c) { for (int i = 0; i < expects; i++) if (!memmem(c->body, c->b_len, expect[i], strlen(expect[i]))) return 0; return 1; }
 static void c_send(conn *c) {
-    while (c->out_off < req_len) {
-        ssize_t w = send(c->fd, (c->req ? c->req : req) + c->out_off, req_len - c->out_off, MSG_NOSIGNAL);
+    while (c->out_off < c->req_len) {
+        ssize_t w = send(c->fd, c->req + c->out_off, c->req_len - c->out_off, MSG_NOSIGNAL);
         if (w < 0) { if (errno == EAGAIN) { epoll_ctl(ep, EPOLL_CTL_MOD, c->fd, &(struct epoll_event){EPOLLIN | EPOLLOUT, {c}}); } return; }
         c->out_off += w;
     }
@@ -59,10 +61,13 @@ static void c_send(conn *c) {
 static int more(void) { return (duration > 0 ? now_ns() < deadline : started < requests); }
 static void c_begin(conn *c) {
     started++; c->in_len = c->b_len = c->line = 0; c->in_head = 1; c->got_byte = c->hit = c->status = 0; c->out_off = 0; c->phase = 0; c->t0 = now_ns();
-    if (stamp) {                                               // a number that no other request has
-        char digits[32]; size_t n = strlen(stamp); snprintf(digits, sizeof digits, "%0*lld", (int)n, (long long)(stamped++ % 1000000000000LL));
-        if (!c->req) { c->req = malloc(req_len); memcpy(c->req, req, req_len); }
-        memcpy(c->req + stamp_at, digits, n);
+    turn *t = &turns[sent / conversations % n_turns];
+    long conversation = sent / (conversations * n_turns) * conversations + sent % conversations; sent++;
+    if (c->req_cap < t->len) { c->req_cap = t->len; c->req = realloc(c->req, c->req_cap); }
+    memcpy(c->req, t->req, t->len); c->req_len = t->len;
+    if (stamp) {
+        char digits[32]; size_t n = strlen(stamp); snprintf(digits, sizeof digits, "%0*lld", (int)n, (long long)((first_stamp + conversation) % 1000000000000LL));
+        memcpy(c->req + t->stamp_at, digits, n);
     }
     c_send(c);
 }
@@ -135,23 +140,27 @@ static void c_read(conn *c) {
         c->hit = has_all(c); c->fresh = 0; finish(c, 1, 1);
     }
 }
+static int read_turn(const char *file, turn *t) {
+    FILE *f = fopen(file, "rb"); if (!f) { perror(file); return 0; }
+    fseek(f, 0, SEEK_END); size_t n = ftell(f); rewind(f);
+    t->req = malloc(n + 16384); t->len = sprintf(t->req, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream, application/json\r\nUser-Agent: loadgen/1\r\nContent-Length: %zu\r\n\r\n", path, port, bearer, n);
+    t->len += fread(t->req + t->len, 1, n, f); fclose(f);
+    char *found = stamp ? memmem(t->req, t->len, stamp, strlen(stamp)) : t->req;
+    if (!found || (stamp && strlen(stamp) > 12)) { fprintf(stderr, "no place for a stamp of at most 12 characters in %s: %s\n", file, stamp); return 0; }
+    t->stamp_at = found - t->req;
+    return 1;
+}
 int main(int argc, char **argv) {
     static struct option o[] = {{"port", 1, 0, 'p'}, {"path", 1, 0, 'P'}, {"body", 1, 0, 'b'}, {"conns", 1, 0, 'c'}, {"requests", 1, 0, 'n'}, {"duration", 1, 0, 'd'},
-        {"ramp", 1, 0, 'r'}, {"expect", 1, 0, 'e'}, {"dump", 1, 0, 'D'}, {"bearer", 1, 0, 'B'}, {"stamp", 1, 0, 's'}, {0}};
+        {"ramp", 1, 0, 'r'}, {"expect", 1, 0, 'e'}, {"dump", 1, 0, 'D'}, {"bearer", 1, 0, 'B'}, {"stamp", 1, 0, 's'}, {"conversations", 1, 0, 'C'}, {0}};
     for (int k; (k = getopt_long(argc, argv, "", o, 0)) != -1;) switch (k) {
-        case 'p': port = atoi(optarg); break; case 'P': path = optarg; break; case 'b': body_file = optarg; break; case 'c': conns = atoi(optarg); break;
+        case 'p': port = atoi(optarg); break; case 'P': path = optarg; break; case 'b': if (n_turns < 64) body_files[n_turns++] = optarg; break; case 'c': conns = atoi(optarg); break;
         case 'n': requests = atol(optarg); break; case 'd': duration = atof(optarg); break; case 'r': ramp_ms = atoi(optarg); break; case 'e': if (expects < 8) expect[expects++] = optarg; break;
-        case 'D': dump = optarg; break; case 'B': bearer = optarg; break; case 's': stamp = optarg; break; default: return 2; }
+        case 'D': dump = optarg; break; case 'B': bearer = optarg; break; case 's': stamp = optarg; break; case 'C': conversations = atol(optarg); break; default: return 2; }
     signal(SIGPIPE, SIG_IGN);
-    FILE *f = fopen(body_file, "rb"); if (!f) { perror(body_file); return 2; }
-    fseek(f, 0, SEEK_END); size_t n = ftell(f); rewind(f);
-    req = malloc(n + 16384); req_len = sprintf(req, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream, application/json\r\nUser-Agent: loadgen/1\r\nContent-Length: %zu\r\n\r\n", path, port, bearer, n);
-    req_len += fread(req + req_len, 1, n, f); fclose(f);
-    if (stamp) {
-        char *found = memmem(req, req_len, stamp, strlen(stamp));
-        if (!found || strlen(stamp) > 12) { fprintf(stderr, "no place for a stamp of at most 12 characters: %s\n", stamp); return 2; }
-        stamp_at = found - req; stamped = now_ns() / 1000;
-    }
+    if (!n_turns || conversations < 1) { fprintf(stderr, "wanted at least one --body and one conversation\n"); return 2; }
+    for (int i = 0; i < n_turns; i++) if (!read_turn(body_files[i], &turns[i])) return 2;
+    first_stamp = now_ns() / 1000;
     ep = epoll_create1(0); conn *cs = calloc(conns, sizeof *cs); int64_t t0 = now_ns(); deadline = t0 + (int64_t)(duration * 1e9);
     int64_t hard = t0 + (int64_t)((duration > 0 ? duration + 60 : 600) * 1e9); int opened = 0;
     struct epoll_event ev[1024];

@@ -53,7 +53,7 @@ def test_by_itself_it_fails_with_messages_that_can_be_acted_on(llama_cpp: Embedd
 
 
 def test_through_the_gateway_it_passes(llama_cpp: EmbeddedModel) -> None:
-    config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama-cpp", api_key_env="LLAMA_KEY")
+    config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama.cpp", api_key_env="LLAMA_KEY")
     with running(config, environ={"LLAMA_KEY": llama_cpp.key}) as gateway:
         assert _stream_flaws(f"{gateway.url}/v1", "any") == []
         outcomes = check(f"{gateway.url}/v1", [*QUICK, "input.string", "usage.stream", "settings.unknown"], model="local")

@@ -28,7 +28,7 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
 
 @pytest.fixture(scope="module")
 def gateway(llama_cpp: EmbeddedModel) -> Iterator[Running]:
-    config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama-cpp", api_key_env="LLAMA_KEY")
+    config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama.cpp", api_key_env="LLAMA_KEY")
     with running(config, environ={"LLAMA_KEY": llama_cpp.key}) as gateway:
         yield gateway
 

@@ -41,6 +41,16 @@ def refusal(text: str, environ: dict[str, str] | None = None) -> str:
     return str(caught.value)
 
 
+def test_a_removed_setting_is_refused_with_its_line_and_what_to_do() -> None:
+    assert refusal("[server]\nport = 1\nrecall_mib = 0\n") == (
+        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are not cached any more; delete the line"
+    )
+
+
+def test_a_table_of_the_wrong_type_is_refused_before_its_removed_settings() -> None:
+    assert "server" in refusal('server = "recall_mib"\n')
+
+
 # Where it is looked for
 
 

@@ -67,7 +67,7 @@ def test_equal_tools_are_read_once() -> None:
 
 
 def test_tools_too_long_to_be_kept_are_read_all_the_same() -> None:
-    long = [{**TOOL, "description": "x" * codec.LONGEST_KEPT}]
+    long = [{**TOOL, "description": "x" * codec.MAX_CACHED_TOOL_BYTES}]
     one, other = (codec.decode_request(msgspec.json.encode({"tools": long})) for _ in range(2))
     assert one == other
     assert one.tools is not other.tools

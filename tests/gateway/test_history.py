@@ -13,7 +13,7 @@ from tests.store.places import NO_LIMIT, PLACES
 from antiphon.errors import ApiError
 from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
 from antiphon.gateway.history import Archive, Ground, ground, items_of, past_of, stands_alone
-from antiphon.gateway.keeping import Keeper, response_of, written_down
+from antiphon.gateway.keeping import Keeper, response_of
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
@@ -62,7 +62,7 @@ class Bench:
         response = msgspec.structs.replace(
             opening(request, id=id, created_at=1_760_000_000), output=items, status="completed", completed_at=1_760_000_001
         )
-        return await Keeper(self.store, owner, written_down(found.own), self._stamps).keep(response)
+        return await Keeper(self.store, owner, found.own, self._stamps).keep(response)
 
     async def ground(self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any) -> Ground:
         return await ground(request, Archive(owner=owner, store=self.store, limit=limit), **settings)

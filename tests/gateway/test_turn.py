@@ -16,7 +16,7 @@ from tests.store.places import in_sqlite
 
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.keeping import Keeper, written_down
+from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.preparing import prepare
 from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import Turn, is_json, is_stream
@@ -280,7 +280,7 @@ def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() ->
 
     async def within() -> tuple[Response, Record | None]:
         async with in_sqlite() as store:
-            keeper = Keeper(store, "alice", written_down(input_items(request)), stamps)
+            keeper = Keeper(store, "alice", input_items(request), stamps)
             told = await Turn(prepare(request, target(), keeps=True), stamps, None, None, keeper).whole(answer)
             return told, await store.get("alice", told.id)
 

@@ -37,21 +37,13 @@ def _amended(schema: Any) -> Any:
     match schema:
         case {"$ref": reference}:
             name = str(reference).rsplit("/", 1)[1]
-            return _amended(_named(name) | AMENDED.get(name, ("", {}))[1])
+            return _amended(published()[name] | AMENDED.get(name, ("", {}))[1])
         case dict():
             return {key: _amended(value) for key, value in schema.items()}
         case list():
             return [_amended(value) for value in schema]
         case _:
             return schema
-
-
-def _named(name: str) -> Schema:
-    schema = published()[name]
-    if name not in NEVER:
-        return schema
-    (merged,) = alternatives(schema)
-    return merged | {"properties": {key: value for key, value in merged["properties"].items() if key not in NEVER[name]}}
 
 
 def alternatives(schema: Schema) -> list[Schema]:
@@ -166,8 +158,6 @@ AMENDED: Final[dict[str, tuple[str, Schema]]] = {
     ),
     "JsonSchemaResponseFormatParam": ("the same, where the fields tell it; `{}` is asked for its type", {"required": ["type"]}),
 }
-# The schema gives these a type that no value has, which is its way to say that they may not be there: the endpoint says so (WS-2).
-NEVER: Final = {"WebSocketResponseCreateEvent": {"stream", "stream_options", "background"}}
 LIMITS: Final = {"maxLength", "minLength", "pattern", "minimum", "maximum", "maxItems", "minItems", "maxProperties"}
 json_values: Final[SearchStrategy[Any]] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),

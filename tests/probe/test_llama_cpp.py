@@ -44,7 +44,7 @@ def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[Repor
 def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
     """D-4."""
     _, profile = _probed(llama_cpp, "responses", tmp_path)
-    shipped = load_profile("llama-cpp")
+    shipped = load_profile("llama.cpp")
     assert [quirk.name for quirk in profile.quirks] == ["assistant_as_string", "open_reasoning", "media_as_notes"]
     for name in ("extension_tools", "counts_tokens", "cut", "lacks"):
         assert getattr(profile.wire, name) == getattr(shipped.wire, name)

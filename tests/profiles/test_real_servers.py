@@ -10,6 +10,7 @@ from tests.probe.servers import vercel
 from tests.running import one_upstream, running
 
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.errors import ProfileError
 from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.upstream.speech import SPEECHES
@@ -94,9 +95,9 @@ def test_the_servers_that_people_have_are_known_by_name(name: str) -> None:
     assert load_profile(name).name == name
 
 
-def test_llama_cpp_has_two_names() -> None:
-    one, other = load_profile("llama.cpp"), load_profile("llama-cpp")
-    assert (one.wire, one.quirks, one.dialect) == (other.wire, other.quirks, other.dialect)
+def test_the_removed_name_of_llama_cpp_names_the_one_that_is_left() -> None:
+    with pytest.raises(ProfileError, match=r"no profile is named 'llama-cpp'; did you mean 'llama\.cpp'\?"):
+        load_profile("llama-cpp")
 
 
 def test_a_server_that_forgets_tool_choice_is_forced_by_a_schema() -> None:

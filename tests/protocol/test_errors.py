@@ -1,4 +1,4 @@
-"""Errors on the wire: the body of an answer, of an event, of a WebSocket message (ERR-1, STR-8, WS-10)."""
+"""Errors on the wire: the body of an answer and of an event (ERR-1, STR-8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.protocol.codec import encode
-from antiphon.protocol.errors import ErrorBody, WebSocketError, WebSocketErrorPayload, payload_of
+from antiphon.protocol.errors import ErrorBody, payload_of
 from antiphon.protocol.events import ErrorEvent
 
 
@@ -31,9 +31,3 @@ def test_an_error_inside_a_stream_is_nested() -> None:
         "sequence_number": 3,
         "error": {"type": "server_error", "code": "c", "message": "broken", "param": "p"},
     }
-
-
-def test_an_error_on_a_websocket_has_its_status_beside_it() -> None:
-    """WS-10."""
-    envelope = WebSocketError(status=400, error=WebSocketErrorPayload(code="c", message="m", param=None))
-    assert json.loads(encode(envelope)) == {"type": "error", "status": 400, "error": {"code": "c", "message": "m", "param": None}}

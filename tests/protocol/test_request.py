@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
-from tests.generate.shapes import documents
 
 from antiphon.errors import ClientFault
-from antiphon.protocol.codec import decode_as, decode_compact_request, decode_request, encode
+from antiphon.protocol.codec import decode_compact_request, decode_request, encode
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request import Request, WebSocketCreate, input_items
+from antiphon.protocol.request import Request, input_items
 
 
 def test_absent_is_not_null() -> None:
@@ -70,19 +69,3 @@ def test_compaction_needs_a_model() -> None:
     with pytest.raises(ClientFault) as refused:
         decode_compact_request(b'{"input":"x"}')
     assert (refused.value.code, refused.value.param) == ("missing_field", "model")
-
-
-@given(documents(Request))
-def test_a_turn_on_a_websocket_is_a_request_under_a_type(document: Any) -> None:
-    """WS-1: the rest is the creation body; that some fields may not be there is for the endpoint to say (WS-2)."""
-    message = {"type": "response.create", **document}
-    turn = decode_as(json.dumps(message).encode(), WebSocketCreate)
-    assert isinstance(turn, Request)
-    assert json.loads(encode(turn)) == message
-
-
-def test_another_message_on_a_websocket_is_refused_by_its_type() -> None:
-    """WS-1."""
-    with pytest.raises(ClientFault) as refused:
-        decode_as(b'{"type":"response.cancel"}', WebSocketCreate)
-    assert (refused.value.param, refused.value.message) == ("type", 'type: got "response.cancel", wanted "response.create"')

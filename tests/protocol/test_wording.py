@@ -15,8 +15,8 @@ from tests.generate.schema import json_values
 from tests.generate.shapes import kind_of
 
 from antiphon.protocol.base import EXTRA_NAME
-from antiphon.protocol.content import Number
-from antiphon.protocol.errors import ErrorBody, WebSocketError
+from antiphon.protocol.content import Number, Refusal
+from antiphon.protocol.errors import ErrorBody
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import CompactRequest, Request, TextFormatParam
 from antiphon.protocol.response import CompactResource
@@ -47,7 +47,7 @@ from antiphon.protocol.wording import describe, excerpt, inside, raw_kind
         (Annotated[list[ToolParam], Meta(min_length=1, max_length=2)], "an array of 1 to 2 objects"),
         (ToolParam, 'an object whose type is one such as "function", "custom", "namespace", "tool_search"'),
         (TextFormatParam | None, 'an object whose type is one of "text", "json_object", "json_schema" or null'),
-        (WebSocketError, 'an object of type "error"'),
+        (Refusal, 'an object of type "refusal"'),
         (ErrorBody, "an object"),
     ],
 )
@@ -73,7 +73,7 @@ def infos(info: shapes.Type, seen: set[type]) -> Iterator[shapes.Type]:
         yield from infos(member, seen)
 
 
-@pytest.mark.parametrize("type", [Request, CompactRequest, CompactResource, StreamEvent, ErrorBody, WebSocketError])
+@pytest.mark.parametrize("type", [Request, CompactRequest, CompactResource, StreamEvent, ErrorBody])
 def test_there_are_words_for_every_type_of_the_protocol(type: Any) -> None:
     for info in infos(shapes.type_info(type), set()):
         words = describe(info)

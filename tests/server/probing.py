@@ -77,6 +77,18 @@ def _told(body: dict[str, Any]) -> dict[str, Any]:
             return dict(body["error"])
 
 
+def receive_json_body(client: socket.socket) -> bytes:
+    """The JSON body of the next response on a connection that stays open."""
+    data = b""
+    while b"\r\n\r\n{" not in data:
+        data += client.recv(65536)
+    head, _, body = data.rpartition(b"\r\n\r\n")
+    length = int(head.lower().rpartition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += client.recv(65536)
+    return body
+
+
 class Watched(HttpTransport):
     """The real network, which keeps a list of where it was asked to go."""
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 from tests.running import one_upstream, running, until
@@ -20,7 +18,6 @@ from tests.server.probing import ALICE, ASKED, Answer, Probed, head, probed
 from antiphon import __version__
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.fakes import ChatServer
-from antiphon.gateway.recall import LIFE
 from antiphon.server import openapi
 from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, App, Route, health
 
@@ -337,32 +334,12 @@ def test_a_scope_that_is_not_served_is_closed() -> None:
 # What is left behind
 
 
-@pytest.mark.parametrize("mib", [1, 0])
-def test_what_was_asked_is_remembered_for_the_next_turn_and_then_forgotten(mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as the configuration allows, and also while nobody asks anything."""
-    monkeypatch.setattr("antiphon.server.services.BETWEEN_FORGETTING", 0.01)
-    first = {"type": "message", "role": "user", "content": "Hi. " * 100}
-    asked = [[first], [first, {"type": "message", "role": "assistant", "content": "Yes?"}, {**first, "content": "Go on."}]]
-    with ChatServer() as upstream:
-        config = one_upstream(upstream.base_url)
-        config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, recall_mib=mib))
-        with running(config) as gateway:
-            recall = gateway.services.recall
-            for items in asked:
-                body = {"model": "mock-1", "input": items, "store": False}
-                assert httpx2.post(f"{gateway.url}/v1/responses", json=body).status_code == 200
-            assert len(recall) == mib  # the second took the place of the first
-            monkeypatch.setattr(recall, "_now", lambda: time.monotonic() + LIFE + 1)
-            until(lambda: len(recall) == 0)
-        assert [len(received.json["messages"]) for received in upstream.received] == [1, 3]
-
-
-def test_what_somebody_left_in_a_circle_is_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_cycles_are_freed_while_automatic_collection_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     class Circle:
         def __init__(self) -> None:
             self.itself = self
 
-    monkeypatch.setattr("antiphon.server.services.BETWEEN_FORGETTING", 0.01)
+    monkeypatch.setattr("antiphon.server.services.GC_INTERVAL", 0.01)
     gc.disable()
     try:
         left = weakref.ref(Circle())

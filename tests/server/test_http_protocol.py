@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.server.probing import receive_json_body
 
+from antiphon.server.asgi import BY_NAME, DIRECT
 from antiphon.server.http_protocol import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, Protocol
 
 BOUND = 60.0  # seconds within which anything that is waited for has long happened
@@ -763,3 +767,41 @@ def test_an_early_answer_is_not_followed_by_a_complaint_about_the_body() -> None
         protocol = place.connection()
         assert to_the_end(client).endswith(b"too much")
         assert protocol._head_timer is None
+
+
+# Requests that clients send on one connection: the path, more header lines, and the length of the body.
+HEADER_LINES = [b"", b"x-a: 1\r\n", b"x-a: 2\r\n", b"expect: 100-continue\r\n", b"x-a: 1\r\nx-a: 1\r\n", b"te: trailers\r\n"]
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from([b"/one", b"/two?q=%20"]), st.sampled_from(HEADER_LINES), st.integers(0, 40)), max_size=8
+)
+
+
+@given(requests=REQUESTS)
+def test_requests_on_one_connection_do_not_depend_on_how_their_bytes_arrive(
+    shared: Place, requests: list[tuple[bytes, bytes, int]]
+) -> None:
+    whole, in_pieces = (_scopes_and_bodies(shared, requests, in_pieces=in_pieces) for in_pieces in (False, True))
+    assert whole == in_pieces
+    assert len(whole) == len(requests)
+
+
+def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *, in_pieces: bool) -> list[Any]:
+    """What the application was called with for each request, and the body of its response."""
+    place.app.seen.clear()
+    bodies = []
+    with place.client() as client:
+        for path, lines, length in requests:
+            data = b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n" % (path, lines, length) + b"x" * length
+            if in_pieces:
+                client.sendall(data[:20])
+                until(lambda: place.connection()._taken > 0)
+                client.sendall(data[20:])
+            else:
+                client.sendall(data)
+            bodies.append(receive_json_body(client))
+    until(lambda: place.protocols() == 0)
+    internal = (BY_NAME, DIRECT, "client")
+    return [
+        ({name: value for name, value in scope.items() if name not in internal}, body)
+        for scope, body in zip(place.app.seen, bodies, strict=True)
+    ]

@@ -81,8 +81,8 @@ def test_a_chain_is_sent_whole_and_in_its_order(here: Lab, how: str) -> None:
     assert here.kept(previous["id"]) == previous
 
 
-def test_what_is_remembered_of_a_chain_is_gone_with_it(here: Lab) -> None:
-    """PREV-3: a process remembers conversations that it read a moment ago, and asks the store all the same."""
+def test_a_deleted_response_ends_every_chain_that_goes_through_it(here: Lab) -> None:
+    """PREV-3: also where a chain was continued a moment ago."""
     first = here.told("Hello. " * 100)
     for _ in range(4):
         second = here.told("Go on.", previous_response_id=first["id"])
@@ -92,18 +92,6 @@ def test_what_is_remembered_of_a_chain_is_gone_with_it(here: Lab) -> None:
     assert here.delete(first["id"]).status_code == 200
     for gone in (first, second, third):
         assert here.refused("Go on.", previous_response_id=gone["id"])["code"] == "previous_response_not_found"
-
-
-@pytest.mark.parametrize("over", ["http", "websocket"])
-def test_a_chain_that_was_read_is_remembered_however_it_is_continued(here: Lab, over: str) -> None:
-    first = here.told(f"{over} " * 100)
-    before = len(here.gateway.services.recall)
-    if over == "websocket":
-        with here.socket() as talk:
-            talk.ask("Go on.", previous_response_id=first["id"])
-    else:
-        here.told("Go on.", previous_response_id=first["id"])
-    assert len(here.gateway.services.recall) == before + 1
 
 
 def test_a_chain_may_branch(here: Lab) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
 def parse(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
     """The configuration in `text`, which stands in `file`. One that names no upstreams has the usual ones."""
     source = TomlSource(str(file), text, ConfigError)
+    _refuse_removed_settings(source)
     written = source.read(source.toml, Config)
     folder = Path(file).parent
     upstreams = [
@@ -59,6 +61,13 @@ def parse(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
     for problem in problems(config, environ):
         raise source.fault(problem.steps, str(problem))
     return config
+
+
+def _refuse_removed_settings(source: TomlSource) -> None:
+    for (table, name), message in REMOVED.items():
+        settings = source.toml.get(table)
+        if isinstance(settings, dict) and name in settings:
+            raise source.fault((table, name), f"{table}.{name} {message}")
 
 
 def default(environ: Mapping[str, str]) -> Config:
@@ -107,4 +116,8 @@ def _upstream(provider: Provider) -> UpstreamConfig:
     )
 
 
+#: Settings of earlier versions, and what to do about them.
+REMOVED: Final[dict[tuple[str, str], str]] = {
+    ("server", "recall_mib"): "was removed in 0.1: conversations are not cached any more; delete the line",
+}
 EMBEDDED = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)

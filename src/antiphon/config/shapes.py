@@ -46,15 +46,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     allowed_origins: Annotated[
         list[str], Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused.")
     ] = []
-    recall_mib: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=65536,
-            description="MiB of requests and kept conversations that each process remembers for ten minutes, so that a "
-            "conversation that goes on is not read from its beginning; they take about four times as much memory. 0: none.",
-        ),
-    ] = 4
     max_body_mib: Annotated[
         int,
         Meta(

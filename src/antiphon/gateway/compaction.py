@@ -112,11 +112,6 @@ def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int]
     return window + [item for part in reversed(behind) for item in part]
 
 
-def calls_in(items: list[ItemParam]) -> set[str]:
-    """The ids of the calls in a conversation."""
-    return {item.call_id for item in items if isinstance(item, CALLS)}
-
-
 def chosen(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
     """Of an open conversation, what holds for all of it, and what is kept word for word in about `room` tokens, half of them for
     what the user said before, half for the newest steps. What the user said last and calls without outputs are kept whatever they

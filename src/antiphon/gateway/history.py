@@ -8,6 +8,7 @@ said, the oldest first, then what is new (PREV-1). Settings of earlier turns do 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -20,7 +21,6 @@ from antiphon.gateway.conversation import conversation_of
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.kept_items import KeptItems
 from antiphon.gateway.naming import id_of
-from antiphon.gateway.recall import Recall, Recalled, items_in
 from antiphon.gateway.restoring import missing_in, restored
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
@@ -52,7 +52,6 @@ class Ground(Struct, frozen=True, kw_only=True):
     past: Past  # the part that is not
     raw: list[ItemParam]  # the whole conversation with its compactions sealed
     losses: Losses
-    recalled: Recalled | None = None  # what is known of the request, if it stands on what is remembered
 
 
 class _Continued(Struct, frozen=True, kw_only=True):
@@ -61,18 +60,16 @@ class _Continued(Struct, frozen=True, kw_only=True):
     found: Excerpt
     path: str  # where the request names it
     what: str
-    is_stored: bool = False  # a chain in the store, which may be remembered
 
 
 class Archive(Struct, frozen=True, kw_only=True):
-    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. With `recall` a
-    conversation that was read before is not read again. One request resolves at most `limit` bytes of JSON."""
+    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. One
+    request resolves at most `limit` bytes of JSON."""
 
     owner: str
     store: Store | None
     limit: int
     remembered: Remembered | None = None
-    recall: Recall | None = None
 
     async def continued_by(self, request: Request, *, drops_oldest: bool) -> _Continued:
         """What a request goes on from."""
@@ -88,7 +85,7 @@ class Archive(Struct, frozen=True, kw_only=True):
             content = b",".join(local)
             return _Continued(found=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
         found = await self.chain(previous, drops_oldest=drops_oldest)
-        return _Continued(found=found, path="previous_response_id", what=what, is_stored=True)
+        return _Continued(found=found, path="previous_response_id", what=what)
 
     async def chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
@@ -140,31 +137,20 @@ class Archive(Struct, frozen=True, kw_only=True):
         return restored(items, [items_of([output]) for output in outputs], maker)
 
 
-def stands_alone(request: Request, recalled: Recalled | None = None) -> bool:
-    """Whether a request has everything it needs in itself, which is quick to see for most. Of one that was recalled, only what is
-    new is looked at."""
+def stands_alone(request: Request) -> bool:
+    """Whether a request has everything it needs in itself, which is quick to see for most."""
     if request.previous_response_id or request.conversation:
         return False
-    items = request.input
-    if type(items) is not list:
+    if type(request.input) is not list:
         return True
-    if recalled is None or recalled.request is not request:
-        return _calls_made(NO_CALLS, items) is not None
-    return recalled.work_out(_calls_made, NO_CALLS, _calls_made) is not None
-
-
-def _calls_made(before: frozenset[str], items: list[ItemParam]) -> frozenset[str] | None:
-    """The calls of a conversation that goes on with these items; None if one of them leans on what is not there."""
-    made: set[str] = set()
-    for item in items:
-        kind = type(item)  # `isinstance` costs ten times as much, and this is asked of every item of every request
+    call_ids: set[str] = set()
+    for item in request.input:
+        kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
         if kind in CALL_KINDS:
-            made.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in LEANING:
-            call_id = getattr(item, "call_id", None)
-            if call_id not in made and call_id not in before:
-                return None
-    return before | made if made else before
+            call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
+        elif kind in LEANING and getattr(item, "call_id", None) not in call_ids:
+            return False
+    return True
 
 
 def lacks_reasoning(request: Request) -> bool:
@@ -188,15 +174,13 @@ async def ground(
     past = await archive.continued_by(request, drops_oldest=budget.drops_oldest)
     if not budget.drops_oldest:
         budget.take(past.found.size, past.path, past.what)
-    kept = archive.recall.read_kept(archive.owner, past.found.content) if archive.recall is not None and past.is_stored else None
-    items = items_in(past.found.content) if kept is None else kept.whole.items
-    before = _without_unfinished_calls(items, losses, past.path)
+    before = _without_unfinished_calls(_decode_arrays(past.found.content), losses, past.path)
     own = await resolved(own, before, archive, budget)
     content = past.found.content
     if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
         if past.found.size > budget.left:
             content = _newest_of(past, budget)
-            before = _without_lone_outputs(_without_unfinished_calls(items_in(content), losses, past.path))
+            before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
         budget.take(len(content), past.path, past.what)
     if request.conversation:
         own = _new_to(before, own)
@@ -211,8 +195,7 @@ async def ground(
         window = _opened(raw, len(before), unsealing, past.path, budget)
     request = replace(request, input=window)
     losses.extend(budget.losses)
-    recalled = kept.by(request) if kept is not None and before is items and window is raw else None
-    return Ground(request=request, own=own, past=[content] if content else [], raw=raw, losses=losses, recalled=recalled)
+    return Ground(request=request, own=own, past=[content] if content else [], raw=raw, losses=losses)
 
 
 def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
@@ -237,7 +220,13 @@ def past_of(turn: Turn) -> Past:
 
 def items_of(past: Past) -> list[ItemParam]:
     """The conversation so far."""
-    return items_in(b",".join(past))
+    return _decode_arrays(b",".join(past))
+
+
+def _decode_arrays(content: bytes) -> list[ItemParam]:
+    """The items of stored arrays that have commas between them, by one typed decode."""
+    arrays: list[list[ItemParam]] = codec.decode_stored(b"[%b]" % content, list[list[ItemParam]])
+    return list(chain.from_iterable(arrays))
 
 
 async def resolved(
@@ -392,7 +381,6 @@ NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
 UNDER_WAY: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
-NO_CALLS: Final[frozenset[str]] = frozenset()
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 SEALED: Final = (CompactionParam, CompactionTrigger)
 LEANING: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})

@@ -5,16 +5,13 @@ for the client. Committed before the client hears of the end, so that what it sa
 from __future__ import annotations
 
 import asyncio
-import secrets
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import Joined, addition
 from antiphon.gateway.naming import GROUP, id_of, named, of_group
-from antiphon.gateway.recall import Recalled
 from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
@@ -23,54 +20,16 @@ from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Store, Turn
 
 
-class WrittenDown(Struct, frozen=True, gc=False):
-    """The items of a request as they are kept, but for the group in the ids of those that came without one."""
-
-    items: bytes = b""  # with commas in between
-    count: int = 0
-    ids: tuple[str, ...] = ()  # that came
-    lacks_ids: bool = False
-
-    def go_on(self, items: list[ItemParam]) -> WrittenDown:
-        """These, and more."""
-        if not items:
-            return self
-        kept: list[ItemParam] = []
-        ids: list[str] = []
-        for number, item in enumerate(items, self.count):
-            id = id_of(item)
-            if id is not None:
-                ids.append(id)
-            else:
-                item, _ = named(item, partial(of_group, SOME_GROUP, number))
-            kept.append(item)
-        written = codec.encode(kept)[1:-1]
-        return WrittenDown(
-            items=b"%b,%b" % (self.items, written) if self.count else written,
-            count=self.count + len(items),
-            ids=(*self.ids, *ids),
-            lacks_ids=self.lacks_ids or len(ids) < len(items),
-        )
-
-
-def written_down(own: list[ItemParam], recalled: Recalled | None = None) -> WrittenDown:
-    """What a request says for itself. Of one that was recalled, only what is new is written."""
-    written = recalled.work_out(WrittenDown, NOTHING, WrittenDown.go_on) if recalled is not None else None
-    return written or NOTHING.go_on(own)
-
-
 class Keeper:
-    """Keeps one response. The items of its request are written down at once, since nobody holds them while the answer comes."""
+    """Keeps one response. The new items of its request are encoded at once, since nobody holds them while the answer comes."""
 
-    def __init__(self, store: Store | None, owner: str, own: WrittenDown, stamps: Stamps, joined: Joined | None = None) -> None:
+    def __init__(self, store: Store | None, owner: str, own: list[ItemParam], stamps: Stamps, joined: Joined | None = None) -> None:
         self.has_begun = False  # a response is kept once
         self._store = store  # None: the response is not kept
         self._owner = owner
         self._stamps = stamps
         self._joined = joined
-        group = stamps.new_id(GROUP) if own.lacks_ids else ""
-        self._item_ids = [group, *own.ids] if own.lacks_ids else [*own.ids]
-        self._input = b"[%b]" % (own.items.replace(SOMETHING, group.partition("_")[2].encode()) if own.lacks_ids else own.items)
+        self._input, self._item_ids = input_with_ids(own, stamps)
 
     async def keep(self, response: Response) -> Turn:
         """Once this returns, the response is safe; `StorageUnavailable` if it is not. Without a store it is only written down."""
@@ -119,6 +78,23 @@ class Keeper:
             await self._store.save(self._owner, record, item_ids, call_ids, addition=added)
 
 
+def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[str]]:
+    """The items of a request as the store has them, each with an id, and the ids by which they can be found: their own, and one
+    group for all that came without one."""
+    with_ids: list[ItemParam] = []
+    ids: list[str] = []
+    group = ""
+    for number, item in enumerate(items):
+        id = id_of(item)
+        if id is None:
+            group = group or stamps.new_id(GROUP)
+            item, _ = named(item, partial(of_group, group, number))
+        else:
+            ids.append(id)
+        with_ids.append(item)
+    return codec.encode(with_ids), [group, *ids] if group else ids
+
+
 def response_of(record: Record) -> Response:
     """A kept response, whole."""
     output: list[Item] = codec.decode_stored(record.output, list[Item])
@@ -127,7 +103,3 @@ def response_of(record: Record) -> Response:
 
 
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
-NOTHING: Final = WrittenDown()
-# In place of a group that is not known yet. It is told to nobody, so no text that is kept has it in it.
-SOMETHING: Final = secrets.token_hex(20).encode()
-SOME_GROUP: Final = f"{GROUP}_{SOMETHING.decode()}"

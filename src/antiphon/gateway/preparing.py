@@ -1,8 +1,4 @@
-"""What a turn sends, worked out before anything is sent. Pure.
-
-Of a request that goes on from an earlier one (`recall`) only what is new is translated, where that gives the same: all that stands
-around the messages is then known, and so are the messages before.
-"""
+"""What a turn sends, worked out before anything is sent. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.errors import UnsupportedParameter
-from antiphon.gateway.recall import Recalled
 from antiphon.gateway.routes import Target
 from antiphon.profiles import Wire
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import Response, opening
-from antiphon.upstream.speech import History, Speech
+from antiphon.upstream.speech import Speech
 
 # What the gateway does itself, and no upstream hears of.
 OURS: Final[dict[str, Any]] = dict.fromkeys(
@@ -48,81 +42,11 @@ class Prepared(Struct, kw_only=True):
     body: bytes
     losses: Losses
     repeat: Callable[[Refused], Repeated | None] | None = None  # None: there is nothing that could be left out
-    opening: Response | None = None  # what `opening_with` gives, if it is known
-
-    def opening_with(self, id: str, created_at: int) -> Response:
-        """The response with which the turn begins."""
-        if self.opening is None:
-            return opening(self.request, id=id, created_at=created_at)
-        return replace(self.opening, id=id, created_at=created_at)
 
 
-def prepare(request: Request, target: Target, *, keeps: bool = False, recalled: Recalled | None = None) -> Prepared:
+def prepare(request: Request, target: Target, *, keeps: bool = False) -> Prepared:
     """What is sent to the upstream, and what could not be. State is ours to keep: an upstream is told the whole conversation, and
-    to keep none of it. `recalled` counts if the request is still the one that was recalled."""
-    if recalled is None or recalled.request is not request:
-        return _prepare(request, target, keeps)[0]
-    mould: _Mould | None = recalled.frame.known.get((id(target.upstream), target.model, keeps))
-    if mould is not None:
-        told = recalled.work_out(mould, mould.nothing, _go_on) if recalled.whole.items else None
-        if told is not None:
-            return mould.filled(told, target, request.previous_response_id)
-    prepared, sent = _prepare(request, target, keeps)
-    if mould is None and recalled.frame.recurs:
-        mould = _mould_of(prepared, sent)
-        if mould is not None:
-            recalled.frame.known[id(target.upstream), target.model, keeps] = mould
-    return prepared
-
-
-class _Mould:
-    """What all requests of one frame become for one target, but for their messages."""
-
-    __slots__ = ("after", "before", "losses", "nothing", "opening", "request", "sent")
-
-    def __init__(self, prepared: Prepared, nothing: History, before: bytes, after: bytes) -> None:
-        self.request = prepared.request
-        self.sent = prepared.sent
-        self.opening = opening(prepared.request, id="", created_at=0)
-        self.losses = Losses()
-        self.losses.extend(prepared.losses)
-        self.nothing = nothing  # a conversation before its first item
-        self.before = before
-        self.after = after
-
-    def filled(self, told: History, target: Target, previous: str | UnsetType | None) -> Prepared:
-        """With this conversation, which continues that response."""
-        losses = Losses()
-        losses.extend(self.losses)
-        body = b"%b%b%b" % (self.before, told.whole(), self.after)
-        request, begins = self.request, self.opening
-        if previous != request.previous_response_id:
-            request = replace(request, previous_response_id=previous)
-            begins = replace(begins, previous_response_id=previous or None)
-        return Prepared(target=target, request=request, sent=self.sent, body=body, losses=losses, opening=begins)
-
-
-def _mould_of(prepared: Prepared, sent: Request) -> _Mould | None:
-    """Found in a body that was made in full; None if its messages cannot be told from what stands around them, or if what
-    is done to a conversation depends on more than the dialect."""
-    upstream = prepared.target.upstream
-    if upstream.speech.history_from_hub is None or upstream.profile.looks_at_history:
-        return None
-    nothing = upstream.speech.history_from_hub(sent, upstream.profile.wire)
-    told = nothing.go_on(input_items(sent))
-    messages = told.whole() if told is not None else b""
-    if not messages or prepared.body.count(messages) != 1:
-        return None
-    before, _, after = prepared.body.partition(messages)
-    return _Mould(prepared, nothing, before, after)
-
-
-def _go_on(told: History, items: list[ItemParam]) -> History | None:
-    return told.go_on(items)
-
-
-def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, Request]:
-    """All of it, and the request as it was translated."""
+    to keep none of it."""
     losses = Losses()
     profile = target.upstream.profile
     settled = _settle(request, keeps=keeps, losses=losses)
@@ -132,7 +56,7 @@ def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, R
     body, found = target.upstream.speech.request_from_hub(sent, wire)
     losses.extend(found)
     kept = _without_history(settled)
-    prepared = Prepared(
+    return Prepared(
         target=target,
         request=kept,
         sent=kept if sent is settled else _without_history(sent),
@@ -140,7 +64,6 @@ def _prepare(request: Request, target: Target, keeps: bool) -> tuple[Prepared, R
         losses=losses,
         repeat=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
     )
-    return prepared, sent
 
 
 def _without_history(request: Request) -> Request:

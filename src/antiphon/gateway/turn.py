@@ -24,7 +24,7 @@ from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import Violation
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import Pad, Policy
-from antiphon.protocol.response import Response
+from antiphon.protocol.response import Response, opening
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writing import Trace
@@ -50,7 +50,7 @@ class Turn:
     ) -> None:
         self.keeper = keeper  # None: the response is not kept
         self.prepared = prepared
-        self.opening = prepared.opening_with(stamps.new_id("resp"), stamps.now())
+        self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
         self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
         self.asks_again = True  # though something is lost by it, if what is said of reasoning is refused

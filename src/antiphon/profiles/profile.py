@@ -48,11 +48,6 @@ class Profile(Struct, frozen=True, kw_only=True):
     pass_headers: tuple[str, ...] = ()
     foreign_reasoning: ForeignReasoning = "drop"
 
-    @property
-    def looks_at_history(self) -> bool:
-        """Whether the conversation matters to what `prepare` does, be it as plain as can be."""
-        return any(quirk.looks_at_history for quirk in self.quirks)
-
     def prepare(self, request: Request) -> tuple[Request, Losses]:
         """The request as this server takes it, and what was lost. A loss has the path under which its quirk saw the thing."""
         losses = Losses()

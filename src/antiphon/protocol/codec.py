@@ -7,7 +7,6 @@ Writing puts raw bytes back where they were.
 
 from __future__ import annotations
 
-import re
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from antiphon.protocol.base import EXTRA_NAME, MARK, Shape, Unknown
 from antiphon.protocol.events import REASONING_TEXT_EVENTS, StreamEvent, UnknownEvent
 from antiphon.protocol.items import Item, ItemParam
-from antiphon.protocol.nesting import NestingError, bounded, check_nesting
+from antiphon.protocol.nesting import NestingError, check_nesting
 from antiphon.protocol.request import CompactRequest, Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.second_reading import Place, place_of
@@ -28,11 +27,9 @@ from antiphon.protocol.wording import UNREADABLE, fault_of
 
 _encode: Final = msgspec.json.Encoder().encode
 
-# Tools that are kept because they will come again: at most so many lists, each of at most so many bytes.
-MOST_KEPT: Final = 32
-LONGEST_KEPT: Final = 128 * 1024
-INPUT: Final = re.compile(rb'"input"[ \t\r\n]*:[ \t\r\n]*')
-BLANK: Final = b" \t\r\n"
+# Lists of tools that are cached by their bytes, and the longest that is.
+MAX_CACHED_TOOL_LISTS: Final = 32
+MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
 
 
 def decode_request(body: bytes) -> Request:
@@ -48,53 +45,6 @@ def decode_stored_request(body: bytes) -> Request:
     except UNREADABLE:
         request: Request = _read(body, _REQUEST)  # which knows what can be kept, and where it went wrong
         return request
-
-
-class Apart(NamedTuple):
-    """A request, and its conversation by itself, with the place of it in the body."""
-
-    request: Request  # without `input`
-    items: list[ItemParam]
-    start: int  # behind the bracket that opens the array
-    end: int  # of the bracket that closes it
-
-
-def decode_apart(body: bytes) -> Apart | None:
-    """The body of `POST /responses`, for who wants to know where its items stand. None if that cannot be told: the conversation is
-    one string, or the body has to be read a second time."""
-    try:
-        check_nesting(body)
-        read = _decode_around_input(body)
-        if read.input is UNSET or not (array := bytes(read.input)).startswith(b"["):
-            return None
-        items = decode_items(array)
-        request = _request_of(read, but="input")
-    except UNREADABLE:
-        return None
-    places = [found.end() for found in INPUT.finditer(body) if body.startswith(array, found.end())]
-    if len(places) != 1:  # a place of the same name further in may hold the same
-        return None
-    return Apart(request, items, places[0] + 1, places[0] + len(array) - 1)
-
-
-def decode_items(array: bytes) -> list[ItemParam]:
-    """Input items, by one typed decode: what that cannot read is not explained."""
-    return _decode_items(array)
-
-
-def last_item(body: bytes, start: int, end: int) -> int:
-    """Where the last of the items begins that stand in a body from `start` to `end`, with the comma before it. A comma may stand
-    before the first of them, too."""
-    raws = _decode_raws(b"[%b]" % body[start:end].lstrip(BLANK).removeprefix(b","))
-    if len(raws) < 2:
-        return start
-    return _behind_blanks(body, _behind_blanks(body, end) - len(raws[-1])) - 1
-
-
-def _behind_blanks(body: bytes, at: int) -> int:
-    while body[at - 1] in BLANK:
-        at -= 1
-    return at
 
 
 def decode_compact_request(body: bytes) -> CompactRequest:
@@ -146,18 +96,10 @@ def encode(value: Any) -> bytes:
     """Any value made of shapes, as JSON; unknown fields and objects stand where they stood, to the byte: their white space may hold
     line endings, which whoever writes lines has to mind (`sse.encode` does)."""
     if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
-        value = replace(value, tools=written(value.tools))
+        value = replace(value, tools=_encode_tools(value.tools))
     # The mark can also be a piece of somebody's text: then putting back changes nothing.
     encoded = _encode(value)
     return encoded if MARK not in encoded else _encode(put_back(value))
-
-
-def written(tools: ToolList[Any]) -> Raw:
-    """The JSON of tools, written once."""
-    known: Raw | None = tools.known.get(written)
-    if known is None:
-        known = tools.known[written] = Raw(encode(list(tools)))
-    return known
 
 
 def put_back(value: Any) -> Any:
@@ -186,20 +128,18 @@ def _members(shape: Shape) -> dict[str, Any]:
     return {**shape.extra, **members} if shape.extra else members
 
 
+def _encode_tools(tools: ToolList[Any]) -> Raw:
+    return tools.derive_once(_encode_tools, lambda: Raw(encode(list(tools))))
+
+
 class _AroundTools(Request, frozen=True, kw_only=True):
     """A request whose tools are not read yet."""
 
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
 
-class _AroundInput(_AroundTools, frozen=True, kw_only=True):
-    """One whose conversation is not read yet either."""
-
-    input: Raw | UnsetType = UNSET  # type: ignore[assignment]
-
-
-def _request_of(read: _AroundTools, *, but: str = "") -> Request:
-    fields = {name: value for name in _REQUEST_FIELDS if name != but and (value := getattr(read, name)) is not UNSET}
+def _request_of(read: _AroundTools) -> Request:
+    fields = {name: value for name in _REQUEST_FIELDS if (value := getattr(read, name)) is not UNSET}
     return Request(**fields | _tools_in(read.tools))
 
 
@@ -230,13 +170,13 @@ def _tools_in(raw: Raw | UnsetType) -> dict[str, Any]:
     """The field of a request, if it is there."""
     if raw is UNSET:
         return {}
-    if len(raw) > LONGEST_KEPT:
+    if len(raw) > MAX_CACHED_TOOL_BYTES:
         return {"tools": _decode_tools(raw)}
-    return {"tools": _known_tools(bytes(raw))}
+    return {"tools": _decode_tools_once(bytes(raw))}
 
 
-@lru_cache(maxsize=MOST_KEPT)
-def _known_tools(raw: bytes) -> ToolList[ToolParam] | None:
+@lru_cache(maxsize=MAX_CACHED_TOOL_LISTS)
+def _decode_tools_once(raw: bytes) -> ToolList[ToolParam] | None:
     tools = _decode_tools(raw)
     return None if tools is None else ToolList(tools)
 
@@ -264,9 +204,6 @@ _REQUEST: Final = place_of(Request)
 _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
 _WITH_TOOLS: Final = (Request, Response)
 _decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
-_decode_around_input: Final = msgspec.json.Decoder(_AroundInput).decode
-_decode_items: Final = bounded(msgspec.json.Decoder(list[ItemParam]).decode)
-_decode_raws: Final = msgspec.json.Decoder(list[Raw]).decode
 _decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
 _COMPACT_REQUEST: Final = place_of(CompactRequest)
 _ITEM_PARAM: Final = place_of(ItemParam)

@@ -1,4 +1,4 @@
-"""Errors as they stand on the wire (ERR-1, STR-8, WS-10). The exceptions behind them are in `antiphon.errors`."""
+"""Errors as they stand on the wire (ERR-1, STR-8). The exceptions behind them are in `antiphon.errors`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,6 @@ class ErrorBody(Shape, frozen=True, kw_only=True):
     """The body of every answer that is not 2xx."""
 
     error: ErrorPayload
-
-
-class WebSocketErrorPayload(Shape, frozen=True, kw_only=True):
-    code: str
-    message: str
-    type: str | UnsetType = UNSET
-    param: str | None | UnsetType = UNSET
-
-
-class WebSocketError(Shape, frozen=True, kw_only=True, tag="error"):
-    status: int
-    error: WebSocketErrorPayload
 
 
 def payload_of(error: ApiError) -> ErrorPayload:

@@ -110,10 +110,6 @@ class CompactRequest(Shape, frozen=True, kw_only=True):
     prompt_cache_key: ShortKey | None | UnsetType = UNSET
 
 
-class WebSocketCreate(Request, frozen=True, kw_only=True, tag="response.create"):
-    """A turn on a WebSocket: the creation body under a type (WS-1). What it may not hold is judged by the endpoint (WS-2)."""
-
-
 def input_items(request: Request) -> list[ItemParam]:
     """The input as items: a string is one user message (ITEM-8)."""
     match request.input:

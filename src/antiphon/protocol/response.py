@@ -178,10 +178,7 @@ def _echo_conversation(request: Request) -> dict[str, Any] | UnsetType:
 def _echo_tools(tools: list[ToolParam]) -> list[Tool]:
     if type(tools) is not ToolList:
         return [_echo_tool(tool) for tool in tools]
-    known: ToolList[Tool] | None = tools.known.get(_echo_tools)
-    if known is None:
-        known = tools.known[_echo_tools] = ToolList(map(_echo_tool, tools))
-    return known
+    return tools.derive_once(_echo_tools, lambda: ToolList(map(_echo_tool, tools)))
 
 
 def _echo_tool(tool: ToolParam) -> Tool:

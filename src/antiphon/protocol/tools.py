@@ -6,7 +6,7 @@ beyond the specification; they are typed so that a translation can name them whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -20,6 +20,7 @@ JsonSchema = dict[str, Any]
 ToolChoiceValue = Literal["none", "auto", "required"]
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class UnknownTool(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
@@ -153,14 +154,21 @@ Tool = FunctionTool | CustomTool | NamespaceTool | ToolSearchTool | HostedTool |
 
 
 class ToolList(list[T]):
-    """Tools that many requests have in common, as those of one client mostly do: what was worked out about them is kept with them,
-    by whoever did, under a key of its own. Nobody changes such a list."""
+    """Tools that many requests share, as those of one client mostly do, and values that were derived from them, such as their
+    JSON for a server. The list must not be changed."""
 
-    __slots__ = ("known",)
+    __slots__ = ("_derived",)
 
     def __init__(self, tools: Iterable[T]) -> None:
         super().__init__(tools)
-        self.known: dict[Any, Any] = {}
+        self._derived: dict[object, Any] = {}
+
+    def derive_once(self, key: object, derive: Callable[[], D]) -> D:
+        """The value that `derive` returns; it is called once for each key."""
+        if key not in self._derived:
+            self._derived[key] = derive()
+        value: D = self._derived[key]
+        return value
 
 
 class UnknownToolChoice(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
-from antiphon.dialects.responses.events_from_hub import ChosenStyle
 from antiphon.errors import AntiphonError, ApiError, ClientFault
-from antiphon.gateway.client_speech import ClientSpeech
 from antiphon.profiles.known_clients import HEADERS_OF_PAGES
 from antiphon.server import openapi
-from antiphon.server.asgi import FACTS, JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
+from antiphon.server.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_of
 from antiphon.server.background import Background
 from antiphon.server.background_endpoints import cancel_response
 from antiphon.server.body import ClientLeft
@@ -115,23 +113,14 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
-        facts: dict[str, Any] | None = scope.get(FACTS)
-        admitted: _Admitted | None = facts.get(ADMITTED) if facts is not None else None
-        if admitted is not None:
-            exchange = Exchange(id, scope, receive, send, admitted.speech, admitted.headers)
-        else:
-            exchange = Exchange(id, scope, receive, send, speech_for(scope), self._edge.headers_for(scope))
+        exchange = Exchange(id, scope, receive, send, speech_for(scope), self._edge.headers_for(scope))
         if services.traces is not None:
             exchange.trace = services.traces.begin(id)
         if services.telemetry is not None:
             exchange.line.traceparent = first_of(scope, b"traceparent").decode("latin-1")
         services.under_way += 1
         try:
-            if admitted is not None:
-                exchange.line.owner, exchange.key_style = admitted.owner, admitted.key_style
-                await admitted.endpoint(services, exchange)
-            else:
-                await self._serve(exchange)
+            await self._serve(exchange)
         except ClientLeft:
             exchange.left = True
         except ApiError as error:
@@ -169,21 +158,7 @@ class App:
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
-        facts: dict[str, Any] | None = scope.get(FACTS)
-        if facts is not None and scope["path"] in ROUTES:
-            headers = self._edge.headers_for(scope)
-            facts[ADMITTED] = _Admitted(exchange.speech, headers, exchange.line.owner, exchange.key_style, endpoint)
         await endpoint(self._services, exchange)
-
-
-class _Admitted(NamedTuple):
-    """What a head comes to that passed every edge; the same head does so again."""
-
-    speech: ClientSpeech
-    headers: Headers
-    owner: str | None
-    key_style: ChosenStyle | None
-    endpoint: Endpoint
 
 
 def _route_of_model(exchange: Exchange) -> Route | None:
@@ -228,7 +203,6 @@ async def openapi_document(services: Services, exchange: Exchange) -> None:
     await exchange.answer(200, [JSON], openapi.document())
 
 
-ADMITTED: Final = "admitted"  # among the facts of a head
 METRICS: Final = "/metrics"
 ROUTES: Final[dict[str, Route]] = {
     "/v1/responses": Route(methods={"POST": create_response}),

@@ -20,8 +20,6 @@ Headers = list[tuple[bytes, bytes]]
 
 DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `Direct`
 BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
-# Where a scope has what was found out about its head, if that came before; what depends on the length of a body is not among it.
-FACTS: Final = "antiphon.facts"
 JSON: Final = (b"content-type", b"application/json")
 
 
@@ -60,19 +58,10 @@ def values_of(scope: Scope, name: bytes) -> Sequence[bytes]:
     """Every value of a header, in the order of arrival."""
     named: dict[bytes, list[bytes]] | None = scope.get(BY_NAME)
     if named is None:
-        named = scope[BY_NAME] = by_name(scope["headers"])
+        named = scope[BY_NAME] = {}
+        for key, value in scope["headers"]:
+            named.setdefault(key, []).append(value)
     return named.get(name, ())
-
-
-def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
-    """The values of each header, in the order of arrival."""
-    named: dict[bytes, list[bytes]] = {}
-    for key, value in headers:
-        if key in named:
-            named[key].append(value)
-        else:
-            named[key] = [value]
-    return named
 
 
 def first_of(scope: Scope, name: bytes) -> bytes:

@@ -281,7 +281,7 @@ class _Job:
             self._is_lost = True
             return None
         request = replace(codec.decode_stored_request(work.request), stream=True)
-        archive = Archive(owner=work.owner, store=self._store, limit=services.max_body, recall=services.recall)
+        archive = Archive(owner=work.owner, store=self._store, limit=services.max_body)
         # Whether losses are to be refused was asked when it was put here.
         begun = await begin(services, request, Losses(), archive, line, trace, strict=False)
         begun.turn.opening = response_as_queued(record)

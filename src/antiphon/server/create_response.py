@@ -6,7 +6,6 @@ from functools import partial
 
 from antiphon.dialects import responses
 from antiphon.gateway.history import Archive
-from antiphon.protocol.losses import Losses
 from antiphon.server.background_endpoints import begin_in_background
 from antiphon.server.client_style import refuses_losses, style_for, wants_losses
 from antiphon.server.exchange import Exchange
@@ -19,12 +18,10 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     """One turn from body to answer."""
     strict = refuses_losses(exchange.scope)
     body = await exchange.body(services.max_body)
-    recalled = services.recall.read(exchange.owner, body)
-    request, losses = (recalled.request, Losses()) if recalled is not None else responses.request_to_hub(body)
+    request, losses = responses.request_to_hub(body)
     del body
-    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body, recall=services.recall)
-    begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, recalled=recalled, strict=strict)
-    del recalled
+    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
+    begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, strict=strict)
     turn = begun.turn
     if request.background:
         await begin_in_background(services, exchange, request, turn)

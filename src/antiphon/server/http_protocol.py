@@ -20,7 +20,6 @@ from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.client_speech import speech_at
 from antiphon.server.asgi import Headers, Scope
 from antiphon.server.cycle import Cycle, head_of, headers_of
-from antiphon.server.known_head import KnownHead
 from antiphon.server.services import new_id
 from antiphon.server.websocket import Socket, WebSockets
 from antiphon.server.websocket_handshake import BadHandshake
@@ -28,7 +27,6 @@ from antiphon.server.websocket_handshake import BadHandshake
 HEAD_LIMIT: Final = 64 * 1024
 MAX_HEADERS: Final = 100
 MAX_WAITING: Final = 8  # requests that may wait behind one that is being answered
-MOST_LEARNED: Final = 4  # heads in a row of which none came again: this client's never do
 # Together with what is held of the upstream, and one event that is being written, this stays under 256 KiB for each client.
 WRITE_HIGH: Final = 64 * 1024
 WRITE_LOW: Final = 16 * 1024
@@ -65,8 +63,6 @@ class Protocol(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._socket: Socket | None = None  # what the connection has become
-        self._known: KnownHead | None = None  # of the latest request that could be known again
-        self._learned = 0  # heads since one came again
 
     # The connection
 
@@ -95,45 +91,11 @@ class Protocol(HttpToolsProtocol):
         if self._parting:
             return
         self._idle_since = None
-        is_between = self._in_head and self._taken == 0 and self._running is None and self._socket is None
-        if is_between and self._known is not None and self._asks_again(self._known, data):
-            return
         for start in range(0, len(data), HEAD_LIMIT):  # a read may be larger than any head, and is measured in between
             rest = data[start : start + HEAD_LIMIT]
             while rest and not self._parting:
                 rest = self._feed(rest)
         self._watch_head()
-        if is_between:
-            self._learn_head(data)
-
-    def _asks_again(self, known: KnownHead, data: bytes) -> bool:
-        """A request whose head came before, to the byte but for the length of its body, is the same request with another body."""
-        found = known.split(data)
-        if found is None:
-            return False
-        self._learned = 0
-        cycle = self._latest = Cycle(
-            self, known.scope(found.length, self.app_state.copy()), keep_alive=True, expects_continue=False
-        )
-        cycle.add_body(found.body)
-        cycle.end_body()
-        self._start(cycle)
-        return True
-
-    def _learn_head(self, data: bytes) -> None:
-        """What was read in one piece, and was one request from its first byte to its last, can be known again."""
-        latest = self._latest
-        if (
-            self._learned == MOST_LEARNED
-            or latest is None
-            or latest is not self._running
-            or latest.more_body
-            or not latest.keep_alive
-            or self._parting
-        ):
-            return
-        self._known = KnownHead.of(data, latest.scope)
-        self._learned += 1
 
     def _feed(self, data: bytes) -> bytes:
         """Gives bytes to the parser; returns those that have to be given again."""

@@ -215,14 +215,7 @@ class Conversation:
         can conversations, which are stored in any case."""
         is_stored = self._newest is not None and self._turns is None and request.previous_response_id == self._newest
         store = self._services.store if request.store is not False or is_stored or request.conversation else None
-        services = self._services
-        return Archive(
-            owner=self._socket.owner,
-            store=store,
-            limit=services.max_body,
-            remembered=self._remembered,
-            recall=services.recall,
-        )
+        return Archive(owner=self._socket.owner, store=store, limit=self._services.max_body, remembered=self._remembered)
 
     def _remembered(self, id: str) -> Past | None:
         return self._turns if id == self._newest else None

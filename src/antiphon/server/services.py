@@ -17,7 +17,6 @@ from msgspec import Struct
 from antiphon.config import Config, StoreConfig
 from antiphon.gateway.models import Models
 from antiphon.gateway.planning import Planner
-from antiphon.gateway.recall import Recall
 from antiphon.gateway.routes import Place, Routes
 from antiphon.gateway.sealing import Seal, keys_for
 from antiphon.protocol.output_limits import OutputLimits
@@ -113,7 +112,6 @@ class Services:
         self.routes = Routes(config, environ, places or {})
         self.models = Models(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
-        self.recall = Recall(config.server.recall_mib * MIB, time.monotonic)
         self.seal = Seal(keys_for(config, environ))
         self.planner = Planner(seal=self.seal, models=self.models, stamps=self.stamps)
         self.pad = padding
@@ -130,7 +128,7 @@ class Services:
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
             self.logger.tell(self.telemetry.end)
-        self._upkeep.append(self._loop.create_task(self._forget()))
+        self._upkeep.append(self._loop.create_task(self._collect_garbage()))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = watched(store, self.metrics)
@@ -177,12 +175,11 @@ class Services:
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
 
-    async def _forget(self) -> None:
-        """Old requests; what a library left in circles, which the collector alone would find too late (`run`); and spare objects
-        of the interpreter's own, by and by megabytes."""
+    async def _collect_garbage(self) -> None:
+        """Frees reference cycles that libraries leave, which the automatic collection would find too late (see `run`), and the
+        interpreter's free lists, which grow to megabytes."""
         while True:
-            await asyncio.sleep(BETWEEN_FORGETTING)
-            self.recall.forget_old()
+            await asyncio.sleep(GC_INTERVAL)
             gc.collect()
 
     def _count_running(self) -> float:
@@ -228,7 +225,7 @@ class _RandomBits:
 
 
 LAST_WORDS: Final = 5.0  # seconds
-BETWEEN_FORGETTING: Final = 60.0  # seconds
+GC_INTERVAL: Final = 60.0  # seconds
 POOLED: Final = 128
 _random_bits: Final = _RandomBits()
 

@@ -16,12 +16,11 @@ from antiphon.errors import ApiError, ClientFault, StorageUnavailable
 from antiphon.gateway.compaction import Unsealing
 from antiphon.gateway.conversation import Joined, conversation_of
 from antiphon.gateway.history import Archive, Past, ground, lacks_reasoning, stands_alone
-from antiphon.gateway.keeping import Keeper, written_down
+from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.planning import is_planned
 from antiphon.gateway.preparing import prepare
-from antiphon.gateway.recall import Recalled
 from antiphon.gateway.turn import Turn
 from antiphon.protocol import codec
 from antiphon.protocol.errors import Error
@@ -53,7 +52,6 @@ async def begin(
     line: RequestLine,
     trace: Trace | None,
     *,
-    recalled: Recalled | None = None,
     remembers: bool = False,
     strict: bool | None = None,
 ) -> Begun:
@@ -78,11 +76,11 @@ async def begin(
     own = raw = None
     wire = upstream.profile.wire
     maker = wire.maker if stored is not None and wire.wants_reasoning_back else None
-    if not stands_alone(request, recalled) or (maker is not None and lacks_reasoning(request)):
+    if not stands_alone(request) or (maker is not None and lacks_reasoning(request)):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
         unsealing = Unsealing(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
         found = await ground(request, archive, allow_orphans=allow_orphans, unsealing=unsealing, maker=maker)
-        request, own, before, raw, recalled = found.request, found.own, found.past, found.raw, found.recalled
+        request, own, before, raw = found.request, found.own, found.past, found.raw
         losses.extend(found.losses)
     plan = None
     if is_planned(request, own):
@@ -92,7 +90,7 @@ async def begin(
     if trace is not None:
         trace.hub_request(codec.encode(request))
         trace.note("kept", int(stored is not None))
-    prepared = prepare(request, target, keeps=stored is not None, recalled=recalled)
+    prepared = prepare(request, target, keeps=stored is not None)
     if strict:
         _refuse_losses([*came, *prepared.losses])
     if plan is not None and plan.compactor is not None:
@@ -101,9 +99,7 @@ async def begin(
     keeper = None
     joined = Joined(id=conversation, store=archive.store) if conversation is not None and archive.store is not None else None
     if stored is not None or joined is not None or remembers:
-        is_known = recalled is not None and recalled.request is request and own is None
-        written = written_down(input_items(request) if own is None else own, recalled if is_known else None)
-        keeper = Keeper(stored, archive.owner, written, services.stamps, joined)
+        keeper = Keeper(stored, archive.owner, input_items(request) if own is None else own, services.stamps, joined)
     turn = (
         Turn(prepared, services.stamps, services.pad, trace, keeper, services.output_limits)
         if plan is None

@@ -18,7 +18,6 @@ from antiphon.dialects.common.refused_reasoning import Refused
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.profiles import Dialect
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
@@ -43,18 +42,6 @@ class EventsToHub(Protocol):
     def cut_off(self, reason: str) -> list[StreamEvent]: ...
 
 
-class History(Protocol):
-    """A conversation as far as it is written for a server. It is not changed: going on from it gives another."""
-
-    def go_on(self, items: list[ItemParam]) -> History | None:
-        """With these items behind it; None if they cannot be written by themselves."""
-        ...
-
-    def whole(self) -> bytes:
-        """The messages, if nothing comes behind."""
-        ...
-
-
 # `text_run` of a reader that can take many pieces of a text at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 
@@ -69,8 +56,6 @@ class Speech(Struct, frozen=True):
     error_to_hub: Callable[[int, Mapping[str, str], bytes], ApiError]
     stream_path: str = ""  # where a stream is asked for elsewhere
     models_path: str = "/models"
-    #: The beginning of a conversation, in a dialect whose messages can be written one after the other.
-    history_from_hub: Callable[[Request, Any], History] | None = None
     #: The wire options under which a model is not sent what the server refused; None: nothing can be left out.
     wire_after_refusal: Callable[[Any, str, Refused], Any | None] | None = None
 
@@ -98,7 +83,6 @@ SPEECHES: Final[dict[Dialect, Speech]] = {
         chat.EventsToHub,
         chat.response_to_hub,
         chat.error_to_hub,
-        history_from_hub=chat.history_from_hub,
     ),
     "responses": Speech(
         "/responses",

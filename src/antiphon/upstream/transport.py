@@ -37,12 +37,6 @@ class Answer(Protocol):
         ...
 
 
-class Flowing(Answer, Protocol):
-    """An answer whose body can go to a sink in the very moment in which it comes, with no task in between."""
-
-    async def flow(self, sink: Sink) -> bool: ...
-
-
 def flow_of(answer: Answer) -> Flow:
     """The flow of any answer."""
     flow: Flow | None = getattr(answer, "flow", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from antiphon.dialects.common.offered import offered_in_places, worked_out_once
+from antiphon.dialects.common.offered import offered_in_places, translate_tools_once
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -57,12 +57,16 @@ def test_tools_that_come_again_are_worked_out_once_for_each_kind_of_server() -> 
     shared: ToolList[ToolParam] = ToolList([LOOK])
     maker, wire = Maker(), Wire()
     make = maker.make
-    assert [worked_out_once(make, Request(tools=shared), "names", wire) for _ in range(2)] == [1, 1]
-    assert worked_out_once(make, Request(tools=shared), "names", Wire()) == 2
+    assert [translate_tools_once(make, Request(tools=shared), "names", wire) for _ in range(2)] == [1, 1]
+    assert translate_tools_once(make, Request(tools=shared), "names", Wire()) == 2
 
 
 def test_tools_that_a_history_adds_to_are_worked_out_each_time() -> None:
     maker, wire = Maker(), Wire()
     shared: ToolList[ToolParam] = ToolList([LOOK])
     added = Request(tools=shared, input=[AdditionalTools(tools=[PATCH])])
-    assert [worked_out_once(maker.make, request, "names", wire) for request in (added, added, Request(tools=[LOOK]))] == [1, 2, 3]
+    assert [translate_tools_once(maker.make, request, "names", wire) for request in (added, added, Request(tools=[LOOK]))] == [
+        1,
+        2,
+        3,
+    ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from antiphon.dialects.common.one_string import HEAD, TAIL, OneString, description, schema, unwrap, wrap, wrap_piece
+from antiphon.dialects.common.one_string import HEAD, TAIL, OneString, description, schema, wrap, wrap_piece
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.tools import CustomTool, GrammarFormat, TextFormatOfTool
 
@@ -45,9 +45,10 @@ def test_any_arguments_at_all_give_the_same_in_any_cut(arguments: str, places: l
 
 
 @given(INPUTS)
-def test_wrapped_input_is_json_and_can_be_unwrapped(text: str) -> None:
+def test_wrapped_input_is_json_and_comes_back(text: str) -> None:
     assert json.loads(wrap(text)) == {"input": text}
-    assert unwrap(wrap(text)) == text
+    one = OneString()
+    assert one.feed(wrap(text)) + one.finish() == text
 
 
 @given(st.lists(INPUTS, max_size=4))

@@ -18,7 +18,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ToolResult, ToolUse, UnknownContent
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
 from antiphon.protocol.losses import Loss
-from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, WebSocketCreate
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
 from antiphon.protocol.tools import ToolList, UnknownTool, UnknownToolChoice
 
 STATEFUL = ResponsesWire(stateful=True)
@@ -207,11 +207,6 @@ def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:
     body, losses = sent(request, wire)
     assert body == {"model": "m", "text": {"format": {"type": "text"}}, "store": False, "user": None}
     assert [loss.path for loss in losses] == ["text.verbosity", "top_k"]
-
-
-def test_a_websocket_turn_goes_out_as_a_plain_body() -> None:
-    """WS-1"""
-    assert sent(WebSocketCreate(model="m", input="hi"))[0] == {"model": "m", "input": "hi", "store": False}
 
 
 def test_a_body_that_is_wrong_is_refused_with_its_path() -> None:

@@ -3,7 +3,6 @@
 from antiphon.dialects.chat.errors import error_from_hub, error_to_hub
 from antiphon.dialects.chat.events_from_hub import EventsFromHub
 from antiphon.dialects.chat.events_to_hub import EventsToHub
-from antiphon.dialects.chat.plain_history import history_from_hub
 from antiphon.dialects.chat.request import request_from_hub, request_to_hub
 from antiphon.dialects.chat.response import response_from_hub, response_to_hub
 
@@ -12,7 +11,6 @@ __all__ = [
     "EventsToHub",
     "error_from_hub",
     "error_to_hub",
-    "history_from_hub",
     "request_from_hub",
     "request_to_hub",
     "response_from_hub",

@@ -6,13 +6,12 @@ are not reported: they are the hub's own bookkeeping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined
-from antiphon.dialects.chat.plain_history import Said, plain_messages
+from antiphon.dialects.chat.plain_history import plain_messages
 from antiphon.dialects.chat.reasoning import own_envelope
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
 from antiphon.dialects.common import one_string
@@ -30,13 +29,13 @@ from antiphon.protocol.request import Request, input_items
 
 def messages_from_hub(
     request: Request, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
-) -> Sequence[Said | MessageOut]:
+) -> list[MessageOut]:
     """All messages; `told_first` is the text of the system message that begins them."""
     items = input_items(request)
     plain = plain_messages(items, names, wire)
     if plain is None:
         return messages_of_turns(items, names, wire, losses, told_first)
-    return [Said("system", "\n\n".join(told_first)), *plain] if told_first else plain
+    return [MessageOut(role="system", content="\n\n".join(told_first)), *plain] if told_first else plain
 
 
 def messages_of_turns(

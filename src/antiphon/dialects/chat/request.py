@@ -27,7 +27,7 @@ from antiphon.dialects.chat.wire import (
 )
 from antiphon.dialects.common.effort import nearest
 from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.offered import worked_out_once
+from antiphon.dialects.common.offered import translate_tools_once
 from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
@@ -61,7 +61,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     losses = Losses()
     names = ToolNames.of(request)
     forced = ForcedTools.of(request, names, wire, losses)
-    tools = NO_TOOLS if forced else worked_out_once(_chosen_freely, request, names, wire)
+    tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
     losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
     response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)

@@ -5,7 +5,6 @@ Requests from clients are read strictly enough to say where they are wrong. The 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -191,7 +190,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     """The body of `POST /chat/completions`."""
 
     model: str | UnsetType = UNSET
-    messages: Sequence[Any]  # of `MessageOut`, or what is written like one
+    messages: list[MessageOut]
     tools: list[ToolOut] | Raw | UnsetType = UNSET
     tool_choice: ToolChoiceValue | ToolOut | UnsetType = UNSET
     parallel_tool_calls: bool | UnsetType = UNSET

@@ -59,10 +59,7 @@ class ToolNames:
         tools = request.tools
         if type(tools) is not ToolList or has_additional_tools(request):
             return cls._of(offered_tools(request))
-        known: ToolNames | None = tools.known.get(cls)
-        if known is None:
-            known = tools.known[cls] = cls._of(tools)
-        return known
+        return tools.derive_once(cls, lambda: cls._of(tools))
 
     @classmethod
     def _of(cls, tools: list[ToolParam]) -> ToolNames:

@@ -1,6 +1,6 @@
 """The tools that a request offers, one by one: those of namespaces flattened, each with its place.
 
-What a dialect makes of them is its own affair; for tools that come again and again it is worked out once.
+Each dialect translates them itself. Tools that many requests share are translated once for each kind of server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Placed = tuple[str, ToolParam, str | None]  # where it stands, the tool, and its
 
 Names = TypeVar("Names")
 Wire = TypeVar("Wire")
-Made = TypeVar("Made")
+Translated = TypeVar("Translated")
 
 
 def offered_in_places(request: Request, losses: Losses, no_groups: str) -> Iterator[Placed]:
@@ -44,12 +44,13 @@ def spread(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: s
             yield f"{place}.tools[{of}]", member, tool.name
 
 
-def worked_out_once(make: Callable[[Request, Names, Wire], Made], request: Request, names: Names, wire: Wire) -> Made:
-    """What `make` makes of the tools for one kind of server. It must not look at anything else of the request."""
+def translate_tools_once(
+    translate: Callable[[Request, Names, Wire], Translated], request: Request, names: Names, wire: Wire
+) -> Translated:
+    """The tools of a request for one kind of server. `translate` must not read anything else of the request."""
     tools = request.tools
     if type(tools) is not ToolList or has_additional_tools(request):
-        return make(request, names, wire)
-    known: tuple[Wire, Made] | None = tools.known.get((make, id(wire)))
-    if known is None or known[0] is not wire:
-        known = tools.known[(make, id(wire))] = wire, make(request, names, wire)
-    return known[1]
+        return translate(request, names, wire)
+    # The value holds the wire too, so that its id belongs to no other wire as long as the value exists.
+    _, translated = tools.derive_once((translate, id(wire)), lambda: (wire, translate(request, names, wire)))
+    return translated

@@ -54,12 +54,6 @@ def wrap_piece(text: str) -> str:
     return msgspec.json.encode(text)[1:-1].decode()
 
 
-def unwrap(arguments: str) -> str:
-    """The input inside whole arguments; arguments of any other form are the input themselves."""
-    one = OneString()
-    return one.feed(arguments) + one.finish()
-
-
 class OneString:
     """Arguments in, input out, piece by piece."""
 

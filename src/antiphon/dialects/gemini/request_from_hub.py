@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import BUDGETS, nearest
 from antiphon.dialects.common.narrowing import narrowed
-from antiphon.dialects.common.offered import worked_out_once
+from antiphon.dialects.common.offered import translate_tools_once
 from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.dialects.gemini.history_from_hub import conversation_from_hub
 from antiphon.dialects.gemini.names import GeminiNames
@@ -53,7 +53,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     conversation = conversation_from_hub(request, names, wire, losses)
     if not conversation.contents:
         raise InvalidValue("input: got nothing that can be said; wanted at least one message", param="input")
-    tools = worked_out_once(Tools, request, names, wire)
+    tools = translate_tools_once(Tools, request, names, wire)
     losses.extend(tools.losses)
     told_first = [request.instructions] if request.instructions else []
     extra = _own_fields(request, wire, losses)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.offered import worked_out_once
+from antiphon.dialects.common.offered import translate_tools_once
 from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.history_from_hub import history_from_hub
@@ -39,7 +39,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     """The body for a server, and what it could not carry."""
     losses = Losses()
     names = ToolNames.of(request)
-    offered = worked_out_once(tools_from_hub, request, names, wire)
+    offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
     choice, allowed = tool_choice_from_hub(request, offered.sent, names, losses)
     tools = [tool for name, tool in offered.sent.items() if allowed is None or name in allowed]

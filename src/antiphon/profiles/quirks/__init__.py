@@ -31,12 +31,10 @@ from antiphon.protocol.request import Request
 
 
 class KnownQuirk(NamedTuple):
-    """What a name in a profile stands for: the function, the type of the options it takes, and whether it looks at the
-    conversation or at the settings alone."""
+    """What a name in a profile stands for: the function, and the type of the options it takes."""
 
     apply: Callable[[Request, Losses, Any], Request]
     options: type[Struct] = NoOptions
-    looks_at_history: bool = True
 
 
 class Quirk(Struct, frozen=True):
@@ -47,10 +45,6 @@ class Quirk(Struct, frozen=True):
 
     def apply(self, request: Request, losses: Losses) -> Request:
         return QUIRKS[self.name].apply(request, losses, self.options)
-
-    @property
-    def looks_at_history(self) -> bool:
-        return QUIRKS[self.name].looks_at_history
 
 
 QUIRKS: Final[dict[str, KnownQuirk]] = {
@@ -66,7 +60,7 @@ QUIRKS: Final[dict[str, KnownQuirk]] = {
     "open_reasoning": KnownQuirk(open_reasoning),
     "parts_as_strings": KnownQuirk(parts_as_strings),
     "reasoning_as_text": KnownQuirk(reasoning_as_text, ReasoningAsText),
-    "shorten_user": KnownQuirk(shorten_user, ShortenUser, looks_at_history=False),
+    "shorten_user": KnownQuirk(shorten_user, ShortenUser),
     "strings_as_parts": KnownQuirk(strings_as_parts, StringsAsParts),
     "strip_cache_control": KnownQuirk(strip_cache_control),
     "system_as_developer": KnownQuirk(system_as_developer),

@@ -1,0 +1,58 @@
+"""Commits of this repository to be measured: the working tree, and any other commit in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class Checkout(Struct, frozen=True):
+    """The sources of a commit."""
+
+    id: str
+    subject: str
+    source: Path  # for PYTHONPATH
+
+
+@contextmanager
+def checked_out(commit: str, repository: Path = REPOSITORY) -> Iterator[Checkout]:
+    """A commit in a git worktree of its own, which is removed at the end."""
+    id = _git(repository, "rev-parse", "--short", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / id
+        _git(repository, "worktree", "add", "--detach", str(tree), id)
+        try:
+            yield Checkout(id, _subject(repository, id), tree / "src")
+        finally:
+            _git(repository, "worktree", "remove", "--force", str(tree))
+
+
+def working_tree(repository: Path = REPOSITORY) -> Checkout:
+    """The sources as they are, with a `-dirty` id if they differ from the commit."""
+    id = _git(repository, "describe", "--always", "--dirty", "--exclude=*")
+    return Checkout(id, _subject(repository, "HEAD"), repository / "src")
+
+
+def _subject(repository: Path, commit: str) -> str:
+    return _git(repository, "log", "-1", "--format=%s", commit)
+
+
+def git_environ() -> dict[str, str]:
+    """The environment without the variables that a git hook sets, which would point git at another repository."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(repository), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=git_environ())
+    if result.returncode:
+        raise SystemExit(f"git {arguments[0]}: {result.stderr.strip()}")
+    return result.stdout.strip()
