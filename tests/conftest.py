@@ -13,6 +13,7 @@ import os
 import signal
 from pathlib import Path
 
+import coverage
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
@@ -76,3 +77,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     place = collection_path.resolve().relative_to(HERE)
     is_through = (place.parts[0] in THROUGH and place.as_posix() not in WITHIN) or place.as_posix() in THROUGH_TOO
     return True if is_through != (part == "through") else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Saves the coverage of a worker of pytest-xdist. A worker has ten seconds to exit, which is not enough on a busy machine."""
+    measured = coverage.Coverage.current()
+    if measured is not None and hasattr(session.config, "workerinput"):
+        measured.stop()
+        measured.save()
