@@ -18,7 +18,7 @@ from bench.report import circumstances, table, write_section
 
 from antiphon.config import Timeouts
 from antiphon.dialects import responses
-from antiphon.producer import Collector, Turn, agent, thread_event
+from antiphon.producer import EventCollector, Turn, agent, decode_thread_event
 from antiphon.producer.builder import ResponseBuilder
 from antiphon.producer.transport import AgentTransport
 from antiphon.protocol.events import OutputTextDelta
@@ -92,11 +92,11 @@ def _builder() -> float:
         b'{"type":"item.updated","item":{"id":"%d","type":"agent_message","text":"%b"}}' % (at // 50, b" quick" * (at % 50 + 1))
         for at in range(DELTAS)
     ]
-    builder, collector = ResponseBuilder("bench"), Collector()
+    builder, collector = ResponseBuilder("bench"), EventCollector()
     write = responses.EventsFromHub(Request(model="m")).feed
     begin = time.process_time_ns()
     for line in lines:
-        event = thread_event(line)
+        event = decode_thread_event(line)
         assert event is not None
         builder.process_event(event, collector)
         for told in collector.take():

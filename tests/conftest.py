@@ -62,7 +62,7 @@ THROUGH_TOO = {"dialects/test_cuts.py", "tools/test_install.py"}
 # Of those, the ones that reach what no other test does.
 WITHIN = {
     f"server/test_{name}.py"
-    for name in ("background", "client_dialects", "compact", "conversations", "count_tokens", "reasoning", "state", "strict_losses")
+    for name in ("background", "request_dialect", "compact", "conversations", "count_tokens", "reasoning", "state", "strict_losses")
 }
 
 

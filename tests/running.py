@@ -17,10 +17,10 @@ import httpx2
 import msgspec
 
 from antiphon.config import Config, Timeouts, UpstreamConfig
-from antiphon.gateway.routes import Place
+from antiphon.gateway.routes import UpstreamAddress
 from antiphon.server.app import App
-from antiphon.server.logs import Logger
-from antiphon.server.run import Server, listening, url_of, uvicorn_config
+from antiphon.server.logger import Logger
+from antiphon.server.run import GatewayServer, bound_listener, listener_url, uvicorn_config
 from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
@@ -87,7 +87,7 @@ def running(
     *,
     environ: Mapping[str, str] | None = None,
     transport: Transport | None = None,
-    places: Mapping[str, Place] | None = None,
+    addresses: Mapping[str, UpstreamAddress] | None = None,
     has_a_fault: bool = False,
     condoned: Collection[str] = (),
     **settings: Any,
@@ -98,15 +98,17 @@ def running(
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))
     if config.store.url is None:  # never the user's own
         config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, url="off"))
-    services = Services(config, environ, transport or HttpTransport({}), Logger(log, "json"), places=places, debug=True, **settings)
+    services = Services(
+        config, environ, transport or HttpTransport({}), Logger(log, "json"), addresses=addresses, debug=True, **settings
+    )
     started = threading.Event()
-    with listening(config) as server_socket:
-        server = Server(uvicorn_config(lambda: App(services, environ), config), started.set)
+    with bound_listener(config) as server_socket:
+        server = GatewayServer(uvicorn_config(lambda: App(services, environ), config), started.set)
         thread = threading.Thread(target=server.run, args=([server_socket],), daemon=True)
         thread.start()
         try:
             assert started.wait(BOUND), "the gateway did not start"
-            gateway = Running(url_of(server_socket), log, services)
+            gateway = Running(listener_url(server_socket), log, services)
             yield gateway
         finally:
             server.should_exit = True

@@ -13,8 +13,8 @@ from antiphon.errors import (
     ApiError,
     ClientFault,
     ErrorType,
-    IllegalMove,
     InvalidJson,
+    InvalidTransition,
     InvalidUnicode,
     InvalidValue,
     JsonTooDeep,
@@ -80,7 +80,7 @@ def test_an_error_survives_a_process_boundary() -> None:
     assert (type(error), error.code, error.status, error.message) == (UpstreamFault, "upstream_timeout", 504, "m")
 
 
-@pytest.mark.parametrize("ours", [IllegalMove, ProfileError])
+@pytest.mark.parametrize("ours", [InvalidTransition, ProfileError])
 def test_our_own_mistakes_are_no_answers_to_a_client(ours: type[AntiphonError]) -> None:
     assert issubclass(ours, AntiphonError)
     assert not issubclass(ours, ApiError)

@@ -16,12 +16,12 @@ from tests.sources import REPO, source_files
 
 from antiphon.client.server import REFUSED_KEY
 from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
-from antiphon.dialects.common.upstream_errors import OUR_CODES
+from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
 from antiphon.server.background import CANCELLED
 
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.
-TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *OUR_CODES, CANCELLED}
+TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *GATEWAY_CODES, CANCELLED}
 
 
 def test_the_page_of_errors_has_one_complete_line_for_each_error() -> None:

@@ -24,7 +24,7 @@ from tests.pattern_inputs import Text, sized, texts_for
 import antiphon
 from antiphon.server.app import PATHS
 from antiphon.server.metrics import Metrics
-from antiphon.trace import removal
+from antiphon.trace import redactor
 
 
 def _exhausted(pattern: re.Pattern[Any], text: Any) -> None:
@@ -50,14 +50,14 @@ ENOUGH: Final = 0.001  # seconds
 
 # Where patterns are made from what is only known when a process runs; `_made_at_run_time` has the patterns themselves.
 IN_FUNCTIONS: Final = {
-    "antiphon.server.metrics.Metrics.know_paths": "made of the routes' own paths, once",
-    "antiphon.trace.removal._pattern": "made of the keys that a trace must not have",
+    "antiphon.server.metrics.Metrics.register_paths": "made of the routes' own paths, once",
+    "antiphon.trace.redactor._pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
     "antiphon.fakes.messages_models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
-    "antiphon.server.metrics.Metrics.know_paths": frozenset({"fullmatch"}),
-    "antiphon.trace.removal._pattern": frozenset({"scan"}),
+    "antiphon.server.metrics.Metrics.register_paths": frozenset({"fullmatch"}),
+    "antiphon.trace.redactor._pattern": frozenset({"scan"}),
 }
 BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
     "antiphon.dialects.common.upstream_errors.NAMED_KEY": (
@@ -167,11 +167,11 @@ def _of_annotations() -> Iterator[Held]:
 def _made_at_run_time() -> Iterator[Held]:
     """Those that are made from what a process is given, in the functions of `IN_FUNCTIONS`."""
     metrics = Metrics()
-    metrics.know_paths(PATHS)
+    metrics.register_paths(PATHS)
     for _, pattern in metrics._paths:
-        yield "antiphon.server.metrics.Metrics.know_paths", pattern
+        yield "antiphon.server.metrics.Metrics.register_paths", pattern
     for secrets in [("sk-0123456789",), ("a" * 40, "aaaa/aaaa", 'a"\\b'), ("----------", "key with spaces é")]:
-        yield "antiphon.trace.removal._pattern", removal._pattern(secrets)
+        yield "antiphon.trace.redactor._pattern", redactor._pattern(secrets)
 
 
 @pytest.mark.parametrize("found", patterns(), ids=lambda found: f"{found.name.removeprefix('antiphon.')}-{found.way}")
@@ -242,7 +242,7 @@ def test_patterns_of_every_kind_of_place_are_found() -> None:
         "antiphon.dialects.common.upstream_errors.KEY",  # a global
         "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple
         "antiphon.diagnosis.refusal.MEANINGS[][]",  # in a tuple of tuples
-        "antiphon.diagnosis.traits.KINDS[][]",  # in a struct in a dictionary
+        "antiphon.diagnosis.traits.TRAIT_KINDS[][]",  # in a struct in a dictionary
         "antiphon.protocol.tools.Meta",  # of msgspec
     } <= names
 

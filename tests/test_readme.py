@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from tests.running import BOUND, running, until
 
 from antiphon import sse
-from antiphon.config import key_hash, parse
+from antiphon.config import key_hash, parse_config
 from antiphon.errors import ConfigError
 from antiphon.fakes import ChatServer, ResponsesServer
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import OutputTextDelta
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message
 
 REPO = Path(__file__).resolve().parent.parent
@@ -316,7 +316,7 @@ def test_f_3_curl_gets_a_stream(gateway: Gateway) -> None:
     frames = sse.Decoder().feed(_sh(CURL_STREAM, gateway).encode())
     events = [decode_event(frame.data) for frame in frames[:-1]]
     assert frames[-1].data == sse.DONE
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert len([event for event in events if isinstance(event, OutputTextDelta)]) > 1
 
 
@@ -391,10 +391,10 @@ ENVIRON = {"OPENAI_API_KEY": "key-of-openai", "LAB_KEY": "key-of-lab"}
 def test_a_configuration_of_the_readme_serves(
     block: str, server: type[ChatServer] | type[ResponsesServer], asked: str, reached: str, key: str | None
 ) -> None:
-    [written] = parse(block, "antiphon.toml", ENVIRON).upstreams
+    [written] = parse_config(block, "antiphon.toml", ENVIRON).upstreams
     with server() as upstream:
         here = block.replace(written.base_url, upstream.base_url)
-        with running(parse(here, "antiphon.toml", ENVIRON), environ=ENVIRON) as gateway:
+        with running(parse_config(here, "antiphon.toml", ENVIRON), environ=ENVIRON) as gateway:
             whole = gateway.post({"model": asked, "input": "Say hello."})
             streamed = gateway.post({"model": asked, "input": "Say hello.", "stream": True})
         assert not upstream.refusals
@@ -405,7 +405,7 @@ def test_a_configuration_of_the_readme_serves(
 
 
 def test_several_can_stand_in_one_file() -> None:
-    config = parse(OPENAI + CHAT + OLLAMA, "antiphon.toml", ENVIRON)
+    config = parse_config(OPENAI + CHAT + OLLAMA, "antiphon.toml", ENVIRON)
     assert [upstream.name for upstream in config.upstreams] == ["openai", "lab", "ollama"]
 
 
@@ -413,7 +413,7 @@ def test_the_codex_block_is_the_one_that_is_tested_and_asks_the_chat_server() ->
     codex = tomllib.loads(CODEX)
     assert CODEX in [block.text for block in _blocks(REPO / "docs" / "clients.md")]
     assert codex["model_providers"][codex["model_provider"]]["base_url"] == f"http://{ADDRESS}/v1"
-    [chat] = parse(CHAT, "antiphon.toml", ENVIRON).upstreams
+    [chat] = parse_config(CHAT, "antiphon.toml", ENVIRON).upstreams
     assert chat.upstream_model(codex["model"]) is not None
 
 
@@ -441,7 +441,7 @@ def test_traces_are_listed_shown_and_replayed(gateway: Gateway) -> None:
 def test_the_key_that_the_readme_makes_lets_its_owner_in(tmp_path: Path) -> None:
     key, digest = _run(["sh", "-e"], MAKE_KEY, tmp_path).split()[:2]
     assert digest == key_hash(key.encode()).hex()
-    config = parse(re.sub(r"[0-9a-f]{64}", digest, KEYS), "antiphon.toml", {})
+    config = parse_config(re.sub(r"[0-9a-f]{64}", digest, KEYS), "antiphon.toml", {})
     assert (config.server.host, [each.name for each in config.keys]) == ("0.0.0.0", ["alice"])
     here = replace(config, server=replace(config.server, host="127.0.0.1"))
     with running(here) as gateway:
@@ -452,4 +452,4 @@ def test_the_key_that_the_readme_makes_lets_its_owner_in(tmp_path: Path) -> None
 
 def test_without_keys_others_are_not_let_in() -> None:
     with pytest.raises(ConfigError, match="no keys"):
-        parse(KEYS.partition("[[keys]]")[0], "antiphon.toml", {})
+        parse_config(KEYS.partition("[[keys]]")[0], "antiphon.toml", {})

@@ -322,7 +322,7 @@ def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte
 def test_what_is_written_is_read(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
     assert fed([sse.encode(event, data)]) == [Frame(event, data)]
-    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.END]) == [Frame("", data), Frame("", sse.DONE)]
+    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [Frame("", data), Frame("", sse.DONE)]
 
 
 @given(st.text(max_size=10))
@@ -350,5 +350,5 @@ def test_a_frame_looks_as_the_specification_has_it() -> None:
     """HTTP-3, HTTP-4, HTTP-5, HTTP-7."""
     assert sse.encode("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
     assert sse.encode_data(b"{}") == b"data: {}\n\n"
-    assert sse.END == b"data: [DONE]\n\n"
+    assert sse.DONE_FRAME == b"data: [DONE]\n\n"
     assert sse.comment("alive") == b": alive\n\n"

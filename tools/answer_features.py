@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
 
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.profiles import Dialect
 
-SEALED: Final = seal("acme", {"a": "b"})
+SEALED: Final = seal_reasoning("acme", {"a": "b"})
 
 
 def _message(content: Any = "Hello.", **members: Any) -> Json:

@@ -24,8 +24,8 @@ from antiphon.config import (
     TraceConfig,
     UpstreamConfig,
 )
-from antiphon.profiles.providers import usual_providers
-from antiphon.profiles.toml_source import in_words
+from antiphon.profiles.providers import builtin_providers
+from antiphon.profiles.toml_source import describe_toml_type
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
@@ -43,7 +43,7 @@ def section(name: str, shape: type[Struct]) -> str:
 
 
 def kind(field: FieldInfo) -> str:
-    return in_words(field.type).replace('"', "`")
+    return describe_toml_type(field.type).replace('"', "`")
 
 
 def default(field: FieldInfo) -> str:
@@ -60,7 +60,7 @@ def meaning(field: FieldInfo) -> str:
 
 
 def providers() -> str:
-    rows = [f"| `{row.api_key_env}` | `{row.name}` | {names(row.name, row.models)} |" for row in usual_providers()]
+    rows = [f"| `{row.api_key_env}` | `{row.name}` | {names(row.name, row.models)} |" for row in builtin_providers()]
     return "\n".join(["| variable | upstream | models |", "|---|---|---|", *rows])
 
 

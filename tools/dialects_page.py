@@ -19,20 +19,20 @@ from tools.dialect_features import Feature, Json
 from tools.request_features import REQUESTS
 
 from antiphon import sse
-from antiphon.config.shapes import USUAL_PROFILES
-from antiphon.dialects.common.envelope import seal
+from antiphon.config.schema import DEFAULT_PROFILES
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import CLIENT_SPEECHES
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS
 from antiphon.profiles import Dialect, Profile, load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import ReasoningConfigParam, Request, input_items
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import CustomTool, FunctionToolParam
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dialects.md"
 BEGIN, END = "<!-- support: made by tools/dialects_page.py -->", "<!-- end of support -->"
@@ -168,7 +168,7 @@ def client_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
 def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdict:
     """Of what the hub has words for, in its own; of all else, as clients of each dialect say it."""
     if feature.sealed is not None:
-        envelope = seal(profile.wire.maker if feature.is_own else "somebody_else", feature.sealed[dialect])
+        envelope = seal_reasoning(profile.wire.maker if feature.is_own else "somebody_else", feature.sealed[dialect])
         request = _asked(feature, "responses")[0]
         items = [
             replace(item, encrypted_content=envelope) if type(item) is ReasoningParam else item for item in input_items(request)
@@ -187,15 +187,15 @@ def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdi
 
 
 def _asked(feature: Feature, dialect: Dialect) -> tuple[Request, Losses]:
-    return CLIENT_SPEECHES[dialect].request_to_hub(
+    return CLIENT_DIALECTS[dialect].request_to_hub(
         codec.encode(BASES[dialect] | feature.said[dialect] | feature.sent.get(dialect, {}))
     )
 
 
 def _sent(feature: Feature, request: Request, profile: Profile, wanted: Json | None, how: str = "otherwise") -> Verdict:
     try:
-        prepared, losses = profile.prepare(replace(request, model=MODELS.get(profile.name, "m")))
-        body, found = SPEECHES[profile.dialect].request_from_hub(prepared, profile.wire)
+        prepared, losses = profile.apply_quirks(replace(request, model=MODELS.get(profile.name, "m")))
+        body, found = SERVER_DIALECTS[profile.dialect].request_from_hub(prepared, profile.wire)
     except ApiError as error:
         return Verdict("refused", error.message)
     losses.extend(found)
@@ -219,7 +219,7 @@ def _summed(verdicts: dict[Dialect, Verdict]) -> Verdict:
 
 
 def _request_cells(feature: Feature, dialect: Dialect) -> tuple[Verdict, list[Verdict]]:
-    usual = hub_to_server(feature, dialect, load_profile(USUAL_PROFILES[dialect]))
+    usual = hub_to_server(feature, dialect, load_profile(DEFAULT_PROFILES[dialect]))
     own = [hub_to_server(feature, dialect, load_profile(MAKERS[dialect]))] if dialect in MAKERS else []
     return client_to_hub(feature, dialect), [usual, *own]
 
@@ -253,15 +253,15 @@ def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
     for origin in origins:
         # What is in the hub has come through it already.
         response = _hub_response(feature) if origin == "responses" else _answered(feature, origin)[0]
-        body, losses = CLIENT_SPEECHES[dialect].response_from_hub(response, ASKED)
+        body, losses = CLIENT_DIALECTS[dialect].response_from_hub(response, ASKED)
         verdicts[origin] = judged(feature, body, feature.said.get(dialect), losses, "otherwise")
     return _summed(verdicts)
 
 
 def broken_stream(source: Dialect, target: Dialect) -> bool:
     """Whether the client of a stream that fails in the middle is told what the server said."""
-    to_hub = SPEECHES[source].events_to_hub(ASKED, _begun(), _stamps(), load_profile(USUAL_PROFILES[source]).wire)
-    from_hub = CLIENT_SPEECHES[target].events_from_hub(ASKED)
+    to_hub = SERVER_DIALECTS[source].events_to_hub(ASKED, _begun(), _stamps(), load_profile(DEFAULT_PROFILES[source]).wire)
+    from_hub = CLIENT_DIALECTS[target].events_from_hub(ASKED)
     frames = sse.Decoder().feed(BROKEN_STREAMS[source])
     events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
     return BOOM in b"".join(map(from_hub.feed, events)) + from_hub.finish()
@@ -273,8 +273,8 @@ def _hub_response(feature: Feature) -> Response:
 
 def _answered(feature: Feature, dialect: Dialect) -> tuple[Response, Losses]:
     body = codec.encode(_answer_bases()[dialect] | feature.said[dialect])
-    wire = load_profile(USUAL_PROFILES[dialect]).wire
-    return SPEECHES[dialect].response_to_hub(body, ASKED, _begun(), _stamps(), wire)
+    wire = load_profile(DEFAULT_PROFILES[dialect]).wire
+    return SERVER_DIALECTS[dialect].response_to_hub(body, ASKED, _begun(), _stamps(), wire)
 
 
 def _answer_cells(feature: Feature, dialect: Dialect) -> tuple[Verdict, list[Verdict]]:
@@ -287,7 +287,7 @@ def _error_cells(dialect: Dialect) -> list[Verdict]:
 
 
 def _begun() -> Response:
-    return opening(ASKED, id="resp_1", created_at=1)
+    return initial_response(ASKED, id="resp_1", created_at=1)
 
 
 def _stamps() -> Stamps:

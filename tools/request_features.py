@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
 
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.profiles import Dialect
 
 CAT: Final = "https://pics.example/cat.png"
@@ -110,7 +110,7 @@ def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[Diale
 
 HELLO_HUB: Final = {"type": "message", "role": "assistant", "content": "Hello."}
 SIGNATURE: Final = "U0lHTkVE"
-SEALED: Final = seal("acme", {"a": "b"})
+SEALED: Final = seal_reasoning("acme", {"a": "b"})
 THOUGHT: Final[dict[Dialect, Json]] = {
     "chat": {
         "messages": [

@@ -50,7 +50,7 @@ class ApiError(AntiphonError):
         self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
 
-    def anew(self) -> Self:
+    def without_traceback(self) -> Self:
         """The same error, raised nowhere yet. An error knows the frames it came through: one that is raised by who keeps it, or
         kept by who caught it, would hold itself and a whole request until the collector comes by."""
         return copy(self)
@@ -117,7 +117,7 @@ class StorageUnavailable(ApiError):
     default_status = 503
 
 
-class IllegalMove(AntiphonError):
+class InvalidTransition(AntiphonError):
     """Our own fault: somebody drove a lifecycle where it cannot go (B-1, ITEM-4)."""
 
 

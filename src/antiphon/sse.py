@@ -214,4 +214,4 @@ FIRST: Final = frozenset({b"data: ", b"event:"})  # what nearly every stream beg
 LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 CR: Final = 13
 LF: Final = 10
-END: Final = encode_data(DONE)  # HTTP-4
+DONE_FRAME: Final = encode_data(DONE)  # HTTP-4

@@ -11,9 +11,9 @@ from antiphon.check.findings import Flaw
 from antiphon.check.sse_form import blocks_of, judge_form
 from antiphon.check.stream import judge_stream
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.emitters import SseBytes
+from antiphon.protocol.emitters import SseEmitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -21,7 +21,7 @@ def recorded(*pieces: str, fails: bool = False) -> bytes:
     """A stream as a good server writes it."""
     frames: list[bytes] = []
     request = Request(model="m", input="hi", stream=True)
-    writer = ResponseWriter(opening(request, id="resp_1", created_at=1), SseBytes(frames.append), counting_stamps())
+    writer = ResponseWriter(initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps())
     for piece in pieces:
         writer.text("m", piece)
     if fails:
@@ -105,7 +105,7 @@ def test_the_older_style_is_found() -> None:
 )
 def test_an_event_without_its_fields_is_a_flaw_of_its_row(kind: str, row: str) -> None:
     data = msgspec.json.encode({"type": kind, "sequence_number": 0})
-    flaws = judge_stream(sse.encode(kind, data) + sse.END).flaws
+    flaws = judge_stream(sse.encode(kind, data) + sse.DONE_FRAME).flaws
     assert [flaw for flaw in flaws if flaw.row == row and flaw.message.startswith(f"{kind}: ")]
 
 

@@ -11,9 +11,9 @@ from tests.generate.events import counting_stamps
 
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.emitters import SseBytes
+from antiphon.protocol.emitters import SseEmitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, opening
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 MODELS = (
@@ -85,7 +85,7 @@ def stream(write: Callable[[ResponseWriter], None], **headers: str) -> FakeAnswe
     """An event stream that says what `write` tells the writer."""
     frames: list[bytes] = []
     request = Request(model="mock-1", input="hi", stream=True)
-    writer = ResponseWriter(opening(request, id="resp_1", created_at=1), SseBytes(frames.append), counting_stamps())
+    writer = ResponseWriter(initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps())
     write(writer)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return FakeAnswer(*frames, headers={"content-type": "text/event-stream", "x-request-id": "req_7", **named})

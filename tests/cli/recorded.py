@@ -14,7 +14,7 @@ from tests.gateway.scripted import ScriptedAnswer, ScriptedTransport
 from antiphon.config import Config, StoreConfig, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError
 from antiphon.server.app import App
-from antiphon.server.logs import Logger
+from antiphon.server.logger import Logger
 from antiphon.server.services import Services
 
 KEY = "lab-key-0123456789"

@@ -18,7 +18,7 @@ from antiphon.cli.entry import parser
 from antiphon.cli.exits import FAILED, INTERRUPTED, OK
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.codec import decode_event
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 
 FOLDER = Path(__file__).parents[1] / "recordings" / "codex"
 
@@ -38,7 +38,7 @@ def test_what_codex_tells_becomes_a_conformant_stream(name: str) -> None:
     code, out, err = run(recorded(name), "--from", "codex")
     frames = sse.Decoder().feed(out.encode())
     assert frames[-1].data == sse.DONE
-    assert judge([decode_event(frame.data) for frame in frames[:-1]]) == []
+    assert find_violations([decode_event(frame.data) for frame in frames[:-1]]) == []
     assert (code, "the turn failed" in err) == ((FAILED, True) if name == "refused" else (OK, False))
 
 

@@ -15,8 +15,8 @@ from antiphon.cli import explain
 from antiphon.cli.entry import main, parser
 from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
 from antiphon.errors import ProfileError
-from antiphon.trace.reading import read_trace
-from antiphon.trace.records import Note
+from antiphon.trace.reader import read_trace
+from antiphon.trace.records import TraceNote
 
 GOOD = {"model": "m", "input": "Hi"}
 NESTED = {"model": "m", "input": "Hi", "tools": [{"type": "function", "function": {"name": "f"}}]}
@@ -83,7 +83,7 @@ def test_a_trace_has_the_body_that_went_out_and_what_was_said_to_it(tmp_path: Pa
     answer = record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
     message = json.loads(answer)["error"]["message"]
     assert message.startswith("Unexpected role Diagnosis: input[0].role: not every server knows the role `developer`; ")
-    notes = [each for each in read_trace(tmp_path, "last").records if isinstance(each, Note) and each.name == "diagnosis"]
+    notes = [each for each in read_trace(tmp_path, "last").records if isinstance(each, TraceNote) and each.name == "diagnosis"]
     assert any("developer" in str(note.value) for note in notes)
     code, told = run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")
     first = json.loads(told)["findings"][0]

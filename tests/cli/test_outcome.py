@@ -10,17 +10,17 @@ from tests.generate.events import counting_stamps
 
 from antiphon.cli.outcome import Outcome
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ErrorEvent, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.writer import ResponseWriter
 
-OPENING = opening(Request(model="m", input="hi"), id="resp_1", created_at=1)
+OPENING = initial_response(Request(model="m", input="hi"), id="resp_1", created_at=1)
 
 
 def _events(write: Callable[[ResponseWriter], None]) -> list[StreamEvent]:
-    collector = Collector()
+    collector = EventCollector()
     write(ResponseWriter(OPENING, collector, counting_stamps()))
     return collector.events
 

@@ -17,20 +17,20 @@ from antiphon.cli.outcome import Outcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
 from antiphon.cli.terminal import printable
 from antiphon.protocol.codec import encode
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.items import WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import OutputTokensDetails, opening
+from antiphon.protocol.response import OutputTokensDetails, initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 Write = Callable[[ResponseWriter], None]
 
 
 def _events(write: Write) -> list[StreamEvent]:
-    collector = Collector()
+    collector = EventCollector()
     request = Request(model="m", input="hi")
-    write(ResponseWriter(opening(request, id="resp_1", created_at=1), collector, counting_stamps()))
+    write(ResponseWriter(initial_response(request, id="resp_1", created_at=1), collector, counting_stamps()))
     return collector.events
 
 
@@ -120,7 +120,7 @@ def test_calls_are_shown_on_a_line_of_their_own() -> None:
         writer.custom_call("p", name="patch", call_id="call_2")
         writer.custom_input("p", "*** Begin\n+x\x1b[2J")
         writer.close("p")
-        writer.item("w", WebSearchCall(id="ws_1", status="completed"))
+        writer.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
         writer.extension_item("x", "acme:thing", {"id": "x_1", "status": "completed"})
         writer.text("n", "Done.")
         writer.complete()

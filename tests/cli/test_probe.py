@@ -19,7 +19,7 @@ from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, R
 from antiphon.fakes.faults import page
 from antiphon.profiles import load_profile
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer, Transport
+from antiphon.upstream.transport import Transport, UpstreamResponse
 
 
 def _run(*words: str, transport: Transport | None = None, **environ: str) -> tuple[int, str, str]:
@@ -141,7 +141,9 @@ def test_an_interruption_keeps_what_was_found() -> None:
     class Interrupted(HttpTransport):
         count = 0
 
-        async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Answer:  # type: ignore[override]
+        async def send(  # type: ignore[override]
+            self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+        ) -> UpstreamResponse:
             self.count += 1
             if self.count == 12:
                 raise KeyboardInterrupt

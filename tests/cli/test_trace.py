@@ -16,14 +16,14 @@ from tests.gateway.scripted import SSE, ScriptedAnswer
 from antiphon.cli import trace
 from antiphon.cli.entry import main, parser
 from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
-from antiphon.trace.folder import file_name, write_file
+from antiphon.trace.folder import trace_file_name, write_file
 from antiphon.trace.records import (
     ClientRequest,
-    Cut,
-    Data,
-    Note,
-    Record,
-    Summary,
+    OmittedData,
+    RawData,
+    TraceNote,
+    TraceRecord,
+    TraceSummary,
     UpstreamPiece,
     UpstreamRequest,
     encode_record,
@@ -48,9 +48,9 @@ def recorded(cwd: Path) -> str:
     return run(cwd, "list")[1].split("\n")[1].split()[2]
 
 
-def put(folder: Path, *records: Record) -> None:
-    summary = Summary(at=0.0, id="req_1", time=1.0, duration=2.0, model=None, upstream=None, status=None, losses=0, error=None)
-    write_file(folder, file_name("req_1", 1.0), [encode_record(each) for each in (summary, *records)])
+def put(folder: Path, *records: TraceRecord) -> None:
+    summary = TraceSummary(at=0.0, id="req_1", time=1.0, duration=2.0, model=None, upstream=None, status=None, losses=0, error=None)
+    write_file(folder, trace_file_name("req_1", 1.0), [encode_record(each) for each in (summary, *records)])
 
 
 def headings(shown: str) -> list[str]:
@@ -98,17 +98,17 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
 
 
 def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
-    sent = UpstreamRequest(at=0.0, method="POST", url="http://lab", headers={}, body=Data(b"{not json"))
+    sent = UpstreamRequest(at=0.0, method="POST", url="http://lab", headers={}, body=RawData(b"{not json"))
     put(
         tmp_path / "traces",
-        ClientRequest(at=0.0, method="POST", path="/v1\x1b[2J", headers={}, body=Data(b"\xff[")),
+        ClientRequest(at=0.0, method="POST", path="/v1\x1b[2J", headers={}, body=RawData(b"\xff[")),
         sent,
-        UpstreamPiece(at=0.1, data=Data(b"first")),
+        UpstreamPiece(at=0.1, data=RawData(b"first")),
         sent,
-        UpstreamPiece(at=0.2, data=Data(b"\x1b]0;title\x07second")),
-        Note(at=0.3, name="error", value=None),
-        Note(at=0.3, name="tokens", value=3),
-        Cut(at=0.4, missing={"hub_request": 7}),
+        UpstreamPiece(at=0.2, data=RawData(b"\x1b]0;title\x07second")),
+        TraceNote(at=0.3, name="error", value=None),
+        TraceNote(at=0.3, name="tokens", value=3),
+        OmittedData(at=0.4, missing={"hub_request": 7}),
     )
     code, out, _ = run(tmp_path, "show", "req_1")
     assert code == OK
@@ -189,7 +189,7 @@ def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path
 
     def used(*argv: str, **environ: str) -> str:
         for name in ("given", "conf/kept", "traces"):
-            (tmp_path / name / file_name(name.replace("/", "_"), 2.0)).touch()
+            (tmp_path / name / trace_file_name(name.replace("/", "_"), 2.0)).touch()
         return run(tmp_path, "list", *argv, environ=environ)[1].splitlines()[2].split()[2]
 
     assert used("--dir", "given", ANTIPHON_CONFIG="conf/a.toml") == "given"

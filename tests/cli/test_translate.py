@@ -18,7 +18,7 @@ from antiphon.cli.translate import DIALECTS, kind_of
 from antiphon.errors import ApiError, ClientFault
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -102,7 +102,7 @@ def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target
     code, out, _ = run(answer(source, streams=True), source, target)
     assert code == OK
     events = [decode_event(frame.data) for frame in frames(run(out.encode(), target, "responses")[1]) if frame.data != sse.DONE]
-    assert judge(events) == []
+    assert find_violations(events) == []
     [call] = [item for item in fold(events).output if isinstance(item, FunctionCall)][:1]
     assert (call.name, msgspec.json.decode(call.arguments)) == call_of(run(answer(source), source, "responses")[1].encode())
 

@@ -13,7 +13,7 @@ from antiphon.client import AsyncClient, output_text
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 from antiphon.fakes.harness import FakeServer
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
@@ -41,7 +41,7 @@ def test_any_server_answers_whole_and_streaming(dialect: Any) -> None:
         assert (whole.status, output_text(whole)) == ("completed", "Hello.")
         async with client.stream("Say hello.", max_output_tokens=100) as stream:
             events = [event async for event in stream]
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert stream.error is None
         assert stream.text == "Hello."
         return stream.response
@@ -115,7 +115,7 @@ def test_a_server_that_streams_unasked_and_one_that_never_does_are_read_all_the_
         assert output_text(await client.create("Hi.")) == "Hello."
         async with client.stream("Hi.") as stream:
             events = [event async for event in stream]
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert stream.text == "Hello."
         assert await stream.batch() == []
 
@@ -195,7 +195,7 @@ def test_a_stream_that_fails_ends_with_one_terminal_event_and_says_why() -> None
     async def work(client: AsyncClient) -> None:
         async with client.stream("Hi.") as stream:
             events = [event async for event in stream]
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert stream.response.status == "failed"
         assert stream.text == "Hel"
         assert stream.error is not None

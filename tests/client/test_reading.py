@@ -13,17 +13,17 @@ from antiphon import fakes
 from antiphon.client import as_input, output_text
 from antiphon.client.reading import NumberedEvents
 from antiphon.client.server import server_at
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.errors import ApiError
 from antiphon.fakes import SSE_HEAD, ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Reasoning
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.sse import Frame
-from antiphon.upstream.reading import Reader
+from antiphon.upstream.stream_reader import StreamReader
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 STRICT: dict[str, type[Any]] = {
@@ -50,7 +50,7 @@ def test_a_poor_server_s_stream_is_mended_and_keeps_its_id() -> None:
     ]
     with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client, client.stream("Hi.") as stream:
         events = list(stream)
-    assert judge(events) == []
+    assert find_violations(events) == []
     response = stream.response
     assert (response.id, response.created_at, response.model) == ("resp_poor", 1700000000, "small")
     assert stream.text == "Hello."
@@ -84,7 +84,7 @@ def test_every_recorded_stream_comes_out_conformant(dialect: Any) -> None:
                     told.append(event)
                     if len(told) in (2, 7):
                         assert stream.response.status in ("queued", "in_progress", "completed", "failed", "incomplete")
-            assert judge(told) == [], path.name
+            assert find_violations(told) == [], path.name
             assert fold(told) == stream.response, path.name
             assert (stream.response.status == "failed") == (stream.error is not None), path.name
 
@@ -110,7 +110,7 @@ def test_a_stream_of_nonsense_fails_and_says_so(body: bytes) -> None:
             assert stream.error is None
             assert len(stream.losses) == 0
             events = list(stream)
-        assert judge(events) == []
+        assert find_violations(events) == []
         with pytest.raises(ApiError):
             stream.final()
 
@@ -132,7 +132,7 @@ def test_sealed_reasoning_goes_back_to_its_maker_as_it_came(streams: bool) -> No
         first = client.stream("Hi.", **settings).final() if streams else client.create("Hi.", **settings)
         [reasoning] = [item for item in first.output if isinstance(item, Reasoning)]
         assert isinstance(reasoning.encrypted_content, str)
-        envelope = unseal(reasoning.encrypted_content)
+        envelope = unseal_reasoning(reasoning.encrypted_content)
         assert envelope is not None
         sealed = envelope.content["encrypted_content"]
         client.create(
@@ -165,11 +165,11 @@ def test_a_failure_without_a_word_is_one_all_the_same() -> None:
 
 @pytest.mark.parametrize("dialect", STRICT)
 def test_endless_stream_ends_as_incomplete_at_the_limit(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reader.__init__, "__defaults__", (OutputLimits(max_bytes=1000),))
+    monkeypatch.setattr(StreamReader.__init__, "__defaults__", (OutputLimits(max_bytes=1000),))
     answer = turn(fakes.text(*["word "] * 1000))
     with STRICT[dialect]([answer]) as server, client_of(server.base_url, dialect=dialect) as client, client.stream("Hi.") as stream:
         events = list(stream)
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert stream.response.status == "incomplete"
     assert stream.response.incomplete_details is not None
     assert stream.response.incomplete_details.reason == "max_output_bytes"

@@ -12,7 +12,7 @@ from antiphon import fakes
 from antiphon.client import AsyncClient, output_text
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 
 HELLO = turn(fakes.text("Hel", "lo."))
 
@@ -25,7 +25,7 @@ def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
             first = await socket.create("My name is Ada.", store=False)
             async with socket.stream("Who am I?", previous_response_id=first.id, store=False) as stream:
                 events = [event async for event in stream]
-            assert judge(events) == []
+            assert find_violations(events) == []
             assert (stream.text, stream.error, len(stream.losses)) == ("Ada.", None, 0)
             assert await stream.batch() == []
 
@@ -56,7 +56,7 @@ def test_a_stream_that_fails_in_the_middle_says_why() -> None:
     with gateway([turn(fakes.text("Hel"), fakes.end("rst"))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket, socket.stream("Hi.") as stream:
             events = list(stream)
-            assert judge(events) == []
+            assert find_violations(events) == []
             assert stream.response.status == "failed"
             assert stream.error is not None
 

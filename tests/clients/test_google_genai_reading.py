@@ -15,7 +15,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 from hypothesis import HealthCheck, given, settings
-from tests.dialects.gemini.telling import REQUEST, USAGE, Life, tell
+from tests.dialects.gemini.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
 from tests.dialects.gemini.test_events_from_hub import calls_of, squeezed, thoughts_of, words_of
 from tests.generate.events import lives
 
@@ -108,7 +108,7 @@ def streamed(served: Served, client: Any, data: bytes) -> tuple[list[Any], Any]:
 @given(events=lives())
 def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[StreamEvent]) -> None:
     """Law (d) with the official client: words, thoughts, calls, and every failure as an error."""
-    answers, error = streamed(served, client, tell(events).data)
+    answers, error = streamed(served, client, stream_to_client(events).data)
     parts = parts_of(answers)
     assert texts_of(parts, thought=False) == words_of(events)
     assert squeezed(texts_of(parts, thought=True)) == squeezed(thoughts_of(events))
@@ -129,7 +129,7 @@ def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: l
     served.answers.append((200, "application/json", response_from_hub(response, REQUEST)[0]))
     answer = client.models.generate_content(model="m", contents="hi")
     parts = parts_of([answer])
-    streamed_parts = parts_of(streamed(served, client, tell(events).data)[0])
+    streamed_parts = parts_of(streamed(served, client, stream_to_client(events).data)[0])
     assert sorted(texts_of(parts, thought=False)) == sorted(texts_of(streamed_parts, thought=False))
     assert answer.response_id == "resp_1"
     assert answer.model_version == "m"
@@ -137,7 +137,7 @@ def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: l
 
 def test_the_sdk_tells_usage_as_it_was_told() -> None:
     """REQ-4: one reader of the arithmetic is enough, and needs no server."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "hi")
     life.complete(USAGE)
     body, _ = response_from_hub(fold(life.collector.events), REQUEST)
@@ -166,10 +166,10 @@ def test_the_sdk_raises_errors_with_their_words(served: Served, client: Any, err
 
 def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: Served, client: Any) -> None:
     """HTTP-7: this SDK takes every line that is no data for a piece of JSON."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "hi")
     life.complete()
-    data = life.told().data
+    data = life.client_stream().data
     answers, error = streamed(served, client, b"\n" + data.replace(b"\n\n", b"\n\n\n"))
     assert (len(answers), error) == (2, None)
     served.answers.append((200, "text/event-stream", b": waiting\n\n" + data))
@@ -179,9 +179,9 @@ def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: 
 
 def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) -> None:
     """RSN-2: thoughts, their seal, words and calls come back as the hub gave them, from the pieces of a stream."""
-    life = Life()
+    life = RecordingWriter()
     life.reasoning("r", "hm")
-    life.encrypted("r", "seal ä")
+    life.encrypted_content("r", "seal ä")
     life.close("r")
     life.text("t", "Let me")
     life.text("t", " see.\u2028")
@@ -192,7 +192,7 @@ def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) ->
         life.close(name)
     life.complete(USAGE)
     chat = client.chats.create(model="m")
-    served.answers += [(200, "text/event-stream", life.told().data)] * 2
+    served.answers += [(200, "text/event-stream", life.client_stream().data)] * 2
     list(chat.send_message_stream("look"))
     results = [
         types.Part(function_response=types.FunctionResponse(id=id, name="look", response={"output": id})) for id in ("c_a", "c_b")
@@ -227,7 +227,7 @@ def test_everything_the_sdk_can_ask_for_is_understood(served: Served, client: An
     )
     look = types.FunctionDeclaration(name="look", description="Looks at a place.", parameters=schema)
     image = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "{}")
     life.complete()
     served.answers.append((200, "application/json", response_from_hub(fold(life.collector.events), REQUEST)[0]))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import fakes
-from antiphon.config.models import ModelRule
+from antiphon.config.model_rules import ModelRule
 from antiphon.fakes import MessagesServer, Received, ResponsesServer, turn
 from antiphon.fakes.script import Turn
 

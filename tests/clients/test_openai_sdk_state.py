@@ -25,7 +25,7 @@ from websockets.exceptions import InvalidStatus
 from antiphon import fakes
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
 from antiphon.fakes import ChatServer, Gate, Received, ResponsesServer, turn
-from antiphon.trace.reading import list_traces, read_trace
+from antiphon.trace.reader import list_traces, read_trace
 from antiphon.upstream.embedded import EmbeddedModel
 
 # The SDK opens a WebSocket in a way that the newest websockets, which it takes, will not know for ever.

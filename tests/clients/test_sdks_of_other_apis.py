@@ -228,7 +228,7 @@ def test_silence_in_a_stream_is_nothing_to_an_sdk(api: str) -> None:
     """HTTP-7: what fills it is read over by each."""
     gate = Gate()
     script = [turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]
-    with over(script, patience=0.01, silence=0.01) as gateway:
+    with over(script, first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
         timer = threading.Timer(0.1, gate.open)
         timer.start()
         if api == "messages":

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.config import Config, UpstreamConfig, check, describe, parse
+from antiphon.config import Config, UpstreamConfig, check_config, describe_config, parse_config
 from antiphon.errors import ConfigError
 
 TEXT = '[[upstreams]]\nname = "mine"\ndialect = "responses"\nagent = "my_agents.lab:run"\nmodels = ["mine"]\n'
 
 
 def test_an_agent_needs_no_address() -> None:
-    (upstream,) = parse(TEXT, "antiphon.toml", {}).upstreams
+    (upstream,) = parse_config(TEXT, "antiphon.toml", {}).upstreams
     assert upstream.agent == "my_agents.lab:run"
-    assert describe(Config(upstreams=[upstream]))[0] == "mine  responses  my_agents.lab:run  mine"
+    assert describe_config(Config(upstreams=[upstream]))[0] == "mine  responses  my_agents.lab:run  mine"
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_an_agent_needs_no_address() -> None:
 def test_what_an_agent_cannot_have_is_an_error(change: dict[str, str], said: str) -> None:
     settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
     with pytest.raises(ConfigError) as raised:
-        check(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]
+        check_config(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]
     assert said.replace("'", '"') in str(raised.value).replace("'", '"')

@@ -7,8 +7,8 @@ from hashlib import sha256
 import pytest
 from msgspec.structs import replace
 
-from antiphon.config import CompactionConfig, Config, KeyConfig, ModelRule, ServerConfig, UpstreamConfig, check, is_loopback
-from antiphon.config.checks import problems
+from antiphon.config import CompactionConfig, Config, KeyConfig, ModelRule, ServerConfig, UpstreamConfig, check_config, is_loopback
+from antiphon.config.checks import find_problems
 from antiphon.errors import ConfigError
 
 LAB = UpstreamConfig(name="lab", dialect="chat", base_url="http://127.0.0.1:9001/v1")
@@ -18,7 +18,7 @@ ENVIRON = {"LAB_KEY": "sk-lab", "BROKEN_KEY": "sk-lab\n", "EMPTY_KEY": "", "ALIC
 
 
 def said_of(config: Config) -> list[str]:
-    return [str(problem) for problem in problems(config, ENVIRON)]
+    return [str(problem) for problem in find_problems(config, ENVIRON)]
 
 
 def upstream(**changes: object) -> Config:
@@ -36,12 +36,12 @@ def test_a_good_configuration_has_no_problems() -> None:
         keys=[KEY, KeyConfig(name="bob", env="LAB_KEY")],
     )
     assert said_of(config) == []
-    check(config, ENVIRON)
+    check_config(config, ENVIRON)
 
 
 def test_check_raises_the_first_problem() -> None:
     with pytest.raises(ConfigError, match=r"^upstreams\[0\]\.base_url: is missing"):
-        check(upstream(base_url="", api_key_env="EMPTY_KEY"), ENVIRON)
+        check_config(upstream(base_url="", api_key_env="EMPTY_KEY"), ENVIRON)
 
 
 # Where the server listens
@@ -217,10 +217,10 @@ def test_one_owner_may_have_two_keys() -> None:
 def test_keys_of_compactions_are_there_and_are_keys_and_are_different() -> None:
     environ = {"A": "ab" * 32, "SAME": "AB" * 32, "B": "cd" * 32, "BAD": "secret-but-short", "EMPTY": ""}
     config = Config(compaction=CompactionConfig(keys_env=["A", "B"]))
-    assert list(problems(config, environ)) == []
+    assert list(find_problems(config, environ)) == []
     assert config.secrets(environ) == ["ab" * 32, "cd" * 32]
     config = Config(compaction=CompactionConfig(keys_env=["A", "BAD", "GONE", "EMPTY", "SAME"]))
-    said = [str(problem) for problem in problems(config, environ)]
+    said = [str(problem) for problem in find_problems(config, environ)]
     assert [line.partition(":")[0] for line in said] == [f"compaction.keys_env[{at}]" for at in (1, 2, 3, 4)]
     assert "openssl rand -hex 32" in said[0]
     assert "secret-but-short" not in said[0]

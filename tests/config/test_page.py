@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import fields
 from tools.configuration_page import EXAMPLE, PAGE, SECTIONS, page
 
-from antiphon.config import describe, parse
+from antiphon.config import describe_config, parse_config
 
 ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob", "COMPACTION_KEY": "ab" * 32, "OLD_KEY": "cd" * 32}
 
@@ -27,10 +27,10 @@ def test_every_setting_has_one_line_on_what_it_does() -> None:
 
 
 def test_the_example_is_a_good_configuration() -> None:
-    config = parse(EXAMPLE, "antiphon.toml", ENVIRON)
+    config = parse_config(EXAMPLE, "antiphon.toml", ENVIRON)
     assert [upstream.name for upstream in config.upstreams] == ["lab", "local", "mine"]
     assert {key.name for key in config.key_hashes(ENVIRON).values()} == {"alice", "bob"}
-    assert describe(config)[-1] == "traces: in traces"
+    assert describe_config(config)[-1] == "traces: in traces"
 
 
 def test_the_example_has_every_setting() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.config import Config, KeyConfig, ModelRule, TraceConfig, UpstreamConfig, describe
+from antiphon.config import Config, KeyConfig, ModelRule, TraceConfig, UpstreamConfig, describe_config
 
 LAB = UpstreamConfig(
     name="lab",
@@ -16,7 +16,7 @@ LOCAL = UpstreamConfig(name="local", dialect="chat", embedded=True, models=["loc
 
 def test_it_says_what_is_served_from_where_and_to_whom() -> None:
     keys = [KeyConfig(name="alice", sha256="0" * 64), KeyConfig(name="bob", env="BOB_KEY"), KeyConfig(name="alice", env="OTHER")]
-    assert describe(Config(upstreams=[LAB, LOCAL], keys=keys, trace=TraceConfig(dir="traces"))) == [
+    assert describe_config(Config(upstreams=[LAB, LOCAL], keys=keys, trace=TraceConfig(dir="traces"))) == [
         "lab    responses  http://127.0.0.1:9001/v1  mock-*, fast → mock-1",
         "local  chat       embedded                  local",
         "keys: alice, bob",
@@ -25,4 +25,4 @@ def test_it_says_what_is_served_from_where_and_to_whom() -> None:
 
 
 def test_it_says_what_there_is_not() -> None:
-    assert describe(Config()) == ["keys: none, so only this machine may ask", "traces: off"]
+    assert describe_config(Config()) == ["keys: none, so only this machine may ask", "traces: off"]

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosis.test_refusal import CASES, RULES
 
-from antiphon.diagnosis import dialect_of, lint, lint_against
-from antiphon.diagnosis.finding import MISSING, is_near, resolved, shown
-from antiphon.diagnosis.traits import KINDS
+from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
+from antiphon.diagnosis.finding import MISSING, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
-from antiphon.profiles.profile import WIRES
+from antiphon.profiles.profile import WIRE_TYPES
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def wrong(dialect: Dialect, body: Any) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.path) for finding in lint(json.dumps(body).encode(), dialect) if finding.certain]
+    return [(finding.rule, finding.path) for finding in lint_body(json.dumps(body).encode(), dialect) if finding.certain]
 
 
 def perhaps(dialect: Dialect, body: Any) -> dict[str, tuple[str, ...]]:
-    return {finding.path: finding.settings for finding in lint(json.dumps(body).encode(), dialect) if not finding.certain}
+    return {finding.path: finding.settings for finding in lint_body(json.dumps(body).encode(), dialect) if not finding.certain}
 
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
@@ -250,14 +250,14 @@ def test_traits_of_the_other_dialects() -> None:
     assert {"contents[0].parts[0]", "contents[1].parts[0].functionCall.id", "generationConfig.responseMimeType"} <= set(found)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", TRAIT_KINDS)
 def test_every_setting_that_is_offered_exists(name: str) -> None:
-    for setting in KINDS[name].settings:
+    for setting in TRAIT_KINDS[name].settings:
         if setting.startswith("quirks: "):
             assert setting.removeprefix("quirks: ") in QUIRKS
         else:
             wire = tomllib.loads(setting)["wire"]
-            assert any(_takes(kind, wire) for kind in WIRES.values()), setting
+            assert any(_takes(kind, wire) for kind in WIRE_TYPES.values()), setting
 
 
 def _takes(kind: type[Any], wire: dict[str, Any]) -> bool:
@@ -287,12 +287,12 @@ FIELDS = [
 @settings(max_examples=30, deadline=None)
 @given(body=st.dictionaries(st.sampled_from(FIELDS), JSON | st.lists(JSON, max_size=3), max_size=5))
 def test_no_body_makes_the_linter_fall(dialect: Dialect, body: dict[str, Any]) -> None:
-    for finding in lint(json.dumps(body).encode(), dialect):
+    for finding in lint_body(json.dumps(body).encode(), dialect):
         assert str(finding)
 
 
 def test_a_body_that_is_none_is_told_so() -> None:
-    assert [finding.path for finding in lint(b"[]", "chat")] == [""]
+    assert [finding.path for finding in lint_body(b"[]", "chat")] == [""]
 
 
 def test_a_schema_without_an_end_is_looked_at_so_far() -> None:
@@ -317,7 +317,7 @@ def test_a_schema_without_an_end_is_looked_at_so_far() -> None:
     ],
 )
 def test_the_dialect_of_a_body_is_guessed_from_its_fields(body: dict[str, Any], dialect: Dialect) -> None:
-    assert dialect_of(body) == dialect
+    assert guess_dialect(body) == dialect
 
 
 def test_what_a_client_may_not_ask_is_told_in_the_words_of_the_gateway() -> None:
@@ -338,30 +338,30 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     body: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}
-    found = lint_against(json.dumps(body).encode(), "responses", load_profile("vercel-ai-gateway-2026-01"))
+    found = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("vercel-ai-gateway-2026-01"))
     assert [finding.path for finding in found if "tool_history_as_text" in finding.problem] == ["input[1].type"]
     plain = parse_profile('about = "a"\ndialect = "chat"\n[wire]\nfields = []\n', "plain")
-    found = lint_against(json.dumps({"model": "m", "input": "hi", "temperature": 1}).encode(), "responses", plain)
+    found = lint_for_profile(json.dumps({"model": "m", "input": "hi", "temperature": 1}).encode(), "responses", plain)
     assert [finding.path for finding in found] == ["temperature"]
-    assert lint_against(b'{"model":"m","input":"hi"}', "responses", load_profile("open-responses")) == []
+    assert lint_for_profile(b'{"model":"m","input":"hi"}', "responses", load_profile("open-responses")) == []
     short = parse_profile('about = "a"\ndialect = "responses"\nquirks = [{name = "only_items", types = ["message"]}]\n', "short")
     thought = {"type": "reasoning", "summary": []}
     body = {"model": "m", "input": [{"role": "user", "content": "hi"}, thought]}
-    assert [finding.path for finding in lint_against(json.dumps(body).encode(), "responses", short)] == ["input[1]"]
+    assert [finding.path for finding in lint_for_profile(json.dumps(body).encode(), "responses", short)] == ["input[1]"]
     pictured = parse_profile(
         'about = "a"\ndialect = "chat"\nquirks = ["drop_item_ids"]\n[wire]\nfields = []\nimages = false\n', "pictured"
     )
     body = {"model": "m", "input": [{"type": "message", "id": "msg_1", "role": "user", "content": "hi"}], "temperature": 1}
-    found = lint_against(json.dumps(body).encode(), "responses", pictured)
+    found = lint_for_profile(json.dumps(body).encode(), "responses", pictured)
     assert [finding.path for finding in found] == ["input[0].id", "temperature"]
     system = parse_profile('about = "a"\ndialect = "responses"\nquirks = ["system_to_instructions"]\n', "system")
     body = {"model": "m", "input": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]}
-    assert lint_against(json.dumps(body).encode(), "responses", system)
+    assert lint_for_profile(json.dumps(body).encode(), "responses", system)
 
 
 def test_what_no_server_of_a_profile_can_be_asked_is_told() -> None:
     body = {"model": "m", "input": [{"type": "function_call_output", "call_id": "c1", "output": "1"}]}
-    [found] = lint_against(json.dumps(body).encode(), "responses", load_profile("chat"))
+    [found] = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("chat"))
     assert found.path == "input[0].call_id"
     assert "no such server" in found.problem
 
@@ -390,17 +390,17 @@ def test_a_place_leads_to_what_stands_there(place: str, path: str, value: Any) -
         "generationConfig": {"topP": 1},
         "properties": {"a": {"type": "string"}},
     }
-    assert resolved(place, body) == (path, value)
+    assert resolve_server_path(place, body) == (path, value)
 
 
 def test_paths_are_near_where_one_leads_to_the_other() -> None:
-    assert is_near("a[0].b", "a[0]")
-    assert is_near("a", "a")
-    assert not is_near("ab", "a")
-    assert not is_near("", "a")
+    assert paths_overlap("a[0].b", "a[0]")
+    assert paths_overlap("a", "a")
+    assert not paths_overlap("ab", "a")
+    assert not paths_overlap("", "a")
 
 
 def test_values_are_shown_in_part() -> None:
-    assert shown({"a": 1}) == '{"a":1}'
-    assert shown("x" * 100).endswith("…")
-    assert shown("\ud800") == "something"
+    assert as_json({"a": 1}) == '{"a":1}'
+    assert as_json("x" * 100).endswith("…")
+    assert as_json("\ud800") == "something"

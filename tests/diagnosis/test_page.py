@@ -34,4 +34,4 @@ def test_every_rule_is_in_the_table() -> None:
 
 
 def test_the_profile_of_the_page_loads() -> None:
-    parse_profile(block("toml"), "my-server", parent=load_profile)
+    parse_profile(block("toml"), "my-server", find_parent=load_profile)

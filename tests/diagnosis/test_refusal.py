@@ -10,9 +10,9 @@ import pytest
 from tests.fakes import test_chat_rules, test_gemini_rules, test_messages_rules, test_responses_rules
 from tests.fakes.asking import received
 
-from antiphon.diagnosis import Finding, diagnose, sentence
-from antiphon.diagnosis.finding import is_near, resolved
-from antiphon.diagnosis.refusal import LONGEST, MOST, POINTING, told_in
+from antiphon.diagnosis import Finding, diagnose, summary_sentence
+from antiphon.diagnosis.finding import paths_overlap, resolve_server_path
+from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, POINTED_AT, parse_refusal
 from antiphon.fakes.chat import ChatManners
 from antiphon.fakes.gemini import GeminiManners
 from antiphon.fakes.messages import MessagesManners
@@ -75,12 +75,12 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: Dialect, rule
     body, said = refused(dialect, rule)
     findings = diagnose(dialect, body, 400, said)
     assert findings
-    assert len(findings) <= MOST
+    assert len(findings) <= MAX_FINDINGS
     param = json.loads(said)["error"].get("param")
     if param:
-        place = resolved(param, json.loads(body))[0]
+        place = resolve_server_path(param, json.loads(body))[0]
         # Where a call has no result, the server names what stands in the result's place, and we name the call.
-        assert any(is_near(finding.path, place) or finding.rule == "unanswered_call" for finding in findings[:3]), findings
+        assert any(paths_overlap(finding.path, place) or finding.rule == "unanswered_call" for finding in findings[:3]), findings
 
 
 @pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
@@ -104,7 +104,7 @@ def test_what_only_this_server_refuses_comes_with_the_setting_that_mends_it() ->
     first = diagnose("responses", json.dumps(body).encode(), 400, said)[0]
     assert first.path == "input[1]"
     assert "quirks: tool_history_as_text" in first.settings
-    assert "a profile with quirks: tool_history_as_text" in sentence([first])
+    assert "a profile with quirks: tool_history_as_text" in summary_sentence([first])
 
 
 def test_a_setting_that_the_profile_has_is_not_offered() -> None:
@@ -140,23 +140,23 @@ def test_what_is_no_refusal_of_a_body_has_no_diagnosis() -> None:
     ],
 )
 def test_places_are_found_however_a_server_tells_them(said: str, places: list[str]) -> None:
-    assert told_in(said).places == places
+    assert parse_refusal(said).places == places
 
 
 def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
-    pointing = Finding(rule="value", path="a", problem=f"{POINTING}, where 1 stands")
-    assert sentence([]) == sentence([pointing]) == ""
+    pointing = Finding(rule="value", path="a", problem=f"{POINTED_AT}, where 1 stands")
+    assert summary_sentence([]) == summary_sentence([pointing]) == ""
     wrong = Finding(rule="value", path="", problem="is empty")
-    assert sentence([pointing, wrong]) == "Diagnosis: the body: is empty."
-    assert len(sentence([Finding(rule="value", path="a", problem="x" * 999)])) == LONGEST + 1
+    assert summary_sentence([pointing, wrong]) == "Diagnosis: the body: is empty."
+    assert len(summary_sentence([Finding(rule="value", path="a", problem="x" * 999)])) == MAX_SENTENCE_LENGTH + 1
 
 
 def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
     """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any length."""
     details = [{"loc": ["body", "messages", "9" * 6_000], "msg": f"{at} " + "word " * 1_000} for at in range(500)]
-    told = told_in(json.dumps({"detail": details}))
+    told = parse_refusal(json.dumps({"detail": details}))
     assert len(told.places) <= 50
     assert max(map(len, told.places)) == 512
     assert len(told.words) == 4_000
     assert diagnose("chat", b'{"messages": []}', 400, json.dumps({"detail": details}))
-    assert len(told_in(" ".join(f"'input[{at}].a'" for at in range(5_000))).places) == 50
+    assert len(parse_refusal(" ".join(f"'input[{at}].a'" for at in range(5_000))).places) == 50

@@ -17,9 +17,9 @@ from tests.generate.events import counting_stamps
 from antiphon import sse
 from antiphon.dialects import chat, gemini, messages, responses
 from antiphon.protocol.events import StreamEvent, TerminalEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
 
 DIALECTS: dict[str, ModuleType] = {"chat": chat, "gemini": gemini, "messages": messages, "responses": responses}
@@ -61,7 +61,7 @@ def frames_of(*pieces: bytes) -> list[sse.Frame]:
 
 
 def events_of(dialect: str, frames: list[sse.Frame]) -> list[StreamEvent]:
-    begun = opening(REQUEST, id="resp_1", created_at=1)
+    begun = initial_response(REQUEST, id="resp_1", created_at=1)
     to_hub = DIALECTS[dialect].EventsToHub(REQUEST, begun, counting_stamps())
     events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)]
     return events + list(to_hub.finish())
@@ -82,7 +82,7 @@ def test_a_dialect_has_recordings(name: str) -> None:
 @every_recording
 def test_the_events_of_a_recording_obey_the_grammar(recording: Recording) -> None:
     """Law (a): STR-1 … STR-12 and ITEM-2 … ITEM-6, whatever the server did."""
-    assert judge(events_of(recording.dialect, frames_of(recording.path.read_bytes()))) == []
+    assert find_violations(events_of(recording.dialect, frames_of(recording.path.read_bytes()))) == []
 
 
 @every_recording
@@ -91,5 +91,5 @@ def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(recording: R
     data = recording.path.read_bytes()
     for frames in {tuple(frames_of(data[:place])) for place in range(len(data) + 1)}:
         events = events_of(recording.dialect, list(frames))
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]

@@ -12,11 +12,11 @@ from tests.generate.conversations import requests
 
 from antiphon.dialects import chat, responses
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.names import ToolNames, offered_tools
+from antiphon.dialects.common.tool_names import ToolNames, tools_of_request
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.tools import FunctionToolParam, ToolList
 
 
@@ -40,10 +40,10 @@ def test_shared_tools_are_told_like_any_others(request: Request, wire: ChatWire)
         for other in (ChatWire(), wire, replace(wire)):
             assert chat_body(read, other) == chat_body(apart(read), other)
         assert responses.request_from_hub(read)[0] == responses.request_from_hub(apart(read))[0]
-        shared, plain = (opening(each, id="resp_1", created_at=1) for each in (read, apart(read)))
+        shared, plain = (initial_response(each, id="resp_1", created_at=1) for each in (read, apart(read)))
         assert shared == plain
         assert codec.encode(shared) == codec.encode(plain)
-        names, fresh = ToolNames.of(read), ToolNames.of(apart(read))
+        names, fresh = ToolNames.for_request(read), ToolNames.for_request(apart(read))
         assert (names._sent, names._keys) == (fresh._sent, fresh._keys)
 
 
@@ -53,7 +53,7 @@ def test_a_body_that_comes_again_is_read_the_same(request: Request) -> None:
     first, second = codec.decode_request(body), codec.decode_request(body)
     assert first == second
     assert codec.encode(second) == codec.encode(first)
-    assert offered_tools(first) == offered_tools(second)
+    assert tools_of_request(first) == tools_of_request(second)
 
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
@@ -63,7 +63,7 @@ def test_equal_tools_are_read_once() -> None:
     one, other = (codec.decode_request(msgspec.json.encode({"model": model, "tools": [TOOL]})) for model in "ab")
     assert isinstance(one.tools, ToolList)
     assert one.tools is other.tools
-    assert opening(one, id="a", created_at=1).tools is opening(other, id="b", created_at=2).tools
+    assert initial_response(one, id="a", created_at=1).tools is initial_response(other, id="b", created_at=2).tools
 
 
 def test_tools_too_long_to_be_kept_are_read_all_the_same() -> None:
@@ -84,8 +84,8 @@ def test_tools_of_the_history_stand_beside_the_shared_ones() -> None:
     hello = {"type": "message", "role": "user", "content": "hello"}
     body = msgspec.json.encode({"input": [hello, extra], "tools": [TOOL]})
     read = codec.decode_request(body)
-    assert [tool.name for tool in offered_tools(read) if isinstance(tool, FunctionToolParam)] == ["look", "more"]
-    assert ToolNames.of(read).original("more").name == "more"
+    assert [tool.name for tool in tools_of_request(read) if isinstance(tool, FunctionToolParam)] == ["look", "more"]
+    assert ToolNames.for_request(read).original_tool("more").name == "more"
     sent = msgspec.json.decode(chat.request_from_hub(read)[0])
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["look", "more"]
 

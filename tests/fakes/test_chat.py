@@ -34,9 +34,9 @@ from antiphon.fakes.script import End, Turn
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam
 
 PATH = "/v1/chat/completions"
@@ -72,14 +72,14 @@ def whole(said: Turn, **settings: Any) -> Any:
 def events_of(data: bytes) -> list[StreamEvent]:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    to_hub = chat.EventsToHub(REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    to_hub = chat.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     events = [event for frame in decoder.feed(data) + decoder.finish() for event in to_hub.feed(frame)]
     return events + to_hub.finish()
 
 
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
-    return chat.response_to_hub(data, REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
+    return chat.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
 
 
 @settings(max_examples=30)
@@ -88,7 +88,7 @@ def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: Turn, log
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
     events = events_of(streamed(said, **asked))
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert fold(events) == response_of(ChatManners().whole(said, received(body(**asked))))
 
 

@@ -38,10 +38,10 @@ from antiphon.fakes.improvise import Offered, Prompt
 from antiphon.fakes.script import End, Received, Turn
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import FunctionToolParam
 
 PATH = "/v1beta/models/m:generateContent"
@@ -84,14 +84,14 @@ def whole(said: Turn, manners: GeminiManners | None = None, **settings: Any) -> 
 def events_of(data: bytes) -> list[StreamEvent]:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    to_hub = gemini.EventsToHub(REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    to_hub = gemini.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     events = [event for frame in decoder.feed(data) + decoder.finish() for event in to_hub.feed(frame)]
     return events + to_hub.finish()
 
 
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
-    return gemini.response_to_hub(data, REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
+    return gemini.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
 
 
 @settings(max_examples=30)
@@ -99,7 +99,7 @@ def response_of(data: bytes) -> Response:
 def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: Turn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     events = events_of(streamed(said))
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert fold(events) == response_of(GeminiManners().whole(said, asked()))
 
 

@@ -37,9 +37,9 @@ from antiphon.fakes.messages_rules import MessagesLimits
 from antiphon.fakes.messages_thoughts import signature_of
 from antiphon.fakes.script import End, Turn
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import FunctionToolParam
 
 PATH = "/v1/messages"
@@ -104,9 +104,9 @@ def message_of(told: list[dict[str, Any]]) -> dict[str, Any]:
 def to_hub(data: bytes) -> Response:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    reader = messages.EventsToHub(REQUEST, opening(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    reader = messages.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     told = [event for frame in decoder.feed(data) + decoder.finish() for event in reader.feed(frame)] + reader.finish()
-    assert judge(told) == []
+    assert find_violations(told) == []
     return fold(told)
 
 
@@ -116,7 +116,7 @@ def test_a_stream_and_a_whole_answer_say_the_same(said: Turn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     assert message_of(events(said)) == whole(said)
     body_ = MessagesManners().whole(said, received(body()))
-    opened = opening(REQUEST, id="resp_1", created_at=1)
+    opened = initial_response(REQUEST, id="resp_1", created_at=1)
     assert to_hub(streamed(said)) == messages.response_to_hub(body_, REQUEST, opened, counting_stamps())[0]
 
 

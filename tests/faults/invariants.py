@@ -30,9 +30,9 @@ from antiphon.fakes.responses import ResponsesManners
 from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.response import Response
-from antiphon.upstream.answer import HttpAnswer
+from antiphon.upstream.http_response import HttpResponse
 
 T = TypeVar("T")
 DIALECTS = ("chat", "responses")
@@ -72,7 +72,7 @@ class Told(Answer):
             name, data = block.split(b"\n")
             assert name == b"event: " + msgspec.json.decode(data.removeprefix(b"data: "))["type"].encode()
             events.append(decode_event(data.removeprefix(b"data: ")))
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert [isinstance(event, TerminalEvent) for event in events] == [False] * (len(events) - 1) + [True]
         errors = [at for at, event in enumerate(events) if isinstance(event, ErrorEvent)]
         assert errors in ([], [len(events) - 2])
@@ -116,7 +116,7 @@ class Network(Watched):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answers: list[HttpAnswer] = []
+        self.answers: list[HttpResponse] = []
 
     async def send(self, *args: Any, **settings: Any) -> Any:
         self.loop = asyncio.get_running_loop()
@@ -217,7 +217,7 @@ def laboratory(dialect: Any, *others: UpstreamConfig, store: StoreConfig | None 
         keys = [KeyConfig(name="alice", sha256=key_hash(ALICE.encode()).hex())]
         config = Config(upstreams=upstreams, keys=keys, store=store or StoreConfig(url="off"))
         with running(config, environ={"LAB_KEY": UPSTREAM_KEY}, transport=network, **settings) as gateway:
-            gateway.services.logger.take_over_logging()  # what libraries have to say is in the log too, as where it really runs
+            gateway.services.logger.capture_logging()  # what libraries have to say is in the log too, as where it really runs
             try:
                 lab.append(Lab(gateway, server, network, dialect))
                 yield lab[0]

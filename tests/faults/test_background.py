@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.running import until
 from tests.server.in_background import (
-    PACE,
+    BACKGROUND_TIMINGS,
     TOOLS,
     Client,
     Fails,
@@ -35,7 +35,7 @@ from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.fakes import Gate, Reply, turn
 from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
-from antiphon.server import tailing
+from antiphon.server import background_stream
 from antiphon.server.background import _Job
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
@@ -283,7 +283,7 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has heard no end, so it comes again. Nothing is wrong with the gateway, and its log does not say so."""
-    monkeypatch.setattr(tailing, "PATIENCE", 1)
+    monkeypatch.setattr(background_stream, "STORAGE_TIMEOUT", 1)
     store = Fails()
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
         gate = lab.gate()
@@ -317,18 +317,20 @@ def test_a_fault_of_the_gateway_itself_is_in_the_log_and_ends_the_response(tmp_p
 def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Path, method: str) -> None:
     """Nobody hears of it any more from its runner, which finds out when it writes."""
     stall = Stall(method)
-    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=stall.open, pace=replace(PACE, beat=60.0)) as lab:
+    with laboratory(
+        f"sqlite:///{tmp_path}/a.db", open_store=stall.open, background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)
+    ) as lab:
         stall.is_on = True
         id = lab.begin()
         assert stall.reached.wait(60)
         assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
         stall.let_go()
-        until(lambda: lab.gateway.services.background.running == 0)  # type: ignore[union-attr]
+        until(lambda: lab.gateway.services.background.running_jobs == 0)  # type: ignore[union-attr]
         assert lab.ask("GET", f"/v1/responses/{id}").status_code == 404
 
 
 def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_path: Path) -> None:
-    with laboratory(f"sqlite:///{tmp_path}/a.db", pace=replace(PACE, beat=60.0)) as lab:
+    with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)) as lab:
         gates = [lab.gate(), lab.gate()]
         lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]))
         id = lab.begin(input="slow")
@@ -358,8 +360,8 @@ def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, sa
 
 def test_a_runner_that_let_its_lease_run_out_and_gets_it_again_does_not_begin_anew(tmp_path: Path) -> None:
     store = Fails()
-    pace = replace(PACE, lease=0.01, look=0.01, beat=60.0)
-    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open, pace=pace) as lab:
+    timings = replace(BACKGROUND_TIMINGS, lease=0.01, poll_interval=0.01, heartbeat=60.0)
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open, background_timings=timings) as lab:
         gate = lab.gate()
         lab.says["slow"] = spoken(gate)
         id = lab.begin(input="slow")

@@ -18,7 +18,7 @@ from antiphon import fakes
 from antiphon.config import UpstreamConfig
 from antiphon.fakes import SSE_HEAD, Gate, Received, Reply, exactly, turn
 from antiphon.fakes.script import Bytes
-from antiphon.server.http_protocol import Protocol
+from antiphon.server.http_protocol import HttpProtocol
 
 KIB = 1024
 NO_LINGER = struct.pack("ii", 1, 0)
@@ -210,9 +210,9 @@ def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
         yield
 
 
-def connections_of_clients() -> list[Protocol]:
+def connections_of_clients() -> list[HttpProtocol]:
     """The gateway's side of every connection."""
-    found = [thing for thing in gc.get_objects() if isinstance(thing, Protocol)]
+    found = [thing for thing in gc.get_objects() if isinstance(thing, HttpProtocol)]
     return [each for each in found if not each.transport.is_closing()]
 
 
@@ -228,7 +228,7 @@ def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None
         sizes = lab.on_loop(
             lambda: (
                 max(each.transport.get_write_buffer_size() for each in theirs),
-                max(answer.held for answer in lab.network.answers),
+                max(answer.buffered_bytes for answer in lab.network.answers),
             )
         )
         assert 64 * KIB < sum(sizes) <= 256 * KIB
@@ -240,7 +240,7 @@ def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None
 
 
 def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Protocol, "stall_timeout", 0.2)
+    monkeypatch.setattr(HttpProtocol, "stall_timeout", 0.2)
     abandoned, known = lab.upstream.abandoned, left(lab)
     with clients_that_read_nothing(lab, 5):
         expect_cancelled(lab, abandoned, known, 5)
@@ -314,7 +314,7 @@ def test_a_request_in_single_bytes_is_a_request(lab: Lab, stream: bool) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
 def test_a_head_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     """Slow senders: the connection is closed, and the upstream was not asked."""
-    monkeypatch.setattr(Protocol, "head_timeout", 0.1)
+    monkeypatch.setattr(HttpProtocol, "head_timeout", 0.1)
     data = request()
     with lab.gateway.connect() as client:
         client.sendall(data[: int(len(data) * share)])
@@ -324,7 +324,7 @@ def test_a_head_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
 
 def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow senders: who announces a body and stops sending it holds nothing for ever."""
-    monkeypatch.setattr(Protocol, "body_timeout", 0.1)
+    monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     with lab.gateway.connect() as client:
         client.sendall(request()[:-1])
         answer = Told(read_all(client))
@@ -333,7 +333,7 @@ def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
 
 
 def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Protocol, "body_timeout", 0.1)
+    monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     gate = Gate()
     lab.says = turn(fakes.wait(gate), fakes.text("one"))
     refused = lab.gateway.written.count("did not come")
@@ -349,7 +349,7 @@ def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(lab: L
 
 def test_a_body_that_comes_slowly_is_taken(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is silence that has a limit, not the whole."""
-    monkeypatch.setattr(Protocol, "body_timeout", 1.0)
+    monkeypatch.setattr(HttpProtocol, "body_timeout", 1.0)
     head, _, body = request().partition(b"\r\n\r\n")
     with lab.gateway.connect() as client:
         client.sendall(head + b"\r\n\r\n")

@@ -14,8 +14,8 @@ from tests.gateway.scripted import target
 
 from antiphon.dialects import responses
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
-from antiphon.gateway.preparing import prepare
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, request_at_path
+from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
@@ -25,13 +25,13 @@ from antiphon.protocol.request import Request
 @pytest.mark.parametrize("client", corpus.BODIES)
 def test_undamaged_it_is_taken(client: str, dialect: str) -> None:
     request, _ = responses.request_to_hub(corpus.BODIES[client])
-    assert prepare(request, target(dialect)).body
+    assert prepare_request(request, target(dialect)).body
 
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @pytest.mark.parametrize("client", corpus.OTHER_BODIES, ids="-".join)
 def test_undamaged_it_is_taken_from_clients_of_other_dialects(client: tuple[Any, str], dialect: str) -> None:
-    assert prepare(read(client[0], corpus.OTHER_BODIES[client]), target(dialect)).body
+    assert prepare_request(read(client[0], corpus.OTHER_BODIES[client]), target(dialect)).body
 
 
 @batches(10)
@@ -52,13 +52,13 @@ def test_a_damaged_body_of_another_dialect_is_refused_or_sent_on_whole(batch: ra
 
 def read(dialect: Any, body: bytes) -> Request:
     """A body as it is read where its client sends it."""
-    return request_at(corpus.PATHS[dialect][0].partition("?")[0], CLIENT_SPEECHES[dialect], body)[0]
+    return request_at_path(corpus.PATHS[dialect][0].partition("?")[0], CLIENT_DIALECTS[dialect], body)[0]
 
 
 def check_body(dialect: Any, damaged: bytes, upstream: Target) -> None:
     try:
         request = read(dialect, damaged)
-        prepared = prepare(request, upstream)
+        prepared = prepare_request(request, upstream)
     except ApiError as error:
         check_refusal(dialect, error)
         return
@@ -70,7 +70,7 @@ def check_body(dialect: Any, damaged: bytes, upstream: Target) -> None:
 
 
 def check_refusal(dialect: Any, error: ApiError) -> None:
-    status, body = CLIENT_SPEECHES[dialect].error_from_hub(error)
+    status, body = CLIENT_DIALECTS[dialect].error_from_hub(error)
     assert status < 500, error
     told.check_error(dialect, status, body)
 

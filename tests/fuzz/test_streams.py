@@ -19,15 +19,15 @@ from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
 from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
-from antiphon.gateway.client_speech import CLIENT_SPEECHES
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparing import prepare
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event, decode_request, decode_response
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold, replay
-from antiphon.protocol.grammar import Violation, judge
+from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 
@@ -109,7 +109,7 @@ def check_stream(dialect: str, chance: Random) -> None:
     ending = chance.choice((None, None, CUT))
     found: list[Violation] = []
     turn = turn_of()
-    pipe = turn.pipe(responses.EventsFromHub(turn.prepared.request), tells_losses=losses, on_violation=found.append)
+    pipe = turn.make_pipe(responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=found.append)
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
     told.check_stream("responses", out)
     frames = sse.Decoder().feed(out)
@@ -120,18 +120,18 @@ def check_stream(dialect: str, chance: Random) -> None:
     if events is None:
         assert dialect == "responses"
     else:
-        assert ours(judge(events)) == []
+        assert ours(find_violations(events)) == []
         assert msgspec.json.decode(codec.encode(pipe.response)) == msgspec.json.decode(codec.encode(fold(events)))
     assert (pipe.error is not None) == (pipe.response.status == "failed") or pipe.response.error is not None
     assert pipe.finish() == b""
     if chance.random() < 0.2:  # law (b): any cut gives equal events, of damaged bytes too
         turn = turn_of()
-        whole = turn.pipe(responses.EventsFromHub(turn.prepared.request), tells_losses=losses)
+        whole = turn.make_pipe(responses.EventsFromHub(turn.prepared.request), reports_losses=losses)
         assert whole.feed(damaged) + whole.finish(ending) == out
     if chance.random() < 0.2:  # and the older style, whose form no grammar knows, ends as well
         older = _pipe(turn_of(), "responses", style="older")
         assert older.feed(damaged) + older.finish(ending)
-        assert older.ended
+        assert older.has_ended
 
 
 def check_stream_for(client: str, chance: Random) -> None:
@@ -155,16 +155,16 @@ def check_stream_for(client: str, chance: Random) -> None:
 def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: Random) -> None:
     turn = _asking(dialect, chance)()
     try:
-        response = _finished(turn.whole(ScriptedAnswer(pieces(damaged, chance), headers)))
+        response = _finished(turn.read_response(ScriptedAnswer(pieces(damaged, chance), headers)))
     except ApiError as error:
         check_error(error)
         return
-    assert ours(judge(list(replay(response)))) == []
+    assert ours(find_violations(list(replay(response)))) == []
     body, _ = responses.response_from_hub(response, turn.prepared.request)
     if dialect != "responses" or not carries_something_odd(response):
         assert decode_response(body).status == response.status
     client: Any = chance.choice(("chat", "messages", "gemini"))
-    body, _ = CLIENT_SPEECHES[client].response_from_hub(response, turn.prepared.request)
+    body, _ = CLIENT_DIALECTS[client].response_from_hub(response, turn.prepared.request)
     told.check_whole(client, body)
 
 
@@ -198,19 +198,19 @@ def _asking(dialect: str, chance: Random) -> Any:
     """Makes the same turn as often as it is wanted, with the same ids."""
     target = chance.choice([target for target in corpus.targets() if target.upstream.config.dialect == dialect])
     try:
-        prepared = prepare(decode_request(chance.choice(ASKED)), target)
+        prepared = prepare_request(decode_request(chance.choice(ASKED)), target)
     except ClientFault:  # some servers cannot be asked for everything
-        prepared = prepare(decode_request(PLAIN), target)
+        prepared = prepare_request(decode_request(PLAIN), target)
 
-    def turn() -> Turn:
+    def turn() -> UpstreamTurn:
         numbers = iter(range(1_000_000))
-        return Turn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000), None)
+        return UpstreamTurn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000), None)
 
     return turn
 
 
-def _pipe(turn: Turn, client: Any, **form: Any) -> Pipe:
-    return turn.pipe(CLIENT_SPEECHES[client].events_from_hub(turn.prepared.request, **form))
+def _pipe(turn: UpstreamTurn, client: Any, **form: Any) -> Pipe:
+    return turn.make_pipe(CLIENT_DIALECTS[client].events_from_hub(turn.prepared.request, **form))
 
 
 def _finished(work: Any) -> Response:

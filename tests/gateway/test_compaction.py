@@ -6,20 +6,27 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.gateway.test_window import THINKS, TOOLS, call, custom, items, output, says
+from tests.gateway.test_conversation_steps import THINKS, TOOLS, call, custom, items, output, says
 from tests.generate import conversations
 from tests.store.places import NO_LIMIT
 
 from antiphon.errors import ClientFault
-from antiphon.gateway.compaction import LARGEST, Contents, Unsealing, chosen, fingerprint, opened
+from antiphon.gateway.compaction import (
+    MAX_VERBATIM_BYTES,
+    CompactionContents,
+    CompactionOpener,
+    fingerprint,
+    open_compactions,
+    select_verbatim_items,
+)
+from antiphon.gateway.conversation_steps import summary_message
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.window import summary_message
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam
 
 SEAL = Seal(lambda: [b"k" * 32])
-UNSEALING = Unsealing(seal=SEAL, owner="alice")
+UNSEALING = CompactionOpener(seal=SEAL, owner="alice")
 FOREIGN = CompactionParam(encrypted_content="gAAAAABpM0Yj")
 
 
@@ -31,8 +38,10 @@ def compaction(
     covered: list[ItemParam], summary: str = "sum", kept: list[ItemParam] | None = None, standing: list[ItemParam] | None = None
 ) -> CompactionParam:
     prints = frozenset(map(fingerprint, covered))
-    contents = Contents(summary=summary, standing=standing or [], kept=kept or [], covered=prints)
-    return CompactionParam(encrypted_content=SEAL.close("alice", contents.encoded()))
+    contents = CompactionContents(
+        summary=summary, permanent_items=standing or [], verbatim_items=kept or [], covered_fingerprints=prints
+    )
+    return CompactionParam(encrypted_content=SEAL.encrypt("alice", contents.encode()))
 
 
 def told(window: list[ItemParam]) -> list[Any]:
@@ -49,7 +58,7 @@ def test_a_compaction_stands_for_its_summary_and_what_it_keeps() -> None:
     """CMP-3."""
     kept = items(says("user", "last"), call("a"))
     item = compaction([], kept=kept, standing=items(says("system", "rules"), TOOLS))
-    window = opened([item, *items(output("a"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT))
+    window = open_compactions([item, *items(output("a"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT))
     assert told(window[:1]) == ["rules"]
     assert told(window[2:]) == ["sum", "last", "a", "a"]
 
@@ -58,7 +67,7 @@ def test_what_it_covers_is_left_out_before_it_and_what_it_never_saw_stays() -> N
     before = items(says("user", "old"), call("a"), output("a"), says("assistant", "done"), THINKS)
     unseen = items(says("developer", "new rules"), says("user", "cut…"))
     item = compaction(before, standing=items(says("system", "rules")))
-    window = opened(
+    window = open_compactions(
         [*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
     )
     assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # behind it the same words are new
@@ -66,7 +75,7 @@ def test_what_it_covers_is_left_out_before_it_and_what_it_never_saw_stays() -> N
 
 def test_thoughts_before_it_are_left_out_though_they_may_look_different_now() -> None:
     shown = items({**THINKS, "summary": [{"type": "summary_text", "text": "Hm."}]})
-    assert told(opened([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
+    assert told(open_compactions([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
 
 
 def test_an_item_is_known_again_however_it_is_spelled() -> None:
@@ -102,10 +111,10 @@ def test_an_item_is_known_again_however_it_is_spelled() -> None:
 @given(conversation=conversations.conversations())
 def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[ItemParam]) -> None:
     """CMP-2, CMP-3: whatever items there are, they can be sealed, known again and left out."""
-    standing, kept = chosen(conversation, 1000)
+    standing, kept = select_verbatim_items(conversation, 1000)
     item = compaction(conversation, kept=kept, standing=standing)
     after = codec.decode_as(codec.encode(conversation), list[ItemParam])
-    assert opened([*after, item], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == [
+    assert open_compactions([*after, item], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == [
         *codec.decode_as(codec.encode(standing), list[ItemParam]),
         summary_message("sum"),
         *codec.decode_as(codec.encode(kept), list[ItemParam]),
@@ -116,7 +125,7 @@ def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None
     """The key of an old one may be gone by now."""
     lost = CompactionParam(encrypted_content="antiphon1.AAAA")
     newest = compaction([lost, *items(says("user", "a"))])
-    window = opened(
+    window = open_compactions(
         [lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
     )
     assert told(window) == ["sum", "b"]
@@ -125,40 +134,42 @@ def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None
 def test_one_that_the_newest_never_saw_is_opened_too() -> None:
     first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
     second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
-    window = opened(
+    window = open_compactions(
         [first, *items(says("user", "c")), second, *items(says("user", "d"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
     )
     assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
 
 
 def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
-    assert opened([*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == items(says("user"))
+    assert open_compactions([*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == items(
+        says("user")
+    )
 
 
 def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
     """CMP-2: forged, damaged, somebody else's, another server's."""
     good = compaction([])
     damaged = CompactionParam(encrypted_content=good.encrypted_content[:-5])
-    bobs = Unsealing(seal=SEAL, owner="bob", keeps_foreign=True)
-    for item, unsealing in ((damaged, UNSEALING), (good, bobs), (FOREIGN, UNSEALING)):
+    bobs = CompactionOpener(seal=SEAL, owner="bob", keeps_foreign=True)
+    for item, opener in ((damaged, UNSEALING), (good, bobs), (FOREIGN, UNSEALING)):
         with pytest.raises(ClientFault) as caught:
-            opened([*items(says("user")), item], unsealing, path_of, HistoryBudget(NO_LIMIT))
+            open_compactions([*items(says("user")), item], opener, path_of, HistoryBudget(NO_LIMIT))
         error = caught.value
         assert (error.status, error.type, error.code) == (400, "invalid_request", "invalid_compaction")
         assert error.param == "input[1].encrypted_content"
 
 
 def test_another_servers_goes_where_it_may_have_come_from_with_all_that_stands_before_it() -> None:
-    lenient = Unsealing(seal=SEAL, owner="alice", keeps_foreign=True)
+    lenient = CompactionOpener(seal=SEAL, owner="alice", keeps_foreign=True)
     conversation = [*items(says("user")), FOREIGN, *items(says("user"))]
-    assert opened(conversation, lenient, path_of, HistoryBudget(NO_LIMIT)) == conversation
+    assert open_compactions(conversation, lenient, path_of, HistoryBudget(NO_LIMIT)) == conversation
 
 
 # What is kept
 
 
 def kept_of(room: int, *said: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    standing, kept = chosen(items(*said), room)
+    standing, kept = select_verbatim_items(items(*said), room)
     return told(standing), told(kept)
 
 
@@ -199,7 +210,7 @@ def test_what_the_user_said_last_and_calls_without_outputs_are_kept_whatever_the
 
 
 def test_an_older_summary_is_not_kept_for_the_new_one_has_it() -> None:
-    assert chosen([summary_message("old"), *items(says("user", "last"))], 100) == ([], items(says("user", "last")))
+    assert select_verbatim_items([summary_message("old"), *items(says("user", "last"))], 100) == ([], items(says("user", "last")))
 
 
 def test_rules_that_are_said_again_are_kept_once() -> None:
@@ -216,8 +227,8 @@ def test_media_are_kept_unless_they_are_too_large_to_come_back() -> None:
         )
 
     small = seen(10)
-    assert chosen(small, 10_000) == ([], small)
-    _, kept = chosen(seen(LARGEST // 2), 10_000)
+    assert select_verbatim_items(small, 10_000) == ([], small)
+    _, kept = select_verbatim_items(seen(MAX_VERBATIM_BYTES // 2), 10_000)
     assert "image omitted" in codec.encode(kept).decode()
     assert len(codec.encode(kept)) < 1000
     assert [fingerprint(item) for item in kept[1:]] == [fingerprint(item) for item in small[1:]]  # still calls and outputs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.gateway.context_size import context_in
+from antiphon.gateway.context_size import context_size_in
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from antiphon.gateway.context_size import context_in
 )
 def test_a_context_is_read_from_a_row_of_a_list_of_models(row: dict[str, Any], size: int | None) -> None:
     """REQ-2."""
-    assert context_in(row) == size
+    assert context_size_in(row) == size

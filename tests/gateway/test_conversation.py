@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from antiphon.errors import ClientFault
-from antiphon.gateway.conversation import addition, array_of, conversation_of, entries_of
+from antiphon.gateway.conversation import conversation_id_of, entries_to_array, make_addition, make_entries
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request
@@ -41,31 +41,31 @@ def message(role: str, text: str, **members: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, {"id": "conv_1", "more": 1}])
 def test_a_conversation_is_named_by_its_id_or_by_an_object_that_has_it(named: Any) -> None:
-    assert conversation_of(Request(conversation=named)) == "conv_1"
+    assert conversation_id_of(Request(conversation=named)) == "conv_1"
 
 
 @pytest.mark.parametrize("named", [None, UNSET])
 def test_most_requests_name_none(named: Any) -> None:
-    assert conversation_of(Request(conversation=named, previous_response_id="resp_1")) is None
+    assert conversation_id_of(Request(conversation=named, previous_response_id="resp_1")) is None
 
 
 @pytest.mark.parametrize(("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")])
 def test_what_names_nothing_is_refused(named: Any, param: str) -> None:
     with pytest.raises(ClientFault) as caught:
-        conversation_of(Request(conversation=named))
+        conversation_id_of(Request(conversation=named))
     assert caught.value.param == param
 
 
 def test_a_turn_goes_on_in_one_way_only() -> None:
     with pytest.raises(ClientFault) as caught:
-        conversation_of(Request(conversation="conv_1", previous_response_id="resp_1"))
+        conversation_id_of(Request(conversation="conv_1", previous_response_id="resp_1"))
     assert (caught.value.status, caught.value.param) == (400, "conversation")
 
 
 @pytest.mark.parametrize("status", ["completed", "incomplete"])
 def test_a_turn_adds_what_it_was_asked_and_then_what_it_said(status: str) -> None:
     said = [message("assistant", "Hello.", id="msg_b", status="completed"), {"type": "acme:thing", "size": 5}]
-    added = addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], said), stamps())
+    added = make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], said), stamps())
     assert added is not None
     assert added.conversation == "conv_1"
     assert [entry.id for entry in added.entries] == ["msg_a", "msg_b", "item_1"]
@@ -74,7 +74,7 @@ def test_a_turn_adds_what_it_was_asked_and_then_what_it_said(status: str) -> Non
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress", "queued"])
 def test_a_turn_that_did_not_end_well_adds_nothing(status: str) -> None:
-    assert addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], []), stamps()) is None
+    assert make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], []), stamps()) is None
 
 
 def test_entries_have_ids_and_what_asks_for_something_is_none() -> None:
@@ -85,10 +85,10 @@ def test_entries_have_ids_and_what_asks_for_something_is_none() -> None:
         message("user", "x", id="mine"),
     ]
     items: list[ItemParam] = decode_as(msgspec.json.encode(sent), list[ItemParam])
-    entries = entries_of(items, stamps())
+    entries = make_entries(items, stamps())
     assert [entry.id for entry in entries] == ["msg_1", "item_2", "mine"]
-    assert [item["id"] for item in msgspec.json.decode(array_of(entries))] == ["msg_1", "item_2", "mine"]
+    assert [item["id"] for item in msgspec.json.decode(entries_to_array(entries))] == ["msg_1", "item_2", "mine"]
 
 
 def test_no_entries_are_an_empty_array() -> None:
-    assert array_of([]) == b"[]"
+    assert entries_to_array([]) == b"[]"

@@ -11,8 +11,8 @@ from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, targ
 
 from antiphon.errors import ApiError
 from antiphon.gateway import turn as turn_module
-from antiphon.gateway.preparing import prepare
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.stamps import Stamps
 
@@ -22,10 +22,10 @@ DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "co
 def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
     """What the client is told when the server says this."""
     request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
-    turn = Turn(prepare(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+    turn = UpstreamTurn(prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
     body = msgspec.json.encode({"error": {"message": said}})
     with pytest.raises(ApiError) as caught:
-        asyncio.run(turn.ask(ScriptedTransport(ScriptedAnswer([body], JSON, status))))
+        asyncio.run(turn.send_request(ScriptedTransport(ScriptedAnswer([body], JSON, status))))
     return caught.value.message
 
 

@@ -1,4 +1,4 @@
-"""`gateway/history` and `gateway/keeping`: what a turn stands on, as it was kept, on both stores."""
+"""`gateway/history` and `gateway/recording`: what a turn stands on, as it was kept, on both stores."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import pytest
 from tests.store.places import NO_LIMIT, PLACES
 
 from antiphon.errors import ApiError
-from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
-from antiphon.gateway.history import Archive, Ground, ground, items_of, past_of, stands_alone
-from antiphon.gateway.keeping import Keeper, response_of
+from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
+from antiphon.gateway.history import (
+    HistorySource,
+    ResolvedRequest,
+    decode_past_turns,
+    is_self_contained,
+    past_turns_of,
+    resolve_history,
+)
+from antiphon.gateway.recording import ResponseRecorder, response_from_record
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Store, Turn
 
@@ -57,15 +64,17 @@ class Bench:
 
     async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> Turn:
         """A turn as the gateway would keep it, and its chain before it."""
-        found = await self.ground(request, owner)
+        found = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
         response = msgspec.structs.replace(
-            opening(request, id=id, created_at=1_760_000_000), output=items, status="completed", completed_at=1_760_000_001
+            initial_response(request, id=id, created_at=1_760_000_000), output=items, status="completed", completed_at=1_760_000_001
         )
-        return await Keeper(self.store, owner, found.own, self._stamps).keep(response)
+        return await ResponseRecorder(self.store, owner, found.new_items, self._stamps).save(response)
 
-    async def ground(self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any) -> Ground:
-        return await ground(request, Archive(owner=owner, store=self.store, limit=limit), **settings)
+    async def resolve_history(
+        self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any
+    ) -> ResolvedRequest:
+        return await resolve_history(request, HistorySource(owner=owner, store=self.store, limit=limit), **settings)
 
 
 def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
@@ -93,7 +102,7 @@ def bare(*items: dict[str, Any]) -> list[dict[str, Any]]:
 
 async def refused(bench: Bench, request: Request, owner: str = "alice") -> ApiError:
     with pytest.raises(ApiError) as caught:
-        await bench.ground(request, owner)
+        await bench.resolve_history(request, owner)
     return caught.value
 
 
@@ -102,13 +111,13 @@ async def test_a_chain_is_told_whole_and_in_order(bench: Bench) -> None:
     """PREV-1, PREV-2: input and output of each turn, the oldest first; instructions are the new request's alone."""
     await bench.keep("resp_1", asked(user("one"), instructions="Be brief."), [says("1")])
     await bench.keep("resp_2", asked(user("two"), previous_response_id="resp_1"), [says("2", "msg_2")])
-    found = await bench.ground(asked(user("three"), previous_response_id="resp_2"))
+    found = await bench.resolve_history(asked(user("three"), previous_response_id="resp_2"))
     assert told(codec.decode_as(codec.encode(found.request.input), list[Any])) == bare(
         user("one"), says("1"), user("two"), says("2"), user("three")
     )
     assert not found.request.instructions
-    assert told(found.own) == [user("three")]
-    assert told(items_of(found.past)) == bare(user("one"), says("1"), user("two"), says("2"))
+    assert told(found.new_items) == [user("three")]
+    assert told(decode_past_turns(found.past_turns)) == bare(user("one"), says("1"), user("two"), says("2"))
 
 
 @on_every_store
@@ -118,7 +127,7 @@ async def test_a_long_chain_is_still_whole(bench: Bench) -> None:
     for number in range(60):
         await bench.keep(f"resp_{number}", asked(user(f"ask {number}"), **previous), [says(f"say {number}", f"msg_{number}")])
         previous = {"previous_response_id": f"resp_{number}"}
-    found = await bench.ground(asked(user("last"), **previous))
+    found = await bench.resolve_history(asked(user("last"), **previous))
     assert isinstance(found.request.input, list)
     assert len(found.request.input) == 121
 
@@ -155,8 +164,8 @@ async def test_references_become_the_items_they_name(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("one")), [says("1")])
     await bench.keep("resp_2", asked({**user("two"), "id": "mine"}), [says("2", "msg_2")])
     references = [{"type": "item_reference", "id": id} for id in ("msg_1", "msg_2", "mine")]
-    found = await bench.ground(asked(*references, user("and?"), previous_response_id="resp_1"))
-    assert told(found.own) == bare(says("1"), says("2"), user("two"), user("and?"))
+    found = await bench.resolve_history(asked(*references, user("and?"), previous_response_id="resp_1"))
+    assert told(found.new_items) == bare(says("1"), says("2"), user("two"), user("and?"))
     error = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_7"}))
     assert (error.status, error.code, error.param) == (400, "invalid_value", "input[1].id")
     others = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_1"}), owner="bob")
@@ -168,12 +177,12 @@ async def test_a_lone_output_gets_its_call_back(bench: Bench) -> None:
     """D-3: from the chain as a matter of course, and from the owner's store where no chain is named."""
     await bench.keep("resp_1", asked(user("one")), [CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}])
     other = {**OUTPUT, "call_id": "call_2"}
-    chained = await bench.ground(asked(OUTPUT, previous_response_id="resp_1"))
-    assert told(chained.own) == [OUTPUT]
-    found = await bench.ground(asked(user("so"), OUTPUT, other, user("go on")))
-    assert told(found.own) == bare(user("so"), CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other, user("go on"))
-    again = await bench.ground(asked(CALL, OUTPUT, other))
-    assert told(again.own) == bare(CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other)
+    chained = await bench.resolve_history(asked(OUTPUT, previous_response_id="resp_1"))
+    assert told(chained.new_items) == [OUTPUT]
+    found = await bench.resolve_history(asked(user("so"), OUTPUT, other, user("go on")))
+    assert told(found.new_items) == bare(user("so"), CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other, user("go on"))
+    again = await bench.resolve_history(asked(CALL, OUTPUT, other))
+    assert told(again.new_items) == bare(CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other)
     assert (await refused(bench, asked(OUTPUT), owner="bob")).code == "orphan_tool_output"
 
 
@@ -193,14 +202,14 @@ async def test_in_a_chain_only_its_own_calls_count(bench: Bench) -> None:
     await bench.keep("resp_2", asked(user("two")), [says("2")])
     error = await refused(bench, asked(OUTPUT, previous_response_id="resp_2"))
     assert (error.code, error.param) == ("orphan_tool_output", "input[0].call_id")
-    allowed = await bench.ground(asked(OUTPUT, previous_response_id="resp_2"), allow_orphans=True)
-    assert told(allowed.own) == [OUTPUT]
+    allowed = await bench.resolve_history(asked(OUTPUT, previous_response_id="resp_2"), allow_orphans=True)
+    assert told(allowed.new_items) == [OUTPUT]
 
 
 @on_every_store
 async def test_calls_inside_messages_are_calls(bench: Bench) -> None:
     used = {"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]}
-    assert told((await bench.ground(asked(used, OUTPUT))).own)[1] == OUTPUT
+    assert told((await bench.resolve_history(asked(used, OUTPUT))).new_items)[1] == OUTPUT
 
 
 @on_every_store
@@ -208,7 +217,7 @@ async def test_a_call_that_was_cut_off_is_not_told_again(bench: Bench) -> None:
     """What is left out of a conversation is a loss."""
     cut = {**CALL, "arguments": '{"a', "status": "incomplete"}
     await bench.keep("resp_1", asked(user("one")), [says("1"), cut])
-    found = await bench.ground(asked(user("go on"), previous_response_id="resp_1"))
+    found = await bench.resolve_history(asked(user("go on"), previous_response_id="resp_1"))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("go on"))  # type: ignore[arg-type]
     assert [loss.path for loss in found.losses] == ["previous_response_id"]
 
@@ -223,37 +232,37 @@ async def test_what_was_kept_comes_back_to_the_byte(bench: Bench) -> None:
     turn = await bench.keep("resp_1", request, [odd, says("\u0000")])
     record = await bench.store.get("alice", "resp_1")
     assert record is not None
-    response = response_of(record)
+    response = response_from_record(record)
     assert msgspec.json.decode(codec.encode(response.output)) == [odd, says("\u0000")]
     assert response.metadata == {"a": "\u0000"}
     assert (record.input, record.output) == (turn.input, turn.output)
     kept = msgspec.json.decode(record.input)
     assert all(item["id"] for item in kept)
-    assert told(items_of(past_of(turn)))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
+    assert told(decode_past_turns(past_turns_of(turn)))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
 
 
 def test_most_requests_stand_alone() -> None:
-    assert stands_alone(codec.decode_request(b'{"input": "Hi"}'))
-    assert stands_alone(codec.decode_request(b"{}"))
-    assert stands_alone(asked(user("a"), says("b"), CALL))
-    assert stands_alone(asked(CALL, OUTPUT))
-    assert not stands_alone(asked(OUTPUT))
-    assert not stands_alone(asked(OUTPUT, CALL))  # which is for others to judge
-    assert not stands_alone(asked({"type": "item_reference", "id": "msg_1"}))
-    assert not stands_alone(asked(user("a"), previous_response_id="resp_1"))
+    assert is_self_contained(codec.decode_request(b'{"input": "Hi"}'))
+    assert is_self_contained(codec.decode_request(b"{}"))
+    assert is_self_contained(asked(user("a"), says("b"), CALL))
+    assert is_self_contained(asked(CALL, OUTPUT))
+    assert not is_self_contained(asked(OUTPUT))
+    assert not is_self_contained(asked(OUTPUT, CALL))  # which is for others to judge
+    assert not is_self_contained(asked({"type": "item_reference", "id": "msg_1"}))
+    assert not is_self_contained(asked(user("a"), previous_response_id="resp_1"))
 
 
 def test_what_a_connection_remembers_comes_first() -> None:
     """WS-5: without any store."""
     turn = Turn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
-    archive = Archive(owner="alice", store=None, limit=NO_LIMIT, remembered={"resp_1": past_of(turn)}.get)
-    found = asyncio.run(ground(asked(user("two"), previous_response_id="resp_1"), archive))
+    archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get)
+    found = asyncio.run(resolve_history(asked(user("two"), previous_response_id="resp_1"), archive))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
 
 
 def test_a_compaction_makes_a_request_stand_on_something() -> None:
     for kind in ({"type": "compaction", "encrypted_content": "x"}, {"type": "compaction_trigger"}):
-        assert not stands_alone(asked(user("a"), kind))
+        assert not is_self_contained(asked(user("a"), kind))
 
 
 def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None:
@@ -261,29 +270,29 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
     seal = Seal(lambda: [b"k" * 32])
     call: list[Any] = codec.decode_as(msgspec.json.encode([CALL]), list[Item])
     covered = frozenset(map(fingerprint, asked(user("old")).input))  # type: ignore[arg-type]
-    contents = Contents(summary="sum", standing=[], kept=call, covered=covered)
-    item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
-    unsealing = Unsealing(seal=seal, owner="alice")
-    archive = Archive(
+    contents = CompactionContents(summary="sum", permanent_items=[], verbatim_items=call, covered_fingerprints=covered)
+    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents.encode())}
+    opener = CompactionOpener(seal=seal, owner="alice")
+    archive = HistorySource(
         owner="alice",
         store=None,
         limit=NO_LIMIT,
-        remembered=lambda _: [msgspec.json.encode([user("old")]), msgspec.json.encode([item])],
+        find_local_turns=lambda _: [msgspec.json.encode([user("old")]), msgspec.json.encode([item])],
     )
 
-    async def grounded(*items: dict[str, Any], **fields: Any) -> Ground:
-        return await ground(asked(*items, **fields), archive, unsealing=unsealing)
+    async def grounded(*items: dict[str, Any], **fields: Any) -> ResolvedRequest:
+        return await resolve_history(asked(*items, **fields), archive, opener=opener)
 
     found = asyncio.run(grounded(user("old"), item, OUTPUT))
     assert isinstance(found.request.input, list)
     assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]
-    assert [type(each).__name__ for each in found.own] == ["MessageParam", "CompactionParam", "FunctionCallOutputParam"]
-    assert found.raw == found.own
+    assert [type(each).__name__ for each in found.new_items] == ["MessageParam", "CompactionParam", "FunctionCallOutputParam"]
+    assert found.sealed_items == found.new_items
     chained = asyncio.run(grounded(OUTPUT, previous_response_id="resp_1"))
     assert chained.request.input == found.request.input
-    assert len(chained.raw) == 3
+    assert len(chained.sealed_items) == 3
     broken = {**item, "encrypted_content": item["encrypted_content"][:-4]}
-    archive = Archive(owner="alice", store=None, limit=NO_LIMIT, remembered=lambda _: [msgspec.json.encode([broken])])
+    archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns=lambda _: [msgspec.json.encode([broken])])
     for items, fields, param in (
         ([user("a"), broken], {}, "input[1].encrypted_content"),
         ([user("a")], {"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -296,8 +305,8 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
 def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> None:
     """D-3."""
     seal = Seal(lambda: [b"k" * 32])
-    contents = Contents(summary="sum", standing=[], kept=[], covered=frozenset())
-    item = {"type": "compaction", "encrypted_content": seal.close("alice", contents.encoded())}
+    contents = CompactionContents(summary="sum", permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset())
+    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents.encode())}
 
     class OneCall:
         async def find_calls(self, owner: str, call_ids: list[str]) -> dict[str, int]:
@@ -308,7 +317,7 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
             assert (owner, number) == ("alice", 7)
             return Turn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 
-    archive = Archive(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
-    found = asyncio.run(ground(asked(item, OUTPUT), archive, unsealing=Unsealing(seal=seal, owner="alice")))
+    archive = HistorySource(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
+    found = asyncio.run(resolve_history(asked(item, OUTPUT), archive, opener=CompactionOpener(seal=seal, owner="alice")))
     assert isinstance(found.request.input, list)
     assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]

@@ -14,8 +14,8 @@ from tests.gateway.test_history import CALL, OUTPUT, Bench, asked, bare, on_ever
 from tests.store.places import NO_LIMIT, PLACES
 
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.compaction import Contents, Unsealing, fingerprint
-from antiphon.gateway.history import Archive, Ground, ground
+from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
+from antiphon.gateway.history import HistorySource, ResolvedRequest, resolve_history
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
@@ -57,8 +57,8 @@ def counting(bench: Bench) -> Counting:
     return Counting(bench.store)
 
 
-async def grounded(store: Any, request: Any, limit: int, **settings: Any) -> Ground:
-    return await ground(request, Archive(owner="alice", store=store, limit=limit), **settings)
+async def grounded(store: Any, request: Any, limit: int, **settings: Any) -> ResolvedRequest:
+    return await resolve_history(request, HistorySource(owner="alice", store=store, limit=limit), **settings)
 
 
 async def too_long(store: Any, request: Any, limit: int, **settings: Any) -> ApiError:
@@ -89,7 +89,7 @@ def test_budget_takes_what_fits_and_names_the_first_that_does_not(sizes: list[in
             assert budget.take(size, f"input[{place}].id", "it")
             assert lenient.take(size, f"input[{place}].id", "it")
             taken += size
-            assert budget.left == lenient.left == limit - taken
+            assert budget.remaining == lenient.remaining == limit - taken
             continue
         assert not lenient.take(size, f"input[{place}].id", "it")
         with pytest.raises(ClientFault) as caught:
@@ -109,7 +109,7 @@ async def test_a_reference_that_stands_often_is_looked_up_once_and_counted_each_
     await bench.keep("resp_1", asked(item), [says("1")])
     store, size = counting(bench), size_of(item)
     found = await grounded(store, asked(*[reference("mine")] * 1000), 1000 * size)
-    assert len(found.own) == 1000
+    assert len(found.new_items) == 1000
     assert store.asked == {"find_items": 1, "turn": 1}
     store = counting(bench)
     error = await too_long(store, asked(user("so"), *[reference("mine")] * 1000), 10 * size)
@@ -127,7 +127,7 @@ async def test_references_into_one_response_read_it_once(bench: Bench) -> None:
     store = counting(bench)
     mixed = [reference(each) for item in items for each in (item["id"], "msg_2")]
     found = await grounded(store, asked(*mixed), NO_LIMIT)
-    assert told(found.own)[::2] == bare(*items)
+    assert told(found.new_items)[::2] == bare(*items)
     assert store.asked == {"find_items": 1, "turn": 2}
 
 
@@ -139,11 +139,11 @@ async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) ->
     small = {**user("y"), "id": "small"}
     await bench.keep("resp_1", asked(large, small), [says("1")])
     found = await grounded(store := counting(bench), asked(reference("small"), truncation="auto"), 1000)
-    assert told(found.own) == bare(small)
+    assert told(found.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "turn": 1}
     limit = size_of(large) + size_of(small) - 1
     found = await grounded(store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit)
-    assert told(found.own) == bare(small)
+    assert told(found.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "turn": 2}  # `large` came first, and took the room
 
 
@@ -176,7 +176,7 @@ async def test_with_truncation_the_oldest_references_are_dropped_without_being_r
     request = asked(*references[:2], user("between"), *references[2:], truncation="auto")
     size = size_of({**user("0" * 1000), "id": "item_0"})
     found = await grounded(store, request, 2 * size)
-    assert told(found.own) == bare(user("between"), user("2" * 1000), user("3" * 1000))
+    assert told(found.new_items) == bare(user("between"), user("2" * 1000), user("3" * 1000))
     assert store.asked == {"find_items": 1, "turn": 3}  # the third does not fit, the fourth is never read
     assert [(loss.path, loss.what) for loss in found.losses] == [("input[1].id", "this reference and those before it, 2 in all")]
 
@@ -186,7 +186,7 @@ async def test_references_into_the_chain_are_counted_too(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("one")), [says("x" * 1000)])
     store = counting(bench)
     request = asked(reference("msg_1"), reference("msg_1"), previous_response_id="resp_1")
-    assert len((await grounded(store, request, NO_LIMIT)).own) == 2
+    assert len((await grounded(store, request, NO_LIMIT)).new_items) == 2
     assert store.asked == {"chain": 1}
     limit = store.read + size_of(says("x" * 1000)) + 100
     assert (await too_long(store, request, limit)).param == "input[1].id"
@@ -222,13 +222,13 @@ async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_b
         user("1" * 1000), says("1"), user("2" * 1000), says("1"), user("so")
     )
     assert store.read <= 3000
-    assert found.past == [(await bench.store.chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
+    assert found.past_turns == [(await bench.store.chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
     assert [(loss.path, loss.what) for loss in found.losses] == [("previous_response_id", "the oldest part of the conversation")]
     nothing = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
     assert told(nothing.request.input or []) == [user("so")]  # type: ignore[arg-type]
-    assert nothing.past == []
+    assert nothing.past_turns == []
     whole = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), NO_LIMIT)
-    assert len(whole.raw) == 7
+    assert len(whole.sealed_items) == 7
     assert not whole.losses
 
 
@@ -262,7 +262,7 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
     await bench.store.create_conversation("alice", Conversation(id="conv_1", created_at=1, metadata=b"{}"), entries)
     size = sum(len(entry.item) + 1 for entry in entries)
     request = asked(user("so"), conversation="conv_1")
-    assert len((await grounded(bench.store, request, size)).raw) == 6
+    assert len((await grounded(bench.store, request, size)).sealed_items) == 6
     error = await too_long(store := counting(bench), request, size - 1)
     assert error.param == "conversation"
     assert f"the conversation 'conv_1' does not fit: with it the resolved conversation has {size} bytes" in error.message
@@ -270,7 +270,7 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
     assert store.read == 0
     shorter = asked(user("so"), conversation={"id": "conv_1"}, truncation="auto")
     found = await grounded(store := counting(bench), shorter, size // 2)
-    assert told(found.raw) == bare(*items[3:], user("so"))
+    assert told(found.sealed_items) == bare(*items[3:], user("so"))
     assert store.read <= size // 2
     assert [(loss.path, loss.what) for loss in found.losses] == [("conversation", "the oldest part of the conversation")]
 
@@ -280,21 +280,24 @@ def test_what_a_connection_remembers_is_bounded_as_what_is_stored() -> None:
     past = [msgspec.json.encode([each]) for each in (user("1" * 1000), says("1"), user("2" * 1000), says("2", "msg_2"))]
     size = len(b",".join(past))
 
-    async def continued(limit: int, **fields: Any) -> Ground:
-        archive = Archive(owner="alice", store=None, limit=limit, remembered={"resp_1": past}.get)
-        return await ground(asked(user("so"), previous_response_id="resp_1", **fields), archive)
+    async def continued(limit: int, **fields: Any) -> ResolvedRequest:
+        archive = HistorySource(owner="alice", store=None, limit=limit, find_local_turns={"resp_1": past}.get)
+        return await resolve_history(asked(user("so"), previous_response_id="resp_1", **fields), archive)
 
     async def within() -> None:
-        assert len((await continued(size)).raw) == 5
+        assert len((await continued(size)).sealed_items) == 5
         with pytest.raises(ClientFault) as caught:
             await continued(size - 1)
         assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "previous_response_id")
         assert f"the chain of 'resp_1' does not fit: with it the resolved conversation has {size} bytes" in caught.value.message
         for limit in range(0, size, 50):
             found = await continued(limit, truncation="auto")
-            assert sum(map(len, found.past)) <= limit
-            assert told(found.raw) == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[-len(found.raw) :]
-        assert len(found.raw) == 4
+            assert sum(map(len, found.past_turns)) <= limit
+            assert (
+                told(found.sealed_items)
+                == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[-len(found.sealed_items) :]
+            )
+        assert len(found.sealed_items) == 4
 
     asyncio.run(within())
 
@@ -308,7 +311,7 @@ async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench
     await bench.keep("resp_1", asked(user("one")), calls)
     outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
     store = counting(bench)
-    assert len((await grounded(store, asked(*outputs), NO_LIMIT)).own) == 40
+    assert len((await grounded(store, asked(*outputs), NO_LIMIT)).new_items) == 40
     assert store.asked == {"find_calls": 1, "turn": 1}
     error = await too_long(bench.store, asked(*outputs), 4 * size_of(calls[0]) - 1)
     assert error.param == "input[3].call_id"
@@ -316,7 +319,7 @@ async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench
     assert (await refused(bench, asked({**OUTPUT, "call_id": "twice"}))).code == "orphan_tool_output"
     lone = [{**OUTPUT, "call_id": "nobody's"}] * 100
     store = counting(bench)
-    assert told((await grounded(store, asked(*lone), NO_LIMIT, allow_orphans=True)).own) == lone
+    assert told((await grounded(store, asked(*lone), NO_LIMIT, allow_orphans=True)).new_items) == lone
     assert store.asked == {"find_calls": 1}
 
 
@@ -341,11 +344,13 @@ SEAL = Seal(lambda: [b"k" * 32])
 def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """A compaction, and the bytes that are in it."""
     items: list[ItemParam] = codec.decode_as(msgspec.json.encode(covered), list[ItemParam])
-    contents = Contents(summary=text, standing=[], kept=[], covered=frozenset(map(fingerprint, items)))
-    return {"type": "compaction", "encrypted_content": SEAL.close("alice", contents.encoded())}, len(contents.encoded())
+    contents = CompactionContents(
+        summary=text, permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset(map(fingerprint, items))
+    )
+    return {"type": "compaction", "encrypted_content": SEAL.encrypt("alice", contents.encode())}, len(contents.encode())
 
 
-def words(found: Ground) -> list[str]:
+def words(found: ResolvedRequest) -> list[str]:
     """What is said in a window; of a summary, what it begins with."""
     texts = [str(item["content"]) for item in told(found.request.input or [])]  # type: ignore[arg-type]
     return [next((mark for mark in ("111", "222") if mark in text), text) for text in texts]
@@ -355,10 +360,10 @@ def test_a_compaction_is_counted_before_it_is_decoded() -> None:
     one, size = compaction("1" * 1000)
     two, _ = compaction("2" * 1000)
 
-    def opened(limit: int, **fields: Any) -> Ground:
+    def opened(limit: int, **fields: Any) -> ResolvedRequest:
         request = asked(user("old"), one, user("between"), two, user("so"), **fields)
-        unsealing = Unsealing(seal=SEAL, owner="alice")
-        return asyncio.run(ground(request, Archive(owner="alice", store=None, limit=limit), unsealing=unsealing))
+        opener = CompactionOpener(seal=SEAL, owner="alice")
+        return asyncio.run(resolve_history(request, HistorySource(owner="alice", store=None, limit=limit), opener=opener))
 
     assert words(opened(2 * size)) == ["old", "111", "between", "222", "so"]
     with pytest.raises(ClientFault) as caught:
@@ -376,9 +381,9 @@ def test_a_compaction_has_room_before_what_it_stands_for() -> None:
     """With truncation: what is older than a compaction makes room for it."""
     item, size = compaction("1" * 1000, user("x" * 3000))
     past = [msgspec.json.encode([user("x" * 3000)]), msgspec.json.encode([user("unseen"), item])]
-    archive = Archive(owner="alice", store=None, limit=len(b",".join(past)) + size - 1, remembered=lambda _: past)
+    archive = HistorySource(owner="alice", store=None, limit=len(b",".join(past)) + size - 1, find_local_turns=lambda _: past)
     request = asked(user("so"), previous_response_id="resp_1", truncation="auto")
-    found = asyncio.run(ground(request, archive, unsealing=Unsealing(seal=SEAL, owner="alice")))
+    found = asyncio.run(resolve_history(request, archive, opener=CompactionOpener(seal=SEAL, owner="alice")))
     assert words(found) == ["111", "so"]
     assert [loss.what for loss in found.losses] == ["everything before the compaction"]
 
@@ -392,9 +397,9 @@ def test_a_compaction_is_opened_and_counted_once_though_the_window_is_made_twice
             bench = Bench(store)
             await bench.keep("resp_1", asked(user("one")), [CALL])
             limit = size + size_of(CALL)
-            unsealing = Unsealing(seal=SEAL, owner="alice")
-            found = await grounded(store, asked(item, OUTPUT), limit, unsealing=unsealing)
-            assert told(found.own)[1:] == bare(CALL, OUTPUT)
+            opener = CompactionOpener(seal=SEAL, owner="alice")
+            found = await grounded(store, asked(item, OUTPUT), limit, opener=opener)
+            assert told(found.new_items)[1:] == bare(CALL, OUTPUT)
 
     asyncio.run(within())
 

@@ -8,27 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
-from tests.gateway.test_compacting import SEAL, answers, asked, stamps, too_long
-from tests.gateway.test_window import says
+from tests.gateway.test_compactor import SEAL, answers, asked, stamps, too_long
+from tests.gateway.test_conversation_steps import says
 
 from antiphon.config import TraceConfig
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.compacting import Compactor, Made
-from antiphon.gateway.managed_turn import ManagedTurn, Nothing, Plan, ReaderBehind
-from antiphon.gateway.preparing import prepare
+from antiphon.gateway.compactor import CompactionResult, Compactor
+from antiphon.gateway.managed_turn import ContextPlan, EmptyResponse, ManagedTurn, PrefixedStreamReader
+from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import is_json
 from antiphon.protocol.events import ItemAdded, OutputTextDelta, ResponseCreated, ResponseQueued, StreamEvent, TextRun, UnknownEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.trace.reading import read_trace
-from antiphon.trace.writing import Trace, Traces
+from antiphon.trace.reader import read_trace
+from antiphon.trace.writer import Trace, TraceWriter
 
 LONG = "word " * 300
 STREAM = (
@@ -45,20 +45,20 @@ def turn(
     request = asked(*items)
     place = target(dialect)
     compactor = Compactor(seal=SEAL, owner="alice", target=place, context=None, stamps=stamps()) if compacts else None
-    plan = Plan(request=request, raw=input_items(request), compactor=compactor, **settings)
-    return ManagedTurn(prepare(request, place), stamps(), None, trace, None, plan)
+    plan = ContextPlan(request=request, sealed_items=input_items(request), compactor=compactor, **settings)
+    return ManagedTurn(prepare_request(request, place), stamps(), None, trace, None, plan)
 
 
 async def whole(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> Response:
-    return await made.whole(await made.ask(ScriptedTransport(*answered)))
+    return await made.read_response(await made.send_request(ScriptedTransport(*answered)))
 
 
 async def events(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> list[StreamEvent]:
     """The events of a turn, however the upstream answers."""
-    reader = made.reader()
-    answer = await made.ask(ScriptedTransport(*answered))
+    reader = made.make_reader()
+    answer = await made.send_request(ScriptedTransport(*answered))
     if is_json(answer):
-        return await made.whole_as_events(answer)
+        return await made.read_response_as_events(answer)
     told: list[StreamEvent] = []
     async for piece in answer.pieces():
         told += reader.feed(piece)
@@ -77,7 +77,7 @@ def test_a_turn_that_only_compacts_has_one_item_and_what_it_took() -> None:
     assert response.usage is not None
     assert response.usage.total_tokens == 99
     told = asyncio.run(events(turn(says("user", LONG), compacts=True, only_compacts=True), answers("Notes.", **USED)))
-    assert judge(told) == []
+    assert find_violations(told) == []
     assert kinds(fold(told)) == ["compaction"]
 
 
@@ -90,7 +90,7 @@ def test_a_compaction_comes_first_however_the_upstream_answers() -> None:
     found: list[Response] = [asyncio.run(whole(turn(*items, compacts=True), summary, answer)) for answer in answered]
     for answer in (*answered, ScriptedAnswer(cut, SSE)):
         told = asyncio.run(events(turn(*items, compacts=True), summary, answer))
-        assert judge(told) == []
+        assert find_violations(told) == []
         assert [event.sequence_number for event in told] == list(range(len(told)))
         found.append(fold(told))
     for response in found:
@@ -106,7 +106,7 @@ def test_the_upstream_is_asked_with_the_summary_in_place_of_what_it_sums_up() ->
         says("system", "Rules."), says("user", LONG), says("assistant", LONG), says("user", "Go on."), compacts=True, threshold=400
     )
     transport = ScriptedTransport(answers("Notes."), answers("Hello."))
-    asyncio.run(made.ask(transport))
+    asyncio.run(made.send_request(transport))
     messages = msgspec.json.decode(transport.asked[1].body)["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "user"]
     assert "\n\nNotes.\n\n" in messages[1]["content"]
@@ -123,7 +123,7 @@ def test_what_is_still_too_long_after_a_summary_is_cut() -> None:
     ]
     made = turn(*long, compacts=True, truncates=True, context=1000)
     transport = ScriptedTransport(answers("Notes."), answers("Hello."))
-    asyncio.run(made.ask(transport))
+    asyncio.run(made.send_request(transport))
     messages = msgspec.json.decode(transport.asked[1].body)["messages"]
     assert "Notes." in messages[0]["content"]
     assert messages[-1]["content"] == "Go on."
@@ -138,7 +138,7 @@ def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> No
     transport = ScriptedTransport(too_long(), answers("Hello."))
 
     async def ask() -> Response:
-        return await made.whole(await made.ask(transport))
+        return await made.read_response(await made.send_request(transport))
 
     assert kinds(asyncio.run(ask())) == ["message"]
     counts = [len(msgspec.json.decode(each.body)["messages"]) for each in transport.asked]
@@ -172,9 +172,9 @@ def test_other_errors_are_not_asked_about_twice() -> None:
 def test_a_summary_that_fails_fails_the_turn_and_its_stream_has_one_end() -> None:
     """STR-8."""
     made = turn(says("user", LONG), compacts=True)
-    pipe = made.pipe(responses.EventsFromHub(made.prepared.request))
+    pipe = made.make_pipe(responses.EventsFromHub(made.prepared.request))
     with pytest.raises(ApiError) as caught:
-        asyncio.run(made.ask(ScriptedTransport(UpstreamFault("gone", code="upstream_unavailable"))))
+        asyncio.run(made.send_request(ScriptedTransport(UpstreamFault("gone", code="upstream_unavailable"))))
     assert b'"response.failed"' in pipe.finish(caught.value)
     assert pipe.response is not None
     assert pipe.response.output == []
@@ -184,14 +184,14 @@ def test_a_stream_that_breaks_off_keeps_the_compaction() -> None:
     made = turn(says("user", LONG), compacts=True)
     broken = ScriptedAnswer([STREAM[:60]], SSE)
     told = asyncio.run(events(made, answers("Notes."), broken))
-    assert judge(told) == []
+    assert find_violations(told) == []
     assert kinds(fold(told))[0] == "compaction"
     assert fold(told).status == ResponseStatus.FAILED
 
 
 def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
-    traces = Traces(TraceConfig(dir=str(tmp_path)))
-    trace = traces.begin("req_1")
+    traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
+    trace = traces.start_trace("req_1")
     trace.client_request("POST", "/v1/responses", [], b"{}")
     made = turn(*(says("user", f"{at} {LONG}") for at in range(9)), compacts=True, truncates=True, trace=trace)
     asyncio.run(whole(made, answers("Notes."), too_long(), answers("Hello.")))
@@ -205,10 +205,10 @@ def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
 
 def test_an_answer_of_nothing_has_nothing() -> None:
     async def pieces() -> list[bytes]:
-        return [piece async for piece in Nothing().pieces()]
+        return [piece async for piece in EmptyResponse().pieces()]
 
     assert asyncio.run(pieces()) == []
-    Nothing().abort()
+    EmptyResponse().abort()
 
 
 class Told:
@@ -235,11 +235,11 @@ class Told:
 
 
 def test_every_kind_of_event_is_counted_on() -> None:
-    response = opening(asked(says("user")), id="resp_1", created_at=1)
+    response = initial_response(asked(says("user")), id="resp_1", created_at=1)
     unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]
     item = Compaction(id="cmp_1", encrypted_content="x")
-    reader = ReaderBehind(
+    reader = PrefixedStreamReader(
         Told(
             ResponseCreated(sequence_number=0, response=response),
             ResponseQueued(sequence_number=1, response=response),
@@ -247,7 +247,7 @@ def test_every_kind_of_event_is_counted_on() -> None:
             *(UnknownEvent(kind="acme:x", raw=msgspec.Raw(msgspec.json.encode(raw)), sequence_number=3) for raw in raws),
             TextRun(4, "msg_1", 0, 0, ["a", "b"]),
         ),
-        lambda: Made(item=item, contents=None, usage=None),  # type: ignore[arg-type]
+        lambda: CompactionResult(item=item, contents=None, usage=None),  # type: ignore[arg-type]
         OutputLimits(),
     )
     told: list[Any] = reader.finish()

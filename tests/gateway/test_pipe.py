@@ -13,16 +13,16 @@ from antiphon.dialects import responses
 from antiphon.dialects.responses.events_from_hub import MESSAGE_END
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
-from antiphon.gateway.preparing import prepare
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import Violation, judge
+from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.reading import Reader
+from antiphon.upstream.stream_reader import StreamReader
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
@@ -40,8 +40,8 @@ ASKED = b'{"model": "m", "input": "Hi", "stream": true, ' + TOOLS.encode() + b"}
 def make_pipe(asked: bytes = ASKED, **settings: object) -> Pipe:
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = Turn(prepare(decode_request(asked), target()), stamps, None)
-    return turn.pipe(responses.EventsFromHub(turn.prepared.request), **settings)  # type: ignore[arg-type]
+    turn = UpstreamTurn(prepare_request(decode_request(asked), target()), stamps, None)
+    return turn.make_pipe(responses.EventsFromHub(turn.prepared.request), **settings)  # type: ignore[arg-type]
 
 
 def read(out: bytes) -> list[StreamEvent]:
@@ -55,8 +55,8 @@ def test_a_stream_goes_through_whole() -> None:
     pipe = make_pipe()
     out = pipe.feed(STREAM)
     events = read(out)
-    assert judge(events) == []
-    assert pipe.ended
+    assert find_violations(events) == []
+    assert pipe.has_ended
     assert pipe.response == fold(events)
     assert pipe.error is None
     assert pipe.finish() == b""
@@ -75,7 +75,7 @@ def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
     pipe = make_pipe()
     out = pipe.feed(STREAM[:end]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
     events = read(out)
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert pipe.response is not None
     assert pipe.response.status in ("failed", "completed")
     assert (pipe.error is not None) == (pipe.response.status == "failed")
@@ -84,8 +84,8 @@ def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
 
 def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
     """F-4, STR-5: the event is counted like any other."""
-    events = read(make_pipe(tells_losses=True).feed(STREAM))
-    assert judge(events) == []
+    events = read(make_pipe(reports_losses=True).feed(STREAM))
+    assert find_violations(events) == []
     told = msgspec.json.decode(events[-2].raw)  # type: ignore[union-attr]
     assert told["type"] == LOSSES_EVENT
     assert told["losses"][0]["path"] == "tools[1]"
@@ -95,10 +95,10 @@ def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
 def test_what_is_lost_after_the_stream_began_is_told_too() -> None:
     """F-4, TOOL-3: a call that is withheld is known to be lost long after the headers went out."""
     asked = b'{"model": "m", "input": "Hi", "stream": true, "tool_choice": "none", "tools": [{"type": "function", "name": "f"}]}'
-    pipe = make_pipe(asked, tells_losses=True)
+    pipe = make_pipe(asked, reports_losses=True)
     before = len(pipe.losses)
     events = read(pipe.feed(STREAM))
-    assert judge(events) == []
+    assert find_violations(events) == []
     told = msgspec.json.decode(events[-2].raw)["losses"]  # type: ignore[union-attr]
     assert len(told) == len(pipe.losses) > before
     assert any("withheld" in loss["what"] for loss in told)
@@ -106,16 +106,16 @@ def test_what_is_lost_after_the_stream_began_is_told_too() -> None:
 
 def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
     """Invariant 1: an `error` event comes right before `response.failed`."""
-    pipe = make_pipe(tells_losses=True)
+    pipe = make_pipe(reports_losses=True)
     events = read(pipe.feed(STREAM[:200]) + pipe.finish())
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert [msgspec.json.decode(msgspec.json.encode(event)).get("type") for event in events[-2:]] == ["error", "response.failed"]
     assert LOSSES_EVENT.encode() in msgspec.json.encode(events[-3])
 
 
 def test_nothing_is_told_where_nothing_was_lost() -> None:
     asked = b'{"model": "m", "input": "Hi", "stream": true}'
-    assert LOSSES_EVENT.encode() not in make_pipe(asked, tells_losses=True).feed(STREAM)
+    assert LOSSES_EVENT.encode() not in make_pipe(asked, reports_losses=True).feed(STREAM)
 
 
 def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
@@ -123,16 +123,16 @@ def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
     pipe = make_pipe(on_violation=found.append)
     events = read(pipe.feed(STREAM))
     assert found == []
-    pipe.tell(events[:1])  # after the end: what a bug of ours would look like
+    pipe.write_events(events[:1])  # after the end: what a bug of ours would look like
     assert [violation.row for violation in found] == ["STR-7"]
 
 
 def test_an_event_beyond_all_measure_fails_the_response() -> None:
     pipe = make_pipe()
-    pipe._reader = small = Reader(pipe._reader._to_hub)
+    pipe._reader = small = StreamReader(pipe._reader._to_hub)
     small._frames = sse.Decoder(max_length=100)
     events = read(pipe.feed(b"data: " + b"x" * 200))
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert pipe.response is not None
     assert pipe.response.status == "failed"
 
@@ -171,8 +171,8 @@ def test_deltas_in_a_row_are_told_like_deltas_one_by_one(deltas: list[dict[str, 
     one_by_one._reader._text_run = one_by_one._text_run = None  # no runs at all
     told = b"".join(map(one_by_one.feed, frames)) + one_by_one.finish()
     assert at_once.feed(b"".join(frames)) + at_once.finish() == told
-    assert pipe.tell(reader.feed(b"".join(frames))) + pipe.tell(reader.finish()) == told  # as single events
-    assert judge(read(told)) == []
+    assert pipe.write_events(reader.feed(b"".join(frames))) + pipe.write_events(reader.finish()) == told  # as single events
+    assert find_violations(read(told)) == []
     assert not found
 
 
@@ -181,8 +181,8 @@ def test_padded_deltas_are_padded_in_a_row_too() -> None:
     asked = ASKED[:-1] + b', "stream_options": {"include_obfuscation": true}}'
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = Turn(prepare(decode_request(asked), target()), stamps, lambda length: "p" * length)
-    pipe = turn.pipe(responses.EventsFromHub(turn.prepared.request))
+    turn = UpstreamTurn(prepare_request(decode_request(asked), target()), stamps, lambda length: "p" * length)
+    pipe = turn.make_pipe(responses.EventsFromHub(turn.prepared.request))
     texts = [event for event in read(pipe.feed(STREAM)) if isinstance(event, OutputTextDelta)]
     assert [event.obfuscation for event in texts] == ["p" * len(event.delta) for event in texts]
     assert len(texts) == 2
@@ -193,18 +193,18 @@ def test_padded_deltas_are_padded_in_a_row_too() -> None:
 
 def holding(asked: bytes = ASKED, **settings: object) -> Pipe:
     pipe = make_pipe(asked, **settings)
-    pipe._holds_end = True
+    pipe._holds_terminal_event = True
     return pipe
 
 
 def test_an_end_that_is_held_comes_when_it_is_released() -> None:
     pipe = holding()
     before = pipe.feed(STREAM)
-    assert pipe.ended
-    assert pipe.holds
+    assert pipe.has_ended
+    assert pipe.is_holding_end
     assert b"response.completed" not in before
     assert before + pipe.release() == make_pipe().feed(STREAM)
-    assert not pipe.holds
+    assert not pipe.is_holding_end
     assert pipe.release() == b""
 
 
@@ -213,7 +213,7 @@ def test_a_response_that_cannot_be_kept_has_failed() -> None:
     pipe = holding()
     out = pipe.feed(STREAM) + pipe.fail(StorageUnavailable("the disk is full"))
     events = read(out)
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert pipe.response is not None
     assert (pipe.response.status, pipe.response.error and pipe.response.error.code) == ("failed", "storage_unavailable")
     assert fold(events) == pipe.response
@@ -222,10 +222,10 @@ def test_a_response_that_cannot_be_kept_has_failed() -> None:
 def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
     pipe = holding()
     out = pipe.feed(STREAM[: len(STREAM) // 3]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
-    assert not pipe.holds
-    assert judge(read(out)) == []
-    assert pipe.kept is not None
-    assert pipe.kept.status == "failed"
+    assert not pipe.is_holding_end
+    assert find_violations(read(out)) == []
+    assert pipe.recorded_response is not None
+    assert pipe.recorded_response.status == "failed"
 
 
 def test_what_is_kept_has_what_the_client_did_not_ask_for() -> None:
@@ -237,8 +237,8 @@ def test_what_is_kept_has_what_the_client_did_not_ask_for() -> None:
     pipe = holding(asked)
     pipe.feed(stream)
     assert pipe.response is not None
-    assert pipe.kept is not None
-    (shown,), (kept,) = pipe.response.output, pipe.kept.output
+    assert pipe.recorded_response is not None
+    (shown,), (kept,) = pipe.response.output, pipe.recorded_response.output
     assert isinstance(shown, Message)
     assert isinstance(kept, Message)
     assert isinstance(shown.content[0], OutputText)
@@ -251,10 +251,10 @@ def test_messages_are_parted() -> None:
     """WS-3: one JSON message an event, also of deltas in a row."""
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = Turn(prepare(decode_request(ASKED), target()), stamps, None)
+    turn = UpstreamTurn(prepare_request(decode_request(ASKED), target()), stamps, None)
     writer = responses.EventsFromHub(turn.prepared.request, framing="websocket")
-    pipe = turn.pipe(writer, between=MESSAGE_END)
+    pipe = turn.make_pipe(writer, separator=MESSAGE_END)
     messages = pipe.feed(STREAM).split(MESSAGE_END)
-    assert judge(events := [decode_event(message) for message in messages]) == []
+    assert find_violations(events := [decode_event(message) for message in messages]) == []
     assert fold(events) == pipe.response
     assert len(events) == len(read(make_pipe().feed(STREAM)))

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, target
-from tests.gateway.test_compacting import SEAL, asked, stamps
-from tests.gateway.test_window import call, output, says
+from tests.gateway.test_compactor import SEAL, asked, stamps
+from tests.gateway.test_conversation_steps import call, output, says
 
 from antiphon.config import Config
 from antiphon.errors import ApiError, UnsupportedParameter
-from antiphon.gateway.managed_turn import Plan
-from antiphon.gateway.models import Models
-from antiphon.gateway.planning import Planner, is_planned
+from antiphon.gateway.managed_turn import ContextPlan
+from antiphon.gateway.model_catalog import ModelCatalog
+from antiphon.gateway.planning import ContextPlanner, needs_context_plan
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.token_estimate import estimate
+from antiphon.gateway.token_estimate import estimate_request
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
@@ -30,22 +30,24 @@ def threshold(tokens: Any) -> dict[str, Any]:
     return {"context_management": [{"type": "compaction", "compact_threshold": tokens}]}
 
 
-def plan(request: Request, *, context: int | None = None, seal: Seal = SEAL) -> tuple[Plan, list[str]]:
+def plan(request: Request, *, context: int | None = None, seal: Seal = SEAL) -> tuple[ContextPlan, list[str]]:
     listed = {"data": [{"id": "m", "context_length": context}]}
     transport = ScriptedTransport(ScriptedAnswer([msgspec.json.encode(listed)], JSON))
-    models = Models(Routes(Config(), {}, {}), transport, lambda: 0.0)
+    models = ModelCatalog(Routes(Config(), {}, {}), transport, lambda: 0.0)
     losses, own = Losses(), input_items(request)
-    planner = Planner(seal=seal, models=models, stamps=stamps())
-    made = asyncio.run(planner.plan(request, own, own, target(), "alice", losses))
+    planner = ContextPlanner(seal=seal, models=models, stamps=stamps())
+    made = asyncio.run(planner.make_plan(request, own, own, target(), "alice", losses))
     return made, [str(loss) for loss in losses]
 
 
 def test_most_turns_ask_for_nothing_of_the_kind() -> None:
-    assert not is_planned(asked(says("user")), None)
-    assert not is_planned(asked(says("user"), truncation="disabled", context_management=[]), input_items(asked(says("user"))))
-    assert is_planned(asked(truncation="auto"), None)
-    assert is_planned(asked(**threshold(5)), None)
-    assert is_planned(asked(), input_items(asked(TRIGGER, says("user"))))
+    assert not needs_context_plan(asked(says("user")), None)
+    assert not needs_context_plan(
+        asked(says("user"), truncation="disabled", context_management=[]), input_items(asked(says("user")))
+    )
+    assert needs_context_plan(asked(truncation="auto"), None)
+    assert needs_context_plan(asked(**threshold(5)), None)
+    assert needs_context_plan(asked(), input_items(asked(TRIGGER, says("user"))))
 
 
 def test_a_trigger_asks_for_a_compaction_and_nothing_else() -> None:
@@ -64,7 +66,7 @@ def test_a_trigger_comes_last(items: list[dict[str, Any]]) -> None:
 
 def test_a_conversation_is_compacted_beyond_its_threshold() -> None:
     items = [says("user", LONG), says("assistant", LONG), says("user", "x")]
-    tokens = estimate(asked(*items))
+    tokens = estimate_request(asked(*items))
     made, losses = plan(asked(*items, **threshold(tokens - 1)))
     assert (made.compactor is not None, made.only_compacts, made.threshold, losses) == (True, False, tokens - 1, [])
     assert plan(asked(*items, **threshold(tokens)))[0].compactor is None
@@ -118,10 +120,10 @@ def test_who_cannot_seal_says_so_before_anybody_is_asked() -> None:
 def test_truncation_cuts_what_is_longer_than_the_context_that_is_known() -> None:
     """REQ-2."""
     items = [says("user", LONG), call("a"), output("a"), says("assistant", LONG), says("user", "x")]
-    made, losses = plan(asked(*items, truncation="auto"), context=estimate(asked(*items)))
+    made, losses = plan(asked(*items, truncation="auto"), context=estimate_request(asked(*items)))
     assert made.truncates
     assert len(input_items(made.request)) < 5
-    assert len(made.raw) == 5
+    assert len(made.sealed_items) == 5
     assert len(losses) == 1
     made, losses = plan(asked(*items, truncation="auto"))
     assert (len(input_items(made.request)), losses) == (5, [])  # unknown: nothing is done
@@ -130,7 +132,9 @@ def test_truncation_cuts_what_is_longer_than_the_context_that_is_known() -> None
 def test_a_trigger_alone_has_nothing_to_compact() -> None:
     empty = asked()
     own = input_items(asked(TRIGGER))
-    models = Models(Routes(Config(), {}, {}), ScriptedTransport(ScriptedAnswer([b"{}"], JSON)), lambda: 0.0)
+    models = ModelCatalog(Routes(Config(), {}, {}), ScriptedTransport(ScriptedAnswer([b"{}"], JSON)), lambda: 0.0)
     with pytest.raises(ApiError) as caught:
-        asyncio.run(Planner(seal=SEAL, models=models, stamps=stamps()).plan(empty, own, own, target(), "alice", Losses()))
+        asyncio.run(
+            ContextPlanner(seal=SEAL, models=models, stamps=stamps()).make_plan(empty, own, own, target(), "alice", Losses())
+        )
     assert (caught.value.code, caught.value.param) == ("missing_field", "input")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.dialects.responses import ResponsesWire
-from antiphon.gateway.refusal_memory import HOUR, LONGEST, MOST, RefusalMemory
+from antiphon.gateway.refusal_memory import LIFETIME, MAX_MODEL_NAME, MAX_MODELS, RefusalMemory
 
 WIRE = ResponsesWire(no_reasoning_models=("*",))
 
@@ -29,7 +29,7 @@ def test_a_refusal_is_remembered_for_an_hour_and_for_its_model_alone() -> None:
     assert found is not None
     assert (found.refused, found.wire) == (("encrypted_reasoning",), WIRE)
     assert memory.find("other") is None
-    clock.seconds += HOUR - 1
+    clock.seconds += LIFETIME - 1
     assert memory.find("m") is found
     clock.seconds += 1
     assert memory.find("m") is None
@@ -45,22 +45,22 @@ def test_a_second_refusal_is_remembered_with_the_first() -> None:
     assert (found.refused, found.wire) == (("reasoning", "encrypted_reasoning"), WIRE)
 
 
-@given(names=st.lists(st.integers(0, 2 * MOST), min_size=1, max_size=20))
+@given(names=st.lists(st.integers(0, 2 * MAX_MODELS), min_size=1, max_size=20))
 def test_the_memory_holds_no_more_than_its_bound(names: list[int]) -> None:
     """The oldest goes first, and one that is refused again is the youngest."""
     memory = RefusalMemory(Clock())
-    for number in range(MOST):
+    for number in range(MAX_MODELS):
         memory.remember(str(number), "encrypted_reasoning", WIRE)
-    order = [str(number) for number in range(MOST)]
+    order = [str(number) for number in range(MAX_MODELS)]
     for name in map(str, names):
         memory.remember(name, "encrypted_reasoning", WIRE)
-        order = [*[other for other in order if other != name][-(MOST - 1) :], name]
-    assert [name for name in map(str, range(2 * MOST + 1)) if memory.find(name)] == sorted(order, key=int)
+        order = [*[other for other in order if other != name][-(MAX_MODELS - 1) :], name]
+    assert [name for name in map(str, range(2 * MAX_MODELS + 1)) if memory.find(name)] == sorted(order, key=int)
 
 
 def test_a_name_of_any_length_is_not_remembered() -> None:
     memory = RefusalMemory(Clock())
-    memory.remember("m" * LONGEST, "encrypted_reasoning", WIRE)
-    memory.remember("m" * (LONGEST + 1), "encrypted_reasoning", WIRE)
-    assert memory.find("m" * LONGEST) is not None
-    assert memory.find("m" * (LONGEST + 1)) is None
+    memory.remember("m" * MAX_MODEL_NAME, "encrypted_reasoning", WIRE)
+    memory.remember("m" * (MAX_MODEL_NAME + 1), "encrypted_reasoning", WIRE)
+    assert memory.find("m" * MAX_MODEL_NAME) is not None
+    assert memory.find("m" * (MAX_MODEL_NAME + 1)) is None

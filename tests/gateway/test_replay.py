@@ -16,9 +16,19 @@ from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
 from tests.server.askers import ASKERS, Asker
 
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.replay import NotReplayable, RecordedAnswer, Replay, replay
-from antiphon.trace.reading import TraceRecord, read_trace
-from antiphon.trace.records import AnyRecord, ClientHead, ClientPiece, ClientRequest, Cut, Data, Note, UpstreamHead, UpstreamRequest
+from antiphon.gateway.replay import NotReplayable, RecordedResponse, ReplayResult, replay_trace
+from antiphon.trace.reader import RecordedTrace, read_trace
+from antiphon.trace.records import (
+    AnyTraceRecord,
+    ClientHead,
+    ClientPiece,
+    ClientRequest,
+    OmittedData,
+    RawData,
+    TraceNote,
+    UpstreamHead,
+    UpstreamRequest,
+)
 
 FINISHED = b'data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 BEGUN = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
@@ -39,22 +49,22 @@ def asking(**fields: Any) -> dict[str, Any]:
     return {"model": "mock-1", "input": "Hi", "stream": True, "store": False, **fields}
 
 
-def recorded(folder: Path, body: Mapping[str, Any] | bytes, *answers: ScriptedAnswer | ApiError, **options: Any) -> TraceRecord:
+def recorded(folder: Path, body: Mapping[str, Any] | bytes, *answers: ScriptedAnswer | ApiError, **options: Any) -> RecordedTrace:
     record(folder, body, *answers, **options)
     return read_trace(folder, "last")
 
 
-def with_note(trace: TraceRecord, name: str, value: str) -> TraceRecord:
-    return replace(trace, records=[*trace.records, Note(at=1.0, name=name, value=value)])
+def with_note(trace: RecordedTrace, name: str, value: str) -> RecordedTrace:
+    return replace(trace, records=[*trace.records, TraceNote(at=1.0, name=name, value=value)])
 
 
-def changed(trace: TraceRecord, kind: type, change: Callable[[Any], AnyRecord | None]) -> TraceRecord:
+def changed(trace: RecordedTrace, kind: type, change: Callable[[Any], AnyTraceRecord | None]) -> RecordedTrace:
     """The trace with every record of a kind changed, or taken out."""
     records = [change(each) if isinstance(each, kind) else each for each in trace.records]
     return replace(trace, records=[each for each in records if each is not None])
 
 
-def said(made: Replay) -> list[tuple[str, str, str]]:
+def said(made: ReplayResult) -> list[tuple[str, str, str]]:
     return [(each.what, each.recorded, each.made) for each in made.differences]
 
 
@@ -94,7 +104,7 @@ def said(made: Replay) -> list[tuple[str, str, str]]:
     ],
 )
 def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answer: ScriptedAnswer) -> None:
-    made = replay(recorded(tmp_path, body, answer))
+    made = replay_trace(recorded(tmp_path, body, answer))
     assert said(made) == []
     assert not made.is_cut_short
 
@@ -107,10 +117,10 @@ def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Pa
     answers = [stream(BEGUN, FINISHED), stream(BEGUN), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429)]
     for answer in answers:
         trace = recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"})
-        made = replay(trace)
+        made = replay_trace(trace)
         assert said(made) == []
         begun_a_second_before = replace(trace, summary=replace(trace.summary, time=trace.summary.time - 1))
-        assert said(replay(begun_a_second_before)) == []
+        assert said(replay_trace(begun_a_second_before)) == []
         assert not made.is_cut_short
 
 
@@ -119,7 +129,7 @@ def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, s
     """API-6."""
     headers = {"antiphon-extensions": "other, Losses"} | ({"antiphon-style": style} if style else {})
     answer = b'data: {"choices":[{"delta":{"reasoning_content":"Hm."}}]}\n\n'
-    made = replay(recorded(tmp_path, asking(store=True), stream(answer, FINISHED), headers=headers))
+    made = replay_trace(recorded(tmp_path, asking(store=True), stream(answer, FINISHED), headers=headers))
     assert said(made) == []
     assert f"response.{name}.delta".encode() in made.answer
     assert b"antiphon:losses" in made.answer
@@ -128,7 +138,7 @@ def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, s
 
 def test_a_turn_over_the_responses_dialect_gives_the_same_again(tmp_path: Path) -> None:
     told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
-    made = replay(recorded(tmp_path, asking(), stream(told[:500], told[500:]), dialect="responses"))
+    made = replay_trace(recorded(tmp_path, asking(), stream(told[:500], told[500:]), dialect="responses"))
     assert said(made) == []
 
 
@@ -139,7 +149,7 @@ def test_a_turn_that_was_repeated_without_a_refused_part_gives_the_same_again(tm
     asked = asking(include=["reasoning.encrypted_content"])
     trace = recorded(tmp_path, asked, refusal, stream(told), dialect="responses")
     assert trace.notes["left_out"] == "encrypted_reasoning"
-    made = replay(trace)
+    made = replay_trace(trace)
     assert said(made) == []
     assert [loss.path for loss in made.losses] == ["include[0]"]
 
@@ -149,24 +159,24 @@ def test_a_note_of_what_cannot_be_left_out_changes_nothing(tmp_path: Path, diale
     told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
     answer = stream(told) if dialect == "responses" else stream(BEGUN, FINISHED)
     trace = with_note(recorded(tmp_path, asking(), answer, dialect=dialect), "left_out", "reasoning")
-    assert said(replay(trace)) == []
+    assert said(replay_trace(trace)) == []
 
 
 def test_a_request_that_cannot_be_read_is_refused_again(tmp_path: Path) -> None:
-    made = replay(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
+    made = replay_trace(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
     assert said(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
 def test_a_request_that_no_turn_can_serve_is_refused_again(tmp_path: Path) -> None:
-    made = replay(recorded(tmp_path, asking(background=True)))
+    made = replay_trace(recorded(tmp_path, asking(background=True)))
     assert said(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
 def test_an_answer_whose_client_left_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, BEGUN, FINISHED), leaves_after=1)
-    made = replay(trace)
+    made = replay_trace(trace)
     assert said(made) == []
     assert made.is_cut_short
 
@@ -176,17 +186,17 @@ def test_a_fault_of_the_network_is_taken_from_its_note(tmp_path: Path, pieces: t
     answer = stream(*pieces) if pieces else UpstreamFault("it was silent", code="upstream_timeout", status=504)
     trace = recorded(tmp_path, asking(), answer)
     note = "upstream_disconnected: it hung up" if pieces else "upstream_timeout: it was silent"
-    made = replay(with_note(trace, "upstream_fault", note))
+    made = replay_trace(with_note(trace, "upstream_fault", note))
     assert said(made) == []
     assert made.status == (200 if pieces else 504)
 
 
 def test_what_is_not_the_same_is_shown_from_where_it_parts(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON))
-    trace = changed(trace, UpstreamRequest, lambda each: replace(each, body=Data(each.body.raw.replace(b"Hi", b"Ho"))))
+    trace = changed(trace, UpstreamRequest, lambda each: replace(each, body=RawData(each.body.raw.replace(b"Hi", b"Ho"))))
     trace = changed(trace, ClientHead, lambda each: replace(each, status=201))
-    trace = changed(trace, ClientPiece, lambda each: replace(each, data=Data(each.data.raw.replace(b"Hello.", b"Bye."))))
-    request, status, answer = said(replay(trace))
+    trace = changed(trace, ClientPiece, lambda each: replace(each, data=RawData(each.data.raw.replace(b"Hello.", b"Bye."))))
+    request, status, answer = said(replay_trace(trace))
     assert request[0] == "the request to the upstream"
     assert '"content":"Ho"' in request[1]
     assert '"content":"Hi"' in request[2]
@@ -199,8 +209,8 @@ def test_what_is_not_the_same_is_shown_from_where_it_parts(tmp_path: Path) -> No
 def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     told = b"".join(piece.data.raw for piece in trace.client_pieces).removesuffix(b"data: [DONE]\n\n")
-    pieces = iter([ClientPiece(at=1.0, data=Data(told))])
-    ((what, then, now),) = said(replay(changed(trace, ClientPiece, lambda _: next(pieces, None))))
+    pieces = iter([ClientPiece(at=1.0, data=RawData(told))])
+    ((what, then, now),) = said(replay_trace(changed(trace, ClientPiece, lambda _: next(pieces, None))))
     assert what == "the answer"
     assert now == then + "\n [DONE]"
 
@@ -208,7 +218,7 @@ def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
 def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False, stream_options={"include_obfuscation": True}))
     with pytest.raises(NotReplayable, match="no upstream was asked"):
-        replay(trace)
+        replay_trace(trace)
 
 
 @pytest.mark.parametrize(
@@ -222,23 +232,23 @@ def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None
 def test_a_trace_that_lacks_a_part_says_which(tmp_path: Path, kind: type, said: str) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     with pytest.raises(NotReplayable, match=said):
-        replay(changed(trace, kind, lambda _: None))
+        replay_trace(changed(trace, kind, lambda _: None))
 
 
 def test_a_trace_that_was_cut_says_what_is_missing(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
-    trace = replace(trace, records=[*trace.records, Cut(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})])
+    trace = replace(trace, records=[*trace.records, OmittedData(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})])
     with pytest.raises(NotReplayable, match="lacks client_piece, upstream_piece"):
-        replay(trace)
+        replay_trace(trace)
 
 
 def test_a_model_that_nobody_serves_was_never_translated(tmp_path: Path) -> None:
     with pytest.raises(NotReplayable, match="no upstream was chosen"):
-        replay(recorded(tmp_path, asking(model="unknown")))
+        replay_trace(recorded(tmp_path, asking(model="unknown")))
 
 
 def test_a_recorded_answer_can_be_let_go_of_and_is_still_there(tmp_path: Path) -> None:
-    answer = RecordedAnswer(recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON)))
+    answer = RecordedResponse(recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON)))
 
     async def read() -> list[bytes]:
         answer.abort()
@@ -253,13 +263,13 @@ def test_a_turn_that_was_kept_and_one_that_continues_it_give_the_same_again(tmp_
     """What was looked up for it then stands in its trace: a replay needs no store."""
     store = f"sqlite:///{tmp_path}/antiphon.db"
     first = recorded(tmp_path, asking(stream=streams, store=True), stream(BEGUN, FINISHED), store=store)
-    made = replay(first)
+    made = replay_trace(first)
     assert said(made) == []
     told = b"".join(piece.data.raw for piece in first.client_pieces)
     found = re.search(rb"resp_[0-9a-f]{40}", told)
     assert found is not None
     going_on = asking(stream=streams, store=True, input="And?", previous_response_id=found[0].decode())
-    again = replay(recorded(tmp_path, going_on, stream(BEGUN, FINISHED), store=store))
+    again = replay_trace(recorded(tmp_path, going_on, stream(BEGUN, FINISHED), store=store))
     assert said(again) == []
     assert again.upstream_body is not None
     roles = [message["role"] for message in msgspec.json.decode(again.upstream_body)["messages"]]
@@ -269,26 +279,26 @@ def test_a_turn_that_was_kept_and_one_that_continues_it_give_the_same_again(tmp_
 def test_a_turn_that_could_not_go_on_was_not_translated(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(previous_response_id="resp_1"))
     with pytest.raises(NotReplayable, match="was not found"):
-        replay(trace)
+        replay_trace(trace)
 
 
 def test_a_turn_on_a_websocket_is_not_replayed(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     with pytest.raises(NotReplayable, match="WebSocket"):
-        replay(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))
+        replay_trace(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))
 
 
 def test_a_turn_that_asked_more_than_once_is_not_gone_through_again(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
-    trace = replace(trace, records=[*trace.records, Note(at=1.0, name="conversation", value="compacted")])
+    trace = replace(trace, records=[*trace.records, TraceNote(at=1.0, name="conversation", value="compacted")])
     with pytest.raises(NotReplayable, match="more than once"):
-        replay(trace)
+        replay_trace(trace)
 
 
 def test_what_truncation_left_of_a_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
     """REQ-2."""
     body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
     trace = recorded(tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED))
-    made = replay(trace)
+    made = replay_trace(trace)
     assert said(made) == []
     assert b"a a" not in (made.upstream_body or b"")

@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.config import Config, ModelRule, Timeouts, UpstreamConfig
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import Place, Routes
+from antiphon.gateway.routes import Routes, UpstreamAddress
 
 
 def lab(name: str = "lab", **settings: object) -> UpstreamConfig:
@@ -68,7 +68,7 @@ def test_a_key_goes_where_the_profile_says_and_headers_go_with_it(dialect: str, 
 def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_all() -> None:
     own, of_place, of_all = Timeouts(idle=1.0), Timeouts(idle=2.0), Timeouts(idle=3.0)
     config = Config(upstreams=[lab("a", timeouts=own), lab("b"), lab("c")], timeouts=of_all)
-    place = Place(base_url="http://127.0.0.1:1/v1", key="secret", timeouts=of_place)
+    place = UpstreamAddress(base_url="http://127.0.0.1:1/v1", key="secret", timeouts=of_place)
     routes = Routes(config, {}, {"a": place, "b": place})
     assert [upstream.timeouts.idle for upstream in routes.upstreams] == [1.0, 2.0, 3.0]
     assert routes.upstreams[1].headers["authorization"] == "Bearer secret"

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.config import CompactionConfig, Config, ServerConfig, StoreConfig
 from antiphon.errors import ConfigError, UnsupportedParameter
-from antiphon.gateway.sealing import KEY_FILE, MARK, Seal, is_ours, key_in, keys_for
+from antiphon.gateway.sealing import KEY_FILE_SUFFIX, SEAL_MARK, Seal, find_sealing_keys, has_seal_mark, load_or_create_key
 
 OLD, NEW = b"o" * 32, b"n" * 32
 SECRET = b"the launch is on Tuesday" * 10
@@ -22,54 +22,56 @@ def seal(*keys: bytes) -> Seal:
 
 def test_what_is_sealed_opens_again_and_shows_nothing_of_itself() -> None:
     """CMP-2: opaque, and understood by every replica that has the key."""
-    sealed = seal(NEW).close("alice", SECRET)
-    assert is_ours(sealed)
+    sealed = seal(NEW).encrypt("alice", SECRET)
+    assert has_seal_mark(sealed)
     assert b"Tuesday" not in sealed.encode()
-    assert seal(NEW).open("alice", sealed) == SECRET
-    assert seal(NEW).close("alice", SECRET) != sealed  # the same is never told by looking the same
+    assert seal(NEW).decrypt("alice", sealed) == SECRET
+    assert seal(NEW).encrypt("alice", SECRET) != sealed  # the same is never told by looking the same
 
 
 def test_what_is_somebody_elses_does_not_open() -> None:
     """CMP-2, and tenants apart."""
-    sealed = seal(NEW).close("alice", SECRET)
+    sealed = seal(NEW).encrypt("alice", SECRET)
     for owner in ("bob", "", "alice\0", "Alice"):
-        assert seal(NEW).open(owner, sealed) is None
+        assert seal(NEW).decrypt(owner, sealed) is None
 
 
 def test_not_one_character_can_be_changed() -> None:
     """CMP-2: tamper-proof, wherever it is tampered with."""
-    sealed = seal(NEW).close("alice", b"abc")
-    assert seal(NEW).open("alice", sealed) == b"abc"
+    sealed = seal(NEW).encrypt("alice", b"abc")
+    assert seal(NEW).decrypt("alice", sealed) == b"abc"
     for place in range(len(sealed)):
         other = "A" if sealed[place] != "A" else "B"
-        found = seal(NEW).open("alice", sealed[:place] + other + sealed[place + 1 :])
+        found = seal(NEW).decrypt("alice", sealed[:place] + other + sealed[place + 1 :])
         assert found is None or (place == len(sealed) - 1 and found == b"abc")  # whose last bits may stand for nothing
-    assert seal(NEW).open("alice", sealed + "!") is None
+    assert seal(NEW).decrypt("alice", sealed + "!") is None
     for cut in range(len(sealed)):
-        assert seal(NEW).open("alice", sealed[:cut]) is None
+        assert seal(NEW).decrypt("alice", sealed[:cut]) is None
 
 
-@pytest.mark.parametrize("text", ["", MARK, MARK + "ä", MARK + "A", "antiphon2." + "A" * 80, "A" * 80, MARK + "A" * 80])
+@pytest.mark.parametrize(
+    "text", ["", SEAL_MARK, SEAL_MARK + "ä", SEAL_MARK + "A", "antiphon2." + "A" * 80, "A" * 80, SEAL_MARK + "A" * 80]
+)
 def test_what_was_never_sealed_does_not_open(text: str) -> None:
-    assert seal(NEW).open("alice", text) is None
+    assert seal(NEW).decrypt("alice", text) is None
 
 
 def test_keys_can_be_changed_while_old_seals_are_about() -> None:
     """CMP-2: the first key seals, all of them open."""
-    before = seal(OLD).close("alice", SECRET)
+    before = seal(OLD).encrypt("alice", SECRET)
     changed = seal(NEW, OLD)
-    assert changed.open("alice", before) == SECRET
-    after = changed.close("alice", SECRET)
-    assert seal(NEW).open("alice", after) == SECRET
-    assert seal(OLD).open("alice", after) is None
-    assert seal(NEW).open("alice", before) is None
+    assert changed.decrypt("alice", before) == SECRET
+    after = changed.encrypt("alice", SECRET)
+    assert seal(NEW).decrypt("alice", after) == SECRET
+    assert seal(OLD).decrypt("alice", after) is None
+    assert seal(NEW).decrypt("alice", before) is None
 
 
 def test_only_what_looks_like_ours_is_taken_for_it() -> None:
-    assert is_ours("antiphon1.x")
-    assert is_ours("antiphon27.x")
-    assert not is_ours("gAAAAABpM0Yj-...=")
-    assert not is_ours(" antiphon1.x")
+    assert has_seal_mark("antiphon1.x")
+    assert has_seal_mark("antiphon27.x")
+    assert not has_seal_mark("gAAAAABpM0Yj-...=")
+    assert not has_seal_mark(" antiphon1.x")
 
 
 # Where keys come from
@@ -79,7 +81,7 @@ def test_keys_come_from_the_environment_in_hex_or_base64() -> None:
     names = ["A", "B", "C"]
     environ = {"A": NEW.hex(), "B": b64encode(b"\xff" * 32).decode(), "C": urlsafe_b64encode(b"\xfe" * 32).decode().rstrip("=")}
     config = Config(compaction=CompactionConfig(keys_env=names), store=StoreConfig(url="postgresql://h/d"))
-    assert keys_for(config, environ)() == [NEW, b"\xff" * 32, b"\xfe" * 32]
+    assert find_sealing_keys(config, environ)() == [NEW, b"\xff" * 32, b"\xfe" * 32]
 
 
 @pytest.mark.parametrize("value", ["", "short", "zz" * 32, "ab" * 31, "é" * 64])
@@ -91,16 +93,16 @@ def test_what_is_no_key_is_an_error(value: str) -> None:
 def test_with_sqlite_a_key_is_made_once_beside_the_database(tmp_path: Path) -> None:
     """CMP-2: every worker, and the next start, finds the same."""
     config = Config(store=StoreConfig(url=f"sqlite:///{tmp_path}/new/antiphon.db"), server=ServerConfig(workers=4))
-    sealed = Seal(keys_for(config, {})).close("alice", SECRET)
-    assert Seal(keys_for(config, {})).open("alice", sealed) == SECRET
+    sealed = Seal(find_sealing_keys(config, {})).encrypt("alice", SECRET)
+    assert Seal(find_sealing_keys(config, {})).decrypt("alice", sealed) == SECRET
     (file,) = (tmp_path / "new").iterdir()
-    assert file.name == f"antiphon.db{KEY_FILE}"
+    assert file.name == f"antiphon.db{KEY_FILE_SUFFIX}"
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(bytes.fromhex(file.read_text().strip())) == 32
 
 
 def test_nothing_is_made_where_nothing_is_compacted(tmp_path: Path) -> None:
-    Seal(keys_for(Config(store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")), {}))
+    Seal(find_sealing_keys(Config(store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")), {}))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,7 +112,7 @@ def test_all_who_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
 
     def make() -> None:
         begin.wait()
-        found.append(key_in(tmp_path / "key"))
+        found.append(load_or_create_key(tmp_path / "key"))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
@@ -126,21 +128,21 @@ def test_all_who_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
 def test_a_file_without_a_key_is_said_to_be_one(tmp_path: Path, written: str) -> None:
     (tmp_path / "key").write_text(written, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"holds no key.*keys_env"):
-        key_in(tmp_path / "key")
+        load_or_create_key(tmp_path / "key")
 
 
 def test_a_place_that_cannot_be_written_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be read or made"):
-        key_in(tmp_path / "file" / "key")
+        load_or_create_key(tmp_path / "file" / "key")
 
 
 def test_one_process_that_keeps_nothing_has_a_key_of_its_own() -> None:
     config = Config(store=StoreConfig(url="off"))
-    one, other = Seal(keys_for(config, {})), Seal(keys_for(config, {}))
-    sealed = one.close("alice", SECRET)
-    assert one.open("alice", sealed) == SECRET
-    assert other.open("alice", sealed) is None
+    one, other = Seal(find_sealing_keys(config, {})), Seal(find_sealing_keys(config, {}))
+    sealed = one.encrypt("alice", SECRET)
+    assert one.decrypt("alice", sealed) == SECRET
+    assert other.decrypt("alice", sealed) is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_one_process_that_keeps_nothing_has_a_key_of_its_own() -> None:
 )
 def test_who_needs_a_configured_key_is_told_so_at_the_first_use(config: Config) -> None:
     """PostgreSQL is shared by replicas, and so must the key be."""
-    without = Seal(keys_for(config, {}))
+    without = Seal(find_sealing_keys(config, {}))
     with pytest.raises(UnsupportedParameter, match="keys_env"):
-        without.check()
-    assert without.open("alice", seal(NEW).close("alice", SECRET)) is None
+        without.check_keys()
+    assert without.decrypt("alice", seal(NEW).encrypt("alice", SECRET)) is None

@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from antiphon.dialects import responses
-from antiphon.gateway.token_estimate import FILE, IMAGE, SMALL_IMAGE, VIDEO, estimate, estimate_items, estimate_text
+from antiphon.gateway.token_estimate import (
+    FILE_TOKENS,
+    IMAGE_TOKENS,
+    SMALL_IMAGE_TOKENS,
+    VIDEO_TOKENS,
+    estimate_items,
+    estimate_request,
+    estimate_text,
+)
 from antiphon.protocol.request import Request, input_items
 
 # Each text with what four vocabularies in wide use make of it, the smallest and the largest.
@@ -63,21 +71,21 @@ def test_a_conversation_of_many_texts_is_estimated_as_one_text_would_be() -> Non
 
 def test_everything_that_a_model_reads_of_a_request_counts() -> None:
     fields: dict[str, object] = {"input": "Hello there"}
-    before = estimate(read(**fields))
+    before = estimate_request(read(**fields))
     tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
     schema = {"type": "json_schema", "name": "city", "schema": {"type": "object", "required": ["name"]}, "strict": True}
     for more in ({"instructions": "Be brief."}, {"tools": [tool]}, {"text": {"format": schema}}):
         fields |= more
-        after = estimate(read(**fields))
+        after = estimate_request(read(**fields))
         assert after > before + 3
         before = after
     settings = {"temperature": 0.5, "metadata": {"a": "b"}, "max_output_tokens": 100}
-    assert estimate(read(**fields, **settings)) == before
+    assert estimate_request(read(**fields, **settings)) == before
 
 
 def test_a_request_without_input_has_only_what_stands_around_it() -> None:
-    assert estimate(read()) == estimate_items([]) + 3 == 3
-    assert estimate(read(text={"format": {"type": "text"}})) == 3
+    assert estimate_request(read()) == estimate_items([]) + 3 == 3
+    assert estimate_request(read(text={"format": {"type": "text"}})) == 3
 
 
 def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
@@ -85,7 +93,7 @@ def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "Sunny and 22 degrees"}
     assert counted(call) > 6 + 4
     assert counted(output) > 6 + 4
-    assert counted({**output, "output": [{"type": "input_image", "image_url": "https://a/b.png"}]}) == 6 + IMAGE
+    assert counted({**output, "output": [{"type": "input_image", "image_url": "https://a/b.png"}]}) == 6 + IMAGE_TOKENS
     custom = {"type": "custom_tool_call", "call_id": "d", "name": "get_weather", "input": '{"city":"Paris"}'}
     assert counted(custom) == counted(call)
     assert counted({"type": "custom_tool_call_output", "call_id": "d", "output": "Sunny and 22 degrees"}) == counted(output)
@@ -93,19 +101,19 @@ def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
 
 def test_media_count_by_kind_and_size_and_never_as_text() -> None:
     data = base64.b64encode(bytes(300_000)).decode()
-    assert counted(message({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})) == IMAGE
-    assert counted(message({"type": "input_image", "image_url": "https://a/b.png", "detail": "low"})) == SMALL_IMAGE
-    assert counted(message({"type": "input_video", "video_url": "https://a/b.mp4"})) == VIDEO
-    assert counted(message({"type": "input_file", "file_id": "file_1"})) == FILE
+    assert counted(message({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})) == IMAGE_TOKENS
+    assert counted(message({"type": "input_image", "image_url": "https://a/b.png", "detail": "low"})) == SMALL_IMAGE_TOKENS
+    assert counted(message({"type": "input_video", "video_url": "https://a/b.mp4"})) == VIDEO_TOKENS
+    assert counted(message({"type": "input_file", "file_id": "file_1"})) == FILE_TOKENS
     assert counted(message({"type": "input_file", "file_data": data})) == 10_000
     assert counted(message({"type": "input_file", "file_data": f"data:application/pdf;base64,{data}"})) == 10_000
     assert counted(message({"type": "input_file", "file_data": f"data:text/plain;base64,{data}"})) == 100_001
-    assert counted(message({"type": "input_file", "file_data": f"data:image/png;base64,{data}"})) == IMAGE
+    assert counted(message({"type": "input_file", "file_data": f"data:image/png;base64,{data}"})) == IMAGE_TOKENS
     assert counted(message({"type": "input_file", "file_data": f"data:audio/mpeg;base64,{data}"})) == 601
     assert counted(message({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}})) == 601
     screenshot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{data}"}
-    assert IMAGE < counted({"type": "computer_call_output", "call_id": "c", "output": screenshot}) < IMAGE + 40
-    assert counted({"type": "image_generation_call", "id": "ig_1", "result": data}) == IMAGE
+    assert IMAGE_TOKENS < counted({"type": "computer_call_output", "call_id": "c", "output": screenshot}) < IMAGE_TOKENS + 40
+    assert counted({"type": "image_generation_call", "id": "ig_1", "result": data}) == IMAGE_TOKENS
 
 
 def test_reasoning_counts_open_or_sealed() -> None:

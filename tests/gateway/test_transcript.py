@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.gateway.test_window import call, custom, items, output, says
+from tests.gateway.test_conversation_steps import call, custom, items, output, says
 
+from antiphon.gateway.conversation_steps import summary_message
 from antiphon.gateway.token_estimate import estimate_text
-from antiphon.gateway.transcript import transcript_of
-from antiphon.gateway.window import summary_message
+from antiphon.gateway.transcript import make_transcript
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 
 
 def test_everything_that_was_said_and_done_is_told() -> None:
-    told = transcript_of(
+    told = make_transcript(
         "Be kind.",
         [
             *items(says("system", "hidden")),
@@ -56,12 +56,12 @@ def test_everything_that_was_said_and_done_is_told() -> None:
         '[acme:thing]\n{"type":"acme:thing","x":1}',
         '[web_search_call]\n{"type":"web_search_call","id":"ws_1","status":"completed"}',
     ]
-    assert (told.left_out, told.media) == (0, 2)
+    assert (told.omitted_items, told.media_parts) == (0, 2)
 
 
 def test_a_long_output_is_cut_in_its_middle() -> None:
     long = "begin " + "x" * 100_000 + " end"
-    told = transcript_of(None, items({**output("a"), "output": long}), None)
+    told = make_transcript(None, items({**output("a"), "output": long}), None)
     assert told.text.startswith("[a gave]\nbegin xxx")
     assert told.text.endswith("xxx end")
     assert "\n[… 84011 characters left out …]\n" in told.text
@@ -70,23 +70,23 @@ def test_a_long_output_is_cut_in_its_middle() -> None:
 
 def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
     conversation = items(*(says("user", f"{at} " + "x" * 10_000) for at in range(20)))
-    whole = transcript_of(None, conversation, None)
+    whole = make_transcript(None, conversation, None)
     tokens = estimate_text(whole.text)
-    cut = transcript_of(None, conversation, tokens // 2)
-    assert (cut.left_out, estimate_text(cut.text) <= tokens // 2) == (0, True)
-    few = transcript_of("Be kind.", conversation, 2_000)
-    assert 0 < few.left_out < 20
+    cut = make_transcript(None, conversation, tokens // 2)
+    assert (cut.omitted_items, estimate_text(cut.text) <= tokens // 2) == (0, True)
+    few = make_transcript("Be kind.", conversation, 2_000)
+    assert 0 < few.omitted_items < 20
     assert estimate_text(few.text) < 2_100
     assert "Be kind." in few.text
-    assert f"[{few.left_out} older items are left out here" in few.text
+    assert f"[{few.omitted_items} older items are left out here" in few.text
     assert "[user]\n19 x" in few.text
     assert "[user]\n0 x" not in few.text
 
 
 def test_one_item_is_always_told() -> None:
-    assert transcript_of(None, items(says("user", "x" * 9_000)), 1).left_out == 0
+    assert make_transcript(None, items(says("user", "x" * 9_000)), 1).omitted_items == 0
 
 
 def test_transcript_says_that_a_tool_failed() -> None:
     """F-4: whoever sums up the conversation has to know."""
-    assert transcript_of(None, items({**output("a"), "is_error": True}), None).text == "[a gave]\n[tool error] 42"
+    assert make_transcript(None, items({**output("a"), "is_error": True}), None).text == "[a gave]\n[tool error] 42"

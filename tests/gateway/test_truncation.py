@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.gateway.test_window import THINKS, TOOLS, call, output, says
+from tests.gateway.test_conversation_steps import THINKS, TOOLS, call, output, says
 
-from antiphon.gateway.token_estimate import estimate
-from antiphon.gateway.truncation import room_in, shortened
-from antiphon.gateway.window import summary_message
+from antiphon.gateway.conversation_steps import summary_message
+from antiphon.gateway.token_estimate import estimate_request
+from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -25,7 +25,7 @@ def asked(*items: dict[str, Any], **fields: Any) -> Request:
 def left(request: Request, room: int) -> tuple[list[int], list[str]]:
     """Which items are left, by their places, and the paths of what is lost."""
     losses = Losses()
-    made = shortened(request, room, losses)
+    made = truncate_request(request, room, losses)
     before = input_items(request)
     return [before.index(item) for item in input_items(made)], [str(loss) for loss in losses]
 
@@ -34,18 +34,18 @@ def test_what_fits_is_left_alone() -> None:
     """REQ-2."""
     request = asked(says("user", LONG))
     losses = Losses()
-    assert shortened(request, estimate(request), losses) is request
+    assert truncate_request(request, estimate_request(request), losses) is request
     assert not len(losses)
 
 
 def test_the_oldest_goes_first_and_no_more_than_must() -> None:
     """REQ-2: oldest first; a loss for each run."""
     request = asked(*(says(role, f"{at} {LONG}") for at, role in enumerate(["user", "assistant"] * 3)), says("user", "last"))
-    places, losses = left(request, estimate(request) - 200)
+    places, losses = left(request, estimate_request(request) - 200)
     assert places == [2, 3, 4, 5, 6]
     assert losses == [
         "input[0]: 2 of the oldest items, from input[0] to input[1] "
-        f"(truncation is auto, and there is room for about {estimate(request) - 200} tokens)"
+        f"(truncation is auto, and there is room for about {estimate_request(request) - 200} tokens)"
     ]
     assert left(request, 1)[0] == [6]
 
@@ -72,7 +72,7 @@ def test_a_call_goes_with_its_output_and_thoughts_with_their_call() -> None:
         {**call("c"), "arguments": LONG},
         output("c"),
     )
-    assert left(request, estimate(request) - 50)[0] == [0, 6, 7]
+    assert left(request, estimate_request(request) - 50)[0] == [0, 6, 7]
     assert left(request, 1)[0] == [0, 6, 7]  # what came last is what the model is to answer
 
 
@@ -91,7 +91,7 @@ def test_where_nothing_can_go_nothing_does() -> None:
     for items in ([], [says("user", LONG)], [says("system", LONG), says("user", LONG)]):
         request = asked(*items, instructions=LONG)
         losses = Losses()
-        assert shortened(request, 1, losses) is request
+        assert truncate_request(request, 1, losses) is request
         assert not len(losses)
 
 
@@ -99,4 +99,4 @@ def test_where_nothing_can_go_nothing_does() -> None:
     ("context", "answer", "room"), [(8192, None, 7168), (8192, 4000, 4192), (1000, None, 750), (1000, 990, 250)]
 )
 def test_the_answer_has_to_fit_as_well(context: int, answer: int | None, room: int) -> None:
-    assert room_in(context, Request(max_output_tokens=answer)) == room
+    assert input_token_limit(context, Request(max_output_tokens=answer)) == room

@@ -16,20 +16,20 @@ from tests.store.places import in_sqlite
 
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.keeping import Keeper
-from antiphon.gateway.preparing import prepare
+from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.routes import Routes, Target
-from antiphon.gateway.turn import Turn, is_json, is_stream
+from antiphon.gateway.turn import UpstreamTurn, is_json, is_stream
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Record
-from antiphon.trace.writing import Traces
+from antiphon.trace.writer import TraceWriter
 
 T = TypeVar("T")
 SEALED = "reasoning.encrypted_content"
@@ -46,22 +46,22 @@ STREAM = (
 )
 
 
-def begin(dialect: str = "chat", **fields: Any) -> Turn:
+def begin(dialect: str = "chat", **fields: Any) -> UpstreamTurn:
     request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
     numbers = itertools.count()
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    return Turn(prepare(request, target(dialect)), stamps, None)
+    return UpstreamTurn(prepare_request(request, target(dialect)), stamps, None)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(coroutine)
 
 
-async def whole(turn: Turn, answer: ScriptedAnswer) -> Response:
-    return await turn.whole(await turn.ask(ScriptedTransport(answer)))
+async def whole(turn: UpstreamTurn, answer: ScriptedAnswer) -> Response:
+    return await turn.read_response(await turn.send_request(ScriptedTransport(answer)))
 
 
-def raised(turn: Turn, answer: ScriptedAnswer) -> ApiError:
+def raised(turn: UpstreamTurn, answer: ScriptedAnswer) -> ApiError:
     with pytest.raises(ApiError) as caught:
         run(whole(turn, answer))
     return caught.value
@@ -76,8 +76,8 @@ def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
 
     async def as_events() -> Response:
         turn = begin(stream=True)
-        events = await turn.whole_as_events(await turn.ask(ScriptedTransport(ScriptedAnswer([WHOLE], JSON))))
-        assert judge(events) == []
+        events = await turn.read_response_as_events(await turn.send_request(ScriptedTransport(ScriptedAnswer([WHOLE], JSON))))
+        assert find_violations(events) == []
         return fold(events)
 
     answers.append(run(as_events()))
@@ -87,7 +87,7 @@ def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
 
 def test_the_upstream_is_asked_once_at_its_own_path() -> None:
     transport = ScriptedTransport(ScriptedAnswer([WHOLE], JSON))
-    run(begin().ask(transport))
+    run(begin().send_request(transport))
     (asked,) = transport.asked
     assert (asked.method, asked.url) == ("POST", "http://lab/v1/chat/completions")
     assert msgspec.json.decode(asked.body)["messages"] == [{"role": "user", "content": "Hi"}]
@@ -108,7 +108,7 @@ def test_what_is_not_200_is_told_by_its_meaning(status: int, body: bytes, told: 
     """ERR-4: and no redirect is followed."""
     transport = ScriptedTransport(ScriptedAnswer([body], {"location": "http://elsewhere/"}, status))
     with pytest.raises(ApiError) as caught:
-        run(begin().ask(transport))
+        run(begin().send_request(transport))
     assert (caught.value.status, caught.value.code) == (told, code)
     assert "sk-" not in caught.value.message
     assert len(transport.asked) == 1
@@ -229,16 +229,16 @@ def test_store_is_echoed_as_what_it_is() -> None:
     assert list(begin().losses) == []
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_no_upstream_is_asked_to_keep_anything(keeps: bool) -> None:
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_no_upstream_is_asked_to_keep_anything(is_stored: bool) -> None:
     """Whatever memory it has of its own: the ids that a client knows are ours."""
     request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}')
-    prepared = prepare(request, target("responses", profile="openai"), keeps=keeps)
+    prepared = prepare_request(request, target("responses", profile="openai"), is_stored=is_stored)
     sent = msgspec.json.decode(prepared.body)
     assert sent["store"] is False
     assert not {"previous_response_id", "conversation"} & set(sent)
     assert sent["include"] == ["reasoning.encrypted_content"]  # RSN-2: else it would take no reasoning of its own back
-    assert prepared.request.store is keeps
+    assert prepared.request.store is is_stored
     assert prepared.request.previous_response_id == "resp_1"
     assert not prepared.request.include
 
@@ -247,7 +247,7 @@ def test_abort_lets_go_of_the_upstream_at_any_time() -> None:
     turn = begin()
     turn.abort()
     answer = ScriptedAnswer([WHOLE], JSON)
-    run(turn.ask(ScriptedTransport(answer)))
+    run(turn.send_request(ScriptedTransport(answer)))
     turn.abort()
     assert answer.aborted
 
@@ -264,10 +264,10 @@ def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> No
     more = {"type": "additional_tools", "tools": [{"type": "function", "name": "more"}]}
     said = {"type": "message", "role": "user", "content": "Hi"}
     body = msgspec.json.encode({"model": "m", "input": [said, more, said]})
-    prepared = prepare(decode_request(body), target())
-    for kept in (prepared.request, prepared.sent):
+    prepared = prepare_request(decode_request(body), target())
+    for kept in (prepared.request, prepared.upstream_request):
         assert msgspec.json.decode(codec.encode(kept.input)) == [more]
-    assert prepare(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
+    assert prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
 
 
 def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() -> None:
@@ -280,8 +280,10 @@ def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() ->
 
     async def within() -> tuple[Response, Record | None]:
         async with in_sqlite() as store:
-            keeper = Keeper(store, "alice", input_items(request), stamps)
-            told = await Turn(prepare(request, target(), keeps=True), stamps, None, None, keeper).whole(answer)
+            recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
+            told = await UpstreamTurn(
+                prepare_request(request, target(), is_stored=True), stamps, None, None, recorder
+            ).read_response(answer)
             return told, await store.get("alice", told.id)
 
     told, record = run(within())
@@ -296,10 +298,10 @@ def test_a_key_that_a_server_says_after_us_is_not_passed_on(key: str, told: str)
     config = UpstreamConfig(name="lab", dialect="chat", base_url="http://lab/v1", api_key_env="KEY", models=["*"])
     place = Routes(Config(upstreams=[config]), {"KEY": key}, {}).find("m")
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1)
-    turn = Turn(prepare(decode_request(b'{"model": "m", "input": "Hi"}'), place), stamps, None)
+    turn = UpstreamTurn(prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), place), stamps, None)
     said = msgspec.json.encode({"error": {"message": f"you sent {key}"}})
     with pytest.raises(ApiError) as caught:
-        run(turn.ask(ScriptedTransport(ScriptedAnswer([said], JSON, 400))))
+        run(turn.send_request(ScriptedTransport(ScriptedAnswer([said], JSON, 400))))
     assert caught.value.message == told
 
 
@@ -317,25 +319,25 @@ def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: b
     """RSN-3: with a loss that says so, and whoever wants to know is told."""
     told: list[str] = []
     turn = begin("responses", input=HISTORY, stream=stream)
-    turn.on_asking_again = lambda error: told.append(error.code)
+    turn.on_retry = lambda error: told.append(error.code)
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))
-    run(turn.ask(transport))
+    run(turn.send_request(transport))
     first, second = [msgspec.json.decode(asked.body)["input"] for asked in transport.asked]
     assert [item for item in first if item.get("type") != "reasoning"] == second
     assert len(first) == len(second) + 1
     assert [loss.path for loss in turn.losses] == ["input"]
     assert told == ["invalid_encrypted_content"]
-    assert turn.prepared.repeat is None  # an answer may last, and holds no history
+    assert turn.prepared.build_retry is None  # an answer may last, and holds no history
 
 
 def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
     """RSN-3: whoever reads the trace sees why the server was asked twice."""
-    traces = Traces(TraceConfig(dir=str(tmp_path)))
+    traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
-    trace = traces.begin("req_1")
+    trace = traces.start_trace("req_1")
     trace.client_request("POST", "/v1/responses", [], b"{}")
-    turn = Turn(prepare(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace)
-    run(turn.ask(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
+    turn = UpstreamTurn(prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace)
+    run(turn.send_request(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
     trace.finish()
     traces.close()
     assert b"invalid_encrypted_content: The encrypted content" in b"".join(path.read_bytes() for path in tmp_path.rglob("*.*"))
@@ -345,7 +347,7 @@ def test_it_is_never_asked_a_third_time() -> None:
     """RSN-3."""
     transport = ScriptedTransport(*(ScriptedAnswer([REFUSED], JSON, 400) for _ in range(3)))
     with pytest.raises(ApiError, match="could not be verified"):
-        run(begin("responses", input=HISTORY).ask(transport))
+        run(begin("responses", input=HISTORY).send_request(transport))
     assert len(transport.asked) == 2
 
 
@@ -364,17 +366,17 @@ def test_nobody_is_asked_again_for_anything_else(fields: dict[str, Any], body: b
     """RSN-3."""
     transport = ScriptedTransport(ScriptedAnswer([body], JSON, status))
     with pytest.raises(ApiError):
-        run(begin("responses", **fields).ask(transport))
+        run(begin("responses", **fields).send_request(transport))
     assert len(transport.asked) == 1
 
 
 def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
     """RSN-3, REQ-6."""
     turn = begin("responses", input=HISTORY)
-    turn.asks_again = False
+    turn.allows_lossy_retry = False
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))
     with pytest.raises(ApiError):
-        run(turn.ask(transport))
+        run(turn.send_request(transport))
     assert len(transport.asked) == 1
 
 
@@ -384,26 +386,26 @@ def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
 PLAIN = b'{"error":{"message":"Encrypted content is not supported with this model.","param":"include"}}'
 
 
-def begin_at(place: Target, **fields: Any) -> Turn:
+def begin_at(place: Target, **fields: Any) -> UpstreamTurn:
     request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
-    return Turn(prepare(request, place), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+    return UpstreamTurn(prepare_request(request, place), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
 
 
 def includes(transport: ScriptedTransport) -> list[Any]:
     return [msgspec.json.decode(asked.body).get("include") for asked in transport.asked]
 
 
-@pytest.mark.parametrize("asks_again", [True, False])
-def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(asks_again: bool) -> None:
+@pytest.mark.parametrize("allows_lossy_retry", [True, False])
+def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(allows_lossy_retry: bool) -> None:
     """RSN-3: for that upstream and model. Nothing is lost by it, so it is left out where nothing may be lost, too."""
     place = target("responses", profile="azure")
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), *(ScriptedAnswer([RESPONSE], JSON) for _ in range(3)))
     turn = begin_at(place)
-    turn.asks_again = asks_again
-    run(turn.ask(transport))
+    turn.allows_lossy_retry = allows_lossy_retry
+    run(turn.send_request(transport))
     assert list(turn.losses) == []
-    run(begin_at(place).ask(transport))
-    run(begin_at(replace(place, model="other")).ask(transport))
+    run(begin_at(place).send_request(transport))
+    run(begin_at(replace(place, model="other")).send_request(transport))
     assert includes(transport) == [[SEALED], None, None, [SEALED]]
 
 
@@ -411,7 +413,7 @@ def test_encrypted_reasoning_that_the_client_asked_for_is_a_loss_if_refused() ->
     """REQ-6."""
     place = target("responses", profile="azure")
     turn = begin_at(place, include=[SEALED])
-    run(turn.ask(ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
+    run(turn.send_request(ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
     assert [loss.path for loss in turn.losses] == ["include[0]"]
     assert [loss.path for loss in begin_at(place, include=[SEALED]).losses] == ["include[0]"]
 
@@ -419,10 +421,10 @@ def test_encrypted_reasoning_that_the_client_asked_for_is_a_loss_if_refused() ->
 def test_encrypted_reasoning_that_the_client_asked_for_is_not_left_out_where_nothing_may_be_lost() -> None:
     """REQ-6."""
     turn = begin_at(target("responses", profile="azure"), include=[SEALED])
-    turn.asks_again = False
+    turn.allows_lossy_retry = False
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400))
     with pytest.raises(ApiError, match="Encrypted content is not supported"):
-        run(turn.ask(transport))
+        run(turn.send_request(transport))
     assert len(transport.asked) == 1
 
 
@@ -431,8 +433,8 @@ def test_a_refusal_is_not_remembered_unless_leaving_the_part_out_helped() -> Non
     busy = ScriptedAnswer([b'{"error":{"message":"busy"}}'], JSON, 529)
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), busy, ScriptedAnswer([RESPONSE], JSON))
     with pytest.raises(ApiError, match="busy"):
-        run(begin_at(place).ask(transport))
-    run(begin_at(place).ask(transport))
+        run(begin_at(place).send_request(transport))
+    run(begin_at(place).send_request(transport))
     assert includes(transport) == [[SEALED], None, [SEALED]]
 
 
@@ -440,5 +442,5 @@ def test_a_refusal_is_not_remembered_unless_leaving_the_part_out_helped() -> Non
 def test_a_refusal_of_what_was_not_sent_stands(dialect: str) -> None:
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400))
     with pytest.raises(ApiError, match="Encrypted content is not supported"):
-        run(begin(dialect, input=HISTORY).ask(transport))
+        run(begin(dialect, input=HISTORY).send_request(transport))
     assert len(transport.asked) == 1

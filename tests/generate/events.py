@@ -27,7 +27,7 @@ from antiphon.protocol.content import (
     UnknownContent,
     UrlCitation,
 )
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import (
     CodeInterpreterCall,
@@ -43,7 +43,7 @@ from antiphon.protocol.items import (
     WebSearchCall,
 )
 from antiphon.protocol.request import JsonObjectFormat, ReasoningConfigParam, Request, TextParam
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, opening
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import FunctionToolParam
@@ -81,8 +81,8 @@ def responses(endings: Sequence[Ending] = ENDINGS) -> st.SearchStrategy[Response
 @st.composite
 def written(draw: Draw, endings: Sequence[Ending] = (*ENDINGS, "cut")) -> Life:
     """A life, and the response as the writer sees it at the end."""
-    collector = Collector()
-    begun = opening(draw(requests()), id="resp_1", created_at=FIRST_SECOND)
+    collector = EventCollector()
+    begun = initial_response(draw(requests()), id="resp_1", created_at=FIRST_SECOND)
     writer = ResponseWriter(begun, collector, counting_stamps())
     ending: Ending = draw(st.sampled_from(endings))
     driver = _Driver(draw, writer, ending)
@@ -248,7 +248,7 @@ class _Driver:
                 writer.custom_call(key, name="patch", call_id="c_2", id=id, namespace=self._draw(NAMESPACES))
             case "whole":
                 item = self._whole[key] = self._pick(WHOLE_ITEMS)
-                writer.add(key, item)
+                writer.add_item(key, item)
             case _:
                 writer.extension_item(key, "acme:step", {"title": self._draw(PIECES), "status": "mine", "n": 1})
 
@@ -256,10 +256,10 @@ class _Driver:
         writer = self._writer
         match self._pick(["extension", "carry", "update"]):
             case "extension":
-                writer.extension("acme:progress", {"percent": 50, "text": self._draw(PIECES)})
+                writer.extension_event("acme:progress", {"percent": 50, "text": self._draw(PIECES)})
             case "carry":
                 key = self._pick([None, *writer.open_keys])
-                writer.carry("response.web_search_call.searching", {"extra": Raw(b'{"a": 1}')}, key=key)
+                writer.unknown_event("response.web_search_call.searching", {"extra": Raw(b'{"a": 1}')}, key=key)
             case _:
                 writer.update(service_tier="flex", extra={"acme": Raw(b'{"x":1}')})
 
@@ -278,7 +278,7 @@ class _Driver:
             case "custom_call":
                 self._writer.custom_input(key, self._draw(PIECES))
             case _:
-                self._writer.carry("acme:moved", {"delta": self._draw(PIECES)}, key=key)
+                self._writer.unknown_event("acme:moved", {"delta": self._draw(PIECES)}, key=key)
 
     def _feed_message(self, key: Hashable) -> None:
         writer, part, piece = self._writer, self._pick([None, None, 0, "b"]), self._draw(PIECES)
@@ -291,7 +291,7 @@ class _Driver:
             case "annotation":
                 writer.annotation(key, self._draw(ANNOTATIONS), part=part)
             case "phase" if writer.is_open(key):
-                writer.phase(key, "final_answer")
+                writer.set_phase(key, "final_answer")
             case _ if writer.is_open(key):
                 writer.end_part(key, self._pick([None, OutputText, Refusal]), part)
             case _:
@@ -307,18 +307,18 @@ class _Driver:
             case "end_part" if writer.is_open(key):
                 writer.end_part(key, self._pick([None, ReasoningText, SummaryText]), part)
             case _:
-                writer.encrypted(key, piece)
+                writer.encrypted_content(key, piece)
 
     def _close(self) -> None:
         writer, key = self._writer, self._pick(self._writer.open_keys)
         if self._kinds[key] not in ("whole", "extension") and self._chance():
-            writer.keep(key, {"acme": Raw(b'{"kept": [1]}')})
+            writer.set_extra_fields(key, {"acme": Raw(b'{"kept": [1]}')})
         statuses = [ItemStatus.COMPLETED]
         if self._ending in ("fail", "cut"):  # ITEM-3: elsewhere only the last item may be incomplete
             statuses.append(ItemStatus.INCOMPLETE)
         if self._kinds[key] == "extension":
             statuses.append(ItemStatus.FAILED)
         if key in self._whole and self._chance():
-            writer.done(key, self._whole[key])
+            writer.finish_item(key, self._whole[key])
         else:
             writer.close(key, self._pick(statuses))

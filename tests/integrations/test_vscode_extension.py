@@ -18,8 +18,8 @@ from tests.running import one_upstream, running
 
 from antiphon import fakes
 from antiphon.config import KeyConfig, UpstreamConfig
-from antiphon.dialects.vscode.lines import DataPart, Done, ErrorLine, TextPart, ThinkingPart, ToolCallPart
 from antiphon.dialects.vscode.request_in import ChoicesIn
+from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart
 from antiphon.fakes import ChatServer, Gate, MessagesServer, turn
 from antiphon.fakes.script import Received
 from antiphon.server.app import ROUTES
@@ -46,7 +46,7 @@ def test_extension_requests_existing_paths_only() -> None:
 
 def test_the_extension_knows_every_line_that_the_gateway_writes() -> None:
     """A-8, C-4."""
-    lines = {str(line.__struct_config__.tag) for line in (TextPart, ThinkingPart, ToolCallPart, DataPart, Done, ErrorLine)}
+    lines = {str(line.__struct_config__.tag) for line in (TextPart, ThinkingPart, ToolCallPart, DataPart, DoneLine, ErrorLine)}
     source = (EXTENSION / "src" / "gateway.ts").read_text(encoding="utf-8")
     assert set(re.findall(r'readonly type: "(\w+)"', source)) == lines
 

@@ -18,7 +18,7 @@ from tests.running import running, until
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.protocol.losses import Loss
 from antiphon.trace.folder import trace_files
-from antiphon.trace.reading import read_trace
+from antiphon.trace.reader import read_trace
 
 
 class Client(Protocol):

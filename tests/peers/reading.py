@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon import sse
 from antiphon.protocol.codec import decode_event
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 
 Said = tuple[str, ...]  # ("text", …), ("thought", …) or ("call", id, name, arguments)
 
@@ -33,7 +33,7 @@ def read(dialect: str, out: bytes) -> Told:
 
 
 def _responses(events: list[Any]) -> Told:
-    assert judge([decode_event(msgspec.json.encode(event)) for event in events]) == []
+    assert find_violations([decode_event(msgspec.json.encode(event)) for event in events]) == []
     found: dict[int, list[str]] = {}
     ids: dict[int, set[str]] = {}
     responses: set[str] = set()

@@ -19,7 +19,7 @@ def chat(*deltas: dict[str, Any], finish: str = "stop", usage: Any = None) -> li
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     if usage is not None:
         chunks.append({"choices": [], "usage": usage})
-    return [*(sse.encode_data(msgspec.json.encode(chunk)) for chunk in chunks), sse.END]
+    return [*(sse.encode_data(msgspec.json.encode(chunk)) for chunk in chunks), sse.DONE_FRAME]
 
 
 def chat_call(id: str | None, arguments: str, index: int = 0, name: str | None = "get_weather") -> dict[str, Any]:
@@ -83,7 +83,7 @@ def responses(*items: list[dict[str, Any]], reason: str | None = None, usage: An
         "type": f"response.{status}",
         "response": {"id": "resp_up", "status": status, "output": [], "usage": usage, **details},
     }
-    return [named(event) for event in (begun, *(event for item in items for event in item), ended)] + [sse.END]
+    return [named(event) for event in (begun, *(event for item in items for event in item), ended)] + [sse.DONE_FRAME]
 
 
 def message_item(index: int, text: str) -> list[dict[str, Any]]:

@@ -15,10 +15,10 @@ from tests.peers.reading import Told, read
 from tests.peers.spelling import OSLO, ROME, SIGNATURE
 
 from antiphon.config import Config, UpstreamConfig
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, request_at
-from antiphon.gateway.preparing import Prepared, prepare
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, request_at_path
+from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.routes import Routes, Target
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.request import Request
@@ -64,14 +64,14 @@ def target(server: Any) -> Target:
     return Routes(Config(upstreams=[upstream]), {}, {}).find("m")
 
 
-def asking(client: Any, server: str) -> Turn:
-    request, _ = request_at(PATHS[client], CLIENT_SPEECHES[client], json.dumps(ASKED[client]).encode())
-    return begun(prepare(request, target(server)))
+def asking(client: Any, server: str) -> UpstreamTurn:
+    request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], json.dumps(ASKED[client]).encode())
+    return begun(prepare_request(request, target(server)))
 
 
-def begun(prepared: Prepared) -> Turn:
+def begun(prepared: PreparedRequest) -> UpstreamTurn:
     numbers = iter(range(1000))
-    return Turn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1), None)
+    return UpstreamTurn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1), None)
 
 
 def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
@@ -79,7 +79,7 @@ def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
     told: list[bytes] = []
     for pieces in (frames, [b"".join(frames)]):
         turn = asking(client, server)
-        pipe = turn.pipe(CLIENT_SPEECHES[client].events_from_hub(turn.prepared.request))
+        pipe = turn.make_pipe(CLIENT_DIALECTS[client].events_from_hub(turn.prepared.request))
         told.append(b"".join(map(pipe.feed, pieces)) + pipe.finish())
     assert told[0] == told[1]
     return read(client, told[0])
@@ -145,10 +145,10 @@ WHOLE: dict[str, Any] = {
 @every_server
 def test_a_call_is_not_lost_beside_text_in_an_answer_of_one_piece(client: Any, server: str) -> None:
     turn = asking(client, server)
-    work = turn.whole(ScriptedAnswer([json.dumps(WHOLE[server]).encode()], JSON))
+    work = turn.read_response(ScriptedAnswer([json.dumps(WHOLE[server]).encode()], JSON))
     with pytest.raises(StopIteration) as over:
         work.send(None)
-    body, _ = CLIENT_SPEECHES[client].response_from_hub(over.value.value, turn.prepared.request)
+    body, _ = CLIENT_DIALECTS[client].response_from_hub(over.value.value, turn.prepared.request)
     for words in (TEXT[1], "call_a", "get_weather", "Rome"):
         assert words in body.decode()
 
@@ -190,8 +190,8 @@ HISTORY: dict[str, dict[str, Any]] = {
 @every_server
 def test_a_call_is_not_lost_beside_text_in_the_history(client: Any, server: str) -> None:
     body = json.dumps({**ASKED[client], **HISTORY[client]}).encode()
-    request, _ = request_at(PATHS[client], CLIENT_SPEECHES[client], body)
-    sent = prepare(request, target(server)).body.decode()
+    request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], body)
+    sent = prepare_request(request, target(server)).body.decode()
     assert [sent.count(words) for words in (TEXT[1], "sunny")] == [1, 1]
     assert sent.index("Rome?") < sent.index(TEXT[1]) < sent.index("sunny")
     assert sent.count("city") == 2  # once in the schema, once in the call
@@ -377,18 +377,18 @@ def test_reasoning_goes_back_to_its_maker_and_to_nobody_else(server: str, then: 
         assert any("reasoning" in f"{loss.what} {loss.why}" for loss in prepared.losses)
 
 
-def continued(server: str, then: str) -> Prepared:
+def continued(server: str, then: str) -> PreparedRequest:
     """The next turn of a conversation that another server began, as clients of the hub's dialect continue it."""
     asked: dict[str, Any] = {**ASKED["responses"], "include": ["reasoning.encrypted_content"]}
-    turn = begun(prepare(_request(asked), target(server)))
-    pipe = turn.pipe(CLIENT_SPEECHES["responses"].events_from_hub(turn.prepared.request))
+    turn = begun(prepare_request(_request(asked), target(server)))
+    pipe = turn.make_pipe(CLIENT_DIALECTS["responses"].events_from_hub(turn.prepared.request))
     pipe.feed(b"".join(THINKING[server]))
     pipe.finish()
     response = pipe.response
     assert isinstance(response, Response)
     output = json.loads(codec.encode(response))["output"]
     result = {"type": "function_call_output", "call_id": "call_a", "output": "sunny"}
-    return prepare(_request({**asked, "input": [*SAID, *output, result]}), target(then))
+    return prepare_request(_request({**asked, "input": [*SAID, *output, result]}), target(then))
 
 
 def _request(body: dict[str, Any]) -> Request:

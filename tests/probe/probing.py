@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from antiphon.config import Timeouts
-from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.probe.finding import Finding
 from antiphon.probe.run import Probe, Report
 from antiphon.probe.target import Target
@@ -18,7 +18,7 @@ QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 
 
 def target_of(url: str, dialect: Dialect, **settings: Any) -> Target:
-    base = load_profile(USUAL_PROFILES[dialect])
+    base = load_profile(DEFAULT_PROFILES[dialect])
     settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
     return Target(base_url=url, base=base, **settings)
 

@@ -12,7 +12,7 @@ from antiphon.probe.draft import Draft, Known
 from antiphon.probe.finding import Finding, Verdict
 from antiphon.probe.run import STEPS, cost_of
 from antiphon.profiles import Dialect, load_profile, parse_profile
-from antiphon.profiles.profile import WIRES
+from antiphon.profiles.profile import WIRE_TYPES
 
 CONCLUDE = {"responses": responses.conclude, "chat": chat.conclude, "messages": messages.conclude, "gemini": gemini.conclude}
 
@@ -138,9 +138,9 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
         Finding(id=id, title=id, verdict=verdict, said='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
     ]
     text = CONCLUDE[dialect](Known(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
-    profile = parse_profile(text, "probed", parent=load_profile)
+    profile = parse_profile(text, "probed", find_parent=load_profile)
     assert profile.dialect == dialect
-    assert isinstance(profile.wire, WIRES[dialect])
+    assert isinstance(profile.wire, WIRE_TYPES[dialect])
     assert tomllib.loads(text)["about"] == 'odd "words"  here; facts from a test.'
 
 

@@ -21,7 +21,7 @@ from antiphon.probe.finding import (
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import FunctionCall, Item, Message
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, opening
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 
@@ -29,7 +29,7 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
     said = Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])])
     output: list[Item] = [said] if text else []
     output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
-    response = opening(Request(), id="r", created_at=0)
+    response = initial_response(Request(), id="r", created_at=0)
     fields = {name: getattr(response, name) for name in Response.__struct_fields__}
     usage = (
         None

@@ -38,7 +38,7 @@ def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[Repor
     with running(config, environ={"KEY": model.key}) as gateway:
         answer = gateway.post({"model": "local", "input": "Say hello.", "max_output_tokens": 16})
         assert answer.status_code == 200
-    return report, parse_profile(report.profile, "probed", parent=load_profile)
+    return report, parse_profile(report.profile, "probed", find_parent=load_profile)
 
 
 def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:

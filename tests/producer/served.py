@@ -10,7 +10,7 @@ from tests.running import Running, running
 
 from antiphon.config import Config
 from antiphon.producer import Agent
-from antiphon.producer.serving import upstream_of
+from antiphon.producer.serving import agent_upstream
 from antiphon.producer.transport import AgentTransport
 from antiphon.upstream.http import HttpTransport
 
@@ -18,7 +18,7 @@ from antiphon.upstream.http import HttpTransport
 @contextmanager
 def serving(agent: Agent, config: Config | None = None, **settings: Any) -> Iterator[Running]:
     config = config or Config()
-    config = Config(upstreams=[upstream_of("lab:agent", agent)], store=config.store, background=config.background)
+    config = Config(upstreams=[agent_upstream("lab:agent", agent)], store=config.store, background=config.background)
     transport = AgentTransport({"lab:agent": agent}, HttpTransport({}))
     with running(config, transport=transport, **settings) as gateway:
         yield gateway

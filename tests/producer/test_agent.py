@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.errors import ApiError, IllegalMove, InvalidValue
-from antiphon.producer import Agent, Collector, Turn, agent
+from antiphon.errors import ApiError, InvalidTransition, InvalidValue
+from antiphon.producer import Agent, EventCollector, Turn, agent
 from antiphon.protocol.codec import encode
 from antiphon.protocol.content import InputText, UrlCitation
 from antiphon.protocol.events import ItemDone, OutputTextDelta
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -29,11 +29,11 @@ class Told:
     """What an agent told; the grammar has judged it."""
 
     def __init__(self, run: Run, input: str | list[ItemParam] = "Hi", total: float | None = None) -> None:
-        collector = Collector()
+        collector = EventCollector()
         asked = Request(model="m", input=input)
         self.response: Response = asyncio.run(agent(model="m")(run).answer(asked, collector, stamps=counting_stamps(), total=total))
         self.events = collector.events
-        assert judge(self.events) == []
+        assert find_violations(self.events) == []
         self.items: list[dict[str, Any]] = [
             msgspec.json.decode(encode(event.item)) for event in self.events if isinstance(event, ItemDone)
         ]
@@ -154,10 +154,10 @@ async def _usage_after_the_end(turn: Turn) -> None:
 )
 def test_an_illegal_move_raises_with_the_grammars_words(run: Run, said: str) -> None:
     """B-1, B-3: where the agent made it, so that its traceback shows the line."""
-    caught: list[IllegalMove] = []
+    caught: list[InvalidTransition] = []
 
     async def careful(turn: Turn) -> None:
-        with pytest.raises(IllegalMove, match=said) as raised:
+        with pytest.raises(InvalidTransition, match=said) as raised:
             await run(turn)
         caught.append(raised.value)
 
@@ -236,8 +236,8 @@ def test_an_agent_whose_own_patience_ends_has_failed_by_itself(caplog: pytest.Lo
 
 def test_a_model_that_nobody_named_is_the_agents() -> None:
     async def run(turn: Turn) -> None:
-        await turn.rest()
+        await turn.wait_for_reader()
 
-    response = asyncio.run(Agent(run, "mine").answer(Request(input="Hi"), Collector()))
+    response = asyncio.run(Agent(run, "mine").answer(Request(input="Hi"), EventCollector()))
     assert response.model == "mine"
     assert response.id.startswith("resp_")

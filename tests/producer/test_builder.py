@@ -6,29 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import ApiError, IllegalMove
+from antiphon.errors import ApiError, InvalidTransition
 from antiphon.producer import (
     AgentMessageItem,
     AgentUsage,
-    Callback,
-    Collector,
+    CallbackEmitter,
     Emitter,
+    EventCollector,
     FileChangeItem,
     ItemCompleted,
     ItemStarted,
-    Null,
+    NullEmitter,
     OpenResponsesConfig,
     OpenResponsesIntegration,
     ReasoningItem,
     ResponseBuilder,
-    SseBytes,
+    SseEmitter,
     ThreadEvent,
     ThreadStarted,
     TurnCompleted,
     TurnStarted,
 )
 from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, TerminalEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
 
 TURN: list[ThreadEvent] = [
@@ -44,12 +44,12 @@ TURN: list[ThreadEvent] = [
 
 def test_a_builder_tells_each_call_to_the_emitter_it_names() -> None:
     """B-5, B-2: to a collecting, a callback, an SSE and a null emitter alike."""
-    builder, collector = ResponseBuilder("gpt-5"), Collector()
+    builder, collector = ResponseBuilder("gpt-5"), EventCollector()
     frames: list[bytes] = []
     heard: list[StreamEvent] = []
-    emitters: list[Emitter] = [collector, Callback(heard.append), SseBytes(frames.append), Null()]
+    emitters: list[Emitter] = [collector, CallbackEmitter(heard.append), SseEmitter(frames.append), NullEmitter()]
     for at, event in enumerate(TURN):
-        builder.process_event(event, emitters[min(at, 3)] if at < 6 else SseBytes(frames.append))
+        builder.process_event(event, emitters[min(at, 3)] if at < 6 else SseEmitter(frames.append))
     assert [TYPE_OF_EVENT[type(event)] for event in collector.events] == ["response.created", "response.in_progress"]
     assert heard == []
     assert frames[0].startswith(b"event: response.output_item.added\n")
@@ -65,13 +65,13 @@ def test_a_builder_tells_each_call_to_the_emitter_it_names() -> None:
 def test_a_builder_may_be_finished_before_its_turn_is() -> None:
     """B-4: well, or with an error."""
     for error, status in ((None, "completed"), (ApiError("cut", code="cancelled"), "failed")):
-        builder, collector = ResponseBuilder("gpt-5"), Collector()
+        builder, collector = ResponseBuilder("gpt-5"), EventCollector()
         for event in TURN[:-2]:
             builder.process_event(event, collector)
         builder.finish(collector, error)
         builder.finish(collector, error)
         assert builder.response().status == status
-        assert judge(collector.events) == []
+        assert find_violations(collector.events) == []
         assert sum(isinstance(event, TerminalEvent) for event in collector.events) == 1
 
 
@@ -88,7 +88,7 @@ def test_the_integration_tells_its_callback_and_finishes_with_the_response(tmp_p
     response = integration.finish_response()
     assert response is not None
     assert [type_of(item) for item in response.output] == ["reasoning", "message"]
-    assert judge(heard) == []
+    assert find_violations(heard) == []
     assert integration.finish_response() is None
 
 
@@ -121,8 +121,8 @@ def test_without_events_there_is_still_a_response() -> None:
 def test_responses_come_one_after_the_other() -> None:
     """B-1."""
     integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True))
-    with pytest.raises(IllegalMove, match="call start_response before process_event"):
+    with pytest.raises(InvalidTransition, match="call start_response before process_event"):
         integration.process_event(TURN[0])
     integration.start_response("gpt-5")
-    with pytest.raises(IllegalMove, match="finish it before the next one starts"):
+    with pytest.raises(InvalidTransition, match="finish it before the next one starts"):
         integration.start_response("gpt-5")

@@ -12,7 +12,7 @@ import pytest
 from tests.producer.served import serving
 from tests.running import until
 
-from antiphon.producer import Agent, Collector, command_agent
+from antiphon.producer import Agent, EventCollector, command_agent
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -33,7 +33,7 @@ def program(code: str, **settings: Path) -> Agent:
 
 
 def answer(agent: Agent, input: str | list[ItemParam] = "Hi", instructions: str | None = None) -> Response:
-    return asyncio.run(agent.answer(Request(model="lab", input=input, instructions=instructions), Collector()))
+    return asyncio.run(agent.answer(Request(model="lab", input=input, instructions=instructions), EventCollector()))
 
 
 def said(response: Response) -> str:
@@ -107,7 +107,7 @@ def test_a_program_ends_with_its_turn_and_so_does_what_it_started(tmp_path: Path
     code = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {grandchild!r}])\ntime.sleep(600)\n"
 
     async def run() -> None:
-        task = asyncio.ensure_future(program(code).answer(Request(model="lab", input="Hi"), Collector()))
+        task = asyncio.ensure_future(program(code).answer(Request(model="lab", input="Hi"), EventCollector()))
         while _held(reader) != b"x":
             await asyncio.sleep(0.01)
         assert _held(reader) is None

@@ -19,8 +19,8 @@ from antiphon.config import Config, KeyConfig, StoreConfig, key_hash
 from antiphon.errors import ConfigError
 from antiphon.gateway.routes import Routes
 from antiphon.producer import Agent, Turn, agent
-from antiphon.producer.serving import load_agent, opener, upstream_of
-from antiphon.upstream.transport import Answer
+from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
+from antiphon.upstream.transport import UpstreamResponse
 
 MODULE = """
 from antiphon.producer import Turn, agent
@@ -48,7 +48,7 @@ def test_an_agent_is_found_by_module_and_name(folder: Path) -> None:
     found = load_agent("lab_agents:hello", str(folder))
     assert isinstance(found, Agent)
     assert found is load_agent("lab_agents:hello", str(folder))
-    upstream = upstream_of("lab_agents:hello", found)
+    upstream = agent_upstream("lab_agents:hello", found)
     assert (upstream.name, upstream.models, upstream.agent) == ("hello", ["hello"], "lab_agents:hello")
 
 
@@ -67,12 +67,12 @@ def test_what_is_no_agent_is_an_error_that_says_what_to_do(spec: str, said: str,
 
 
 def test_each_process_opens_the_agents_of_the_configuration(folder: Path) -> None:
-    config = Config(upstreams=[upstream_of("lab_agents:hello", load_agent("lab_agents:hello", str(folder)))])
+    config = Config(upstreams=[agent_upstream("lab_agents:hello", load_agent("lab_agents:hello", str(folder)))])
     (upstream,) = Routes(config, {}, {}).upstreams
 
-    async def ask() -> Answer:
-        transport = opener(config, str(folder))({})
-        url = upstream.speech.url(upstream.base_url, "hello", streams=True)
+    async def ask() -> UpstreamResponse:
+        transport = transport_opener(config, str(folder))({})
+        url = upstream.server_dialect.url(upstream.base_url, "hello", streams=True)
         answer = await transport.send("POST", url, {}, b'{"input":"world"}', upstream.timeouts)
         assert b"Hello, world." in b"".join([piece async for piece in answer.pieces()])
         await transport.close()

@@ -20,7 +20,7 @@ from antiphon.fakes import ChatServer, text, turn
 from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.transport import MAX_HELD, AgentTransport
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer
+from antiphon.upstream.transport import UpstreamResponse
 
 
 @agent(model="echo")
@@ -154,12 +154,12 @@ def test_an_agents_refusal_has_its_status() -> None:
     assert answer.json()["error"]["message"] == "input: got a greeting, wanted a question"
 
 
-async def _ask(transport: AgentTransport, asked: Any = None, method: str = "POST", path: str = "responses") -> Answer:
+async def _ask(transport: AgentTransport, asked: Any = None, method: str = "POST", path: str = "responses") -> UpstreamResponse:
     data = msgspec.json.encode(asked or body())
     return await transport.send(method, f"agent:lab:agent/{path}", {}, data, Timeouts())
 
 
-async def _all(answer: Answer) -> bytes:
+async def _all(answer: UpstreamResponse) -> bytes:
     return b"".join([piece async for piece in answer.pieces()])
 
 

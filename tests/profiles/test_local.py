@@ -19,7 +19,7 @@ LOCAL = load_profile("local")
 
 
 def sent(request: Request) -> tuple[dict[str, Any], list[str]]:
-    prepared, losses = LOCAL.prepare(request)
+    prepared, losses = LOCAL.apply_quirks(request)
     assert isinstance(LOCAL.wire, ChatWire)
     body, more = chat.request_from_hub(prepared, LOCAL.wire)
     return assert_chat_accepts(body), [loss.path for loss in [*losses, *more]]

@@ -12,7 +12,7 @@ from tests.fakes.asking import received, told
 from tests.fakes.test_messages_models import EFFORTS, TAKEN, THINKING
 
 from antiphon.dialects import messages
-from antiphon.dialects.messages.wire import MessagesWire, thinking_of
+from antiphon.dialects.messages.wire import MessagesWire, model_thinking
 from antiphon.fakes.messages import MessagesManners
 from antiphon.fakes.messages_rules import MessagesLimits
 from antiphon.profiles import load_profile
@@ -113,11 +113,11 @@ def test_any_effort_of_another_client_is_sent_in_a_form_that_the_model_takes(
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_spelling_of_a_model_has_its_row(profile: str) -> None:
     wire = wire_of(profile)
-    assert {name: thinking_of(wire, name) for name in OTHER_NAMES} == {
-        name: thinking_of(wire, like) for name, like in OTHER_NAMES.items()
+    assert {name: model_thinking(wire, name) for name in OTHER_NAMES} == {
+        name: model_thinking(wire, like) for name, like in OTHER_NAMES.items()
     }
 
 
 def test_names_of_no_row_are_told_as_their_profile_has_it() -> None:
-    assert thinking_of(wire_of("anthropic"), "our-model").thinking[0] == "adaptive"
-    assert thinking_of(wire_of("messages"), "our-model").thinking[0] == "enabled"
+    assert model_thinking(wire_of("anthropic"), "our-model").thinking[0] == "adaptive"
+    assert model_thinking(wire_of("messages"), "our-model").thinking[0] == "enabled"

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from antiphon.dialects.messages.wire import MessagesWire, thinking_of
+from antiphon.dialects.messages.wire import MessagesWire, model_thinking
 from antiphon.profiles import QUIRKS, load_profile, parse_profile, profile_names
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_every_quirk_is_on_the_page() -> None:
 
 def test_the_profile_on_the_page_loads() -> None:
     text = next(block for block in re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL) if "extends" in block)
-    profile = parse_profile(text, "lab", parent=load_profile)
+    profile = parse_profile(text, "lab", find_parent=load_profile)
     assert (profile.key_header, profile.headers) == ("x-lab-key", tomllib.loads(text)["headers"])
 
 
@@ -37,5 +37,5 @@ def test_the_models_on_the_page_have_the_rows_that_they_are_said_to_have() -> No
     assert isinstance(wire, MessagesWire)
     rows = [row for row in _rows("Models of one server") if row[0].startswith("`claude-")]
     told = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
-    assert told == {name: list(thinking_of(wire, name).thinking) for name in told}
+    assert told == {name: list(model_thinking(wire, name).thinking) for name in told}
     assert len(rows) == len(wire.models) - 2  # the last two have their names in words

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.profiles.requests import call_ids, requests
 
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.profile import Profile, parse_profile
 from antiphon.profiles.quirks import QUIRKS
-from antiphon.profiles.quirks.reasoning import ReasoningAsText
+from antiphon.profiles.quirks.reasoning import ReasoningAsTextOptions
 from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import Request, input_items
@@ -47,7 +47,7 @@ def profiles(**texts: str) -> Callable[[str], Profile]:
     """Profiles by name, with no file anywhere."""
 
     def find(name: str) -> Profile:
-        return parse_profile(texts[name], name, parent=find)
+        return parse_profile(texts[name], name, find_parent=find)
 
     return find
 
@@ -73,19 +73,19 @@ def test_foreign_reasoning_can_be_told_as_text_in_every_dialect(dialect: str) ->
     """RSN-3: what another made, with its text or with what its envelope has of it; its own is left alone."""
     profile = parse_profile(f'about = "x"\ndialect = "{dialect}"\nforeign_reasoning = "text"\nwire.maker = "lab"', "odd")
     shown: dict[str, Any] = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
-    own = {"type": "reasoning", "summary": [], "encrypted_content": seal("lab", {"x": 1}), **shown}
-    foreign = {**own, "encrypted_content": seal("other", {"thinking": 3, "text": "Hm."})}
+    own = {"type": "reasoning", "summary": [], "encrypted_content": seal_reasoning("lab", {"x": 1}), **shown}
+    foreign = {**own, "encrypted_content": seal_reasoning("other", {"thinking": 3, "text": "Hm."})}
     bare = {**foreign, "content": []}
-    blind = {**bare, "encrypted_content": seal("other", {"redacted": "x"})}
+    blind = {**bare, "encrypted_content": seal_reasoning("other", {"redacted": "x"})}
     unsealed = {"type": "reasoning", "summary": [], **shown}
     native = {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
     body = {"model": "m", "input": [own, foreign, bare, blind, unsealed, native, {"role": "user", "content": "hi"}]}
-    request, losses = profile.prepare(decode_request(msgspec.json.encode(body)))
+    request, losses = profile.apply_quirks(decode_request(msgspec.json.encode(body)))
     thoughts = MessageParam(role="assistant", content="<think>\nHm.\n</think>")
     items = input_items(request)
-    takes_open = dialect in ("chat", "responses")
+    accepts_unsealed = dialect in ("chat", "responses")
     assert items[1:3] == [thoughts, thoughts]
-    assert (items[3] == thoughts) is not takes_open
+    assert (items[3] == thoughts) is not accepts_unsealed
     assert [type(items[at]).__name__ for at in (0, 4, 5)] == ["ReasoningParam", "ReasoningParam", "MessageParam"]
     assert [loss.path for loss in losses] == [
         "input[1].encrypted_content",
@@ -110,7 +110,7 @@ def test_a_profile_names_its_quirks_and_fills_its_wire_options() -> None:
     profile = parse_profile(BASE, "base")
     assert (profile.name, profile.dialect, profile.about) == ("base", "chat", "a base")
     assert [quirk.name for quirk in profile.quirks] == ["developer_as_system", "reasoning_as_text"]
-    assert profile.quirks[1].options == ReasoningAsText(before="(", after=")")
+    assert profile.quirks[1].options == ReasoningAsTextOptions(before="(", after=")")
     assert isinstance(profile.wire, ChatWire)
     assert profile.wire.max_tokens == "max_completion_tokens"
     assert list(profile.wire.pass_fields) == ["top_k"]
@@ -121,7 +121,7 @@ def test_a_profile_that_says_nothing_is_its_dialect_as_it_is() -> None:
     profile = parse_profile('about = "plain"\ndialect = "responses"', "plain")
     assert profile.wire == ResponsesWire()
     request = decode_request(b'{"input":"hi"}')
-    prepared, losses = profile.prepare(request)
+    prepared, losses = profile.apply_quirks(request)
     assert prepared is request
     assert len(losses) == 0
 
@@ -130,8 +130,8 @@ def test_quirks_run_in_the_order_in_which_they_stand() -> None:
     one = parse_profile('about = ""\ndialect = "chat"\nquirks = ["developer_as_system", "system_to_instructions"]', "one")
     other = parse_profile('about = ""\ndialect = "chat"\nquirks = ["system_to_instructions", "developer_as_system"]', "other")
     request = decode_request(b'{"input":[{"role":"developer","content":"Be kind."},{"role":"user","content":"hi"}]}')
-    assert one.prepare(request)[0].instructions == "Be kind."
-    assert not other.prepare(request)[0].instructions
+    assert one.apply_quirks(request)[0].instructions == "Be kind."
+    assert not other.apply_quirks(request)[0].instructions
 
 
 def test_a_child_adds_to_its_parent_key_by_key() -> None:
@@ -184,7 +184,7 @@ def test_the_empirical_table_is_a_profile() -> None:
             }
         )
     )
-    prepared, losses = parse_profile(D1, "d1").prepare(request)
+    prepared, losses = parse_profile(D1, "d1").apply_quirks(request)
     said: dict[str, Any] = msgspec.json.decode(encode(prepared))
     assert said["instructions"] == "You are a helpful assistant."
     assert [(item["role"], item["content"]) for item in said["input"]] == [
@@ -200,7 +200,7 @@ def test_the_empirical_table_is_a_profile() -> None:
 @given(request_=requests())
 def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_: Request) -> None:
     """D-1: no calls, no results and nothing else but messages; assistant history as strings."""
-    prepared, _ = parse_profile(D1, "d1").prepare(request_)
+    prepared, _ = parse_profile(D1, "d1").apply_quirks(request_)
     for item in input_items(prepared):
         assert isinstance(item, MessageParam)
         assert item.role != "assistant" or isinstance(item.content, str)

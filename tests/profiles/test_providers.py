@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.config import Config, default
+from antiphon.config import Config, default_config
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.profiles import load_profile, profile_names
-from antiphon.profiles.providers import Provider, usual_providers
+from antiphon.profiles.providers import Provider, builtin_providers
 
 
 def asked_of(config: Config, model: str) -> tuple[str, str] | None:
@@ -16,10 +16,10 @@ def asked_of(config: Config, model: str) -> tuple[str, str] | None:
 
 
 def with_keys(*names: str) -> Config:
-    return default({row.api_key_env: f"sk-{row.name}" for row in usual_providers() if row.name in names})
+    return default_config({row.api_key_env: f"sk-{row.name}" for row in builtin_providers() if row.name in names})
 
 
-@pytest.mark.parametrize("row", usual_providers(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", builtin_providers(), ids=lambda row: row.name)
 def test_a_provider_is_an_upstream_once_its_variable_is_set(row: Provider) -> None:
     """Every row passes all checks of a configuration, its profile's dialect and its URL included."""
     config = with_keys(row.name)
@@ -30,12 +30,12 @@ def test_a_provider_is_an_upstream_once_its_variable_is_set(row: Provider) -> No
 
 
 def test_names_and_variables_are_the_rows_own() -> None:
-    rows = usual_providers()
+    rows = builtin_providers()
     assert len({row.name for row in rows}) == len({row.api_key_env for row in rows}) == len(rows)
 
 
 def test_a_name_that_is_plainly_a_providers_own_needs_no_prefix() -> None:
-    config = with_keys(*(row.name for row in usual_providers()))
+    config = with_keys(*(row.name for row in builtin_providers()))
     for model, name in {
         "local": "local",
         "gpt-5": "openai",

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from tests.profiles.requests import call_ids, requests, words, words_by_path
 
 from antiphon.profiles.quirks import QUIRKS, Quirk
-from antiphon.profiles.quirks.items import OnlyItems
-from antiphon.profiles.quirks.roles import InstructionsToSystem, SystemToInstructions
+from antiphon.profiles.quirks.items import OnlyItemsOptions
+from antiphon.profiles.quirks.roles import InstructionsToSystemOptions, SystemToInstructionsOptions
 from antiphon.protocol.codec import encode
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -16,9 +16,9 @@ from antiphon.protocol.request import Request
 PLAIN = [Quirk(name, known.options()) for name, known in QUIRKS.items() if name != "only_items"]
 EVERY = [
     *PLAIN,
-    Quirk("only_items", OnlyItems(types=["message", "function_call", "function_call_output"])),
-    Quirk("system_to_instructions", SystemToInstructions(move="all")),
-    Quirk("instructions_to_system", InstructionsToSystem(role="developer")),
+    Quirk("only_items", OnlyItemsOptions(types=["message", "function_call", "function_call_output"])),
+    Quirk("system_to_instructions", SystemToInstructionsOptions(move="all")),
+    Quirk("instructions_to_system", InstructionsToSystemOptions(role="developer")),
 ]
 every_quirk = pytest.mark.parametrize("quirk", EVERY, ids=lambda quirk: quirk.name)
 

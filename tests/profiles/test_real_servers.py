@@ -13,7 +13,7 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import ProfileError
 from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 HISTORY = [
     {"type": "message", "role": "system", "content": "Be brief."},
@@ -31,8 +31,8 @@ HISTORY = [
 def sent(profile_name: str, **request: Any) -> dict[str, Any]:
     """The body that a server gets."""
     profile = load_profile(profile_name)
-    prepared, _ = profile.prepare(decode_request(msgspec.json.encode({"model": "m", **request})))
-    body, _ = SPEECHES[profile.dialect].request_from_hub(prepared, profile.wire)
+    prepared, _ = profile.apply_quirks(decode_request(msgspec.json.encode({"model": "m", **request})))
+    body, _ = SERVER_DIALECTS[profile.dialect].request_from_hub(prepared, profile.wire)
     decoded: dict[str, Any] = msgspec.json.decode(body)
     return decoded
 

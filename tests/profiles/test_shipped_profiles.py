@@ -13,7 +13,7 @@ import antiphon
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.profiles import load_profile, profile_names
-from antiphon.profiles.profile import WIRES
+from antiphon.profiles.profile import WIRE_TYPES
 from antiphon.protocol.request import Request
 
 PROVIDERS = (
@@ -41,7 +41,7 @@ def test_a_shipped_profile_loads_and_says_where_its_facts_come_from(name: str) -
     profile = load_profile(name)
     assert profile.name == name
     assert "; facts from " in profile.about
-    assert isinstance(profile.wire, WIRES[profile.dialect])
+    assert isinstance(profile.wire, WIRE_TYPES[profile.dialect])
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -49,8 +49,8 @@ def test_a_shipped_profile_loads_and_says_where_its_facts_come_from(name: str) -
 @given(request_=requests())
 def test_a_shipped_profile_prepares_any_request_and_again_without_change(name: str, request_: Request) -> None:
     profile = load_profile(name)
-    prepared, _ = profile.prepare(request_)
-    again, losses = profile.prepare(prepared)
+    prepared, _ = profile.apply_quirks(request_)
+    again, losses = profile.apply_quirks(prepared)
     assert again is prepared
     assert list(losses) == []
 

@@ -25,7 +25,7 @@ def test_anything_else_is_none(kind: str) -> None:
 
 
 def test_the_members_of_an_unknown_object_stay_raw() -> None:
-    assert {name: bytes(raw) for name, raw in ITEM.fields().items()} == {
+    assert {name: bytes(raw) for name, raw in ITEM.raw_members().items()} == {
         "type": b'"acme:x"',
         "id": b'"i"',
         "n": b"1.0",
@@ -34,7 +34,7 @@ def test_the_members_of_an_unknown_object_stay_raw() -> None:
 
 
 def test_a_member_is_text_only_if_it_is_a_string() -> None:
-    assert [ITEM.text(name) for name in ("id", "n", "none", "gone")] == ["i", None, None, None]
+    assert [ITEM.string_member(name) for name in ("id", "n", "none", "gone")] == ["i", None, None, None]
 
 
 def test_a_shape_of_known_fields_has_nothing_extra() -> None:

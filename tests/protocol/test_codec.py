@@ -25,7 +25,7 @@ from antiphon.protocol.codec import (
     decode_stored,
     decode_stored_request,
     encode,
-    put_back,
+    restore_raw,
 )
 from antiphon.protocol.content import ToolResult
 from antiphon.protocol.events import OutputTextDelta, ReasoningDelta, ReasoningDone, UnknownEvent
@@ -44,7 +44,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, GrammarFormat, NamespaceTool, ToolSearchTool, WebSearchTool
 
 READERS: Final = [
@@ -275,7 +275,7 @@ def test_unknown_things_are_put_back_wherever_shapes_stand() -> None:
 
 def test_a_known_field_counts_for_more_than_an_unknown_one_of_its_name() -> None:
     message = MessageParam(role="user", content="known", extra={"content": Raw(b'"unknown"'), "type": Raw(b'"acme:x"')})
-    assert put_back(message) == {"type": "message", "role": "user", "content": "known"}
+    assert restore_raw(message) == {"type": "message", "role": "user", "content": "known"}
 
 
 def test_the_other_readers_read_what_they_are_named_for() -> None:
@@ -286,7 +286,7 @@ def test_the_other_readers_read_what_they_are_named_for() -> None:
     )
     assert isinstance(decode_event(Raw(delta)), OutputTextDelta)
     assert isinstance(decode_event(b'{"type":"response.x.done","sequence_number":1}'), UnknownEvent)
-    response = opening(Request(), id="r", created_at=0)
+    response = initial_response(Request(), id="r", created_at=0)
     assert decode_response(encode(response)) == response
     assert decode_as(b'"auto"', str) == "auto"
 

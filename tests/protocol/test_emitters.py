@@ -10,22 +10,22 @@ from tests.generate.events import ENDINGS, FIRST_SECOND, counting_stamps, lives
 
 from antiphon import sse
 from antiphon.protocol.codec import decode_event, decode_item, encode
-from antiphon.protocol.emitters import Callback, Collector, Emitter, Null, SseBytes
+from antiphon.protocol.emitters import CallbackEmitter, Emitter, EventCollector, NullEmitter, SseEmitter
 from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, UnknownEvent
 from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 
 def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
-    writer = ResponseWriter(opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps())
+    writer = ResponseWriter(initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps())
     for move in moves:
         move(writer)
 
 
 def test_a_collector_gives_what_came_since_the_last_time_B_2() -> None:
-    collector = Collector()
+    collector = EventCollector()
     written_to(collector, lambda w: w.start())
     assert [event.sequence_number for event in collector.take()] == [0, 1]
     assert collector.take() == collector.events == []
@@ -34,24 +34,25 @@ def test_a_collector_gives_what_came_since_the_last_time_B_2() -> None:
 def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
     told: list[tuple[str, StreamEvent]] = []
     written_to(
-        Callback(lambda event: told.append(("first", event)), lambda event: told.append(("second", event))), lambda w: w.start()
+        CallbackEmitter(lambda event: told.append(("first", event)), lambda event: told.append(("second", event))),
+        lambda w: w.start(),
     )
     assert [(name, event.sequence_number) for name, event in told] == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
 
 
 def test_null_forgets_B_2() -> None:
-    written_to(Null(), lambda w: w.text("a", "x"), lambda w: w.complete())
+    written_to(NullEmitter(), lambda w: w.text("a", "x"), lambda w: w.complete())
 
 
 @given(lives(ENDINGS))
 def test_what_is_read_from_the_bytes_is_what_was_emitted_B_2_HTTP_3_HTTP_4(events: list[StreamEvent]) -> None:
     sent: list[bytes] = []
-    emit: Emitter = SseBytes(sent.append)
+    emit: Emitter = SseEmitter(sent.append)
     for event in events:
         emit(event)
     decoder = sse.Decoder()
     frames = decoder.feed(b"".join(sent)) + decoder.finish()
-    assert sent[-1] == sse.END
+    assert sent[-1] == sse.DONE_FRAME
     assert frames.pop().data == sse.DONE
     assert [decode_event(frame.data) for frame in frames] == events
     names = [event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)] for event in events]
@@ -62,7 +63,7 @@ def test_what_is_read_from_the_bytes_is_what_was_emitted_B_2_HTTP_3_HTTP_4(event
 def test_a_frame_is_spelled_as_in_sse_and_done_is_not_said_before_the_end_HTTP_4(events: list[StreamEvent]) -> None:
     for event in events:
         sent: list[bytes] = []
-        SseBytes(sent.append)(event)
+        SseEmitter(sent.append)(event)
         name = event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
         assert sent == [sse.encode(name, encode(event))]
 
@@ -74,12 +75,12 @@ def test_what_came_on_many_lines_goes_out_on_one_HTTP_3(ending: str) -> None:
     item = decode_item(text.encode())
     assert isinstance(item, UnknownItem)
     sent: list[bytes] = []
-    written_to(SseBytes(sent.append), lambda w: w.item("a", item))
+    written_to(SseEmitter(sent.append), lambda w: w.whole_item("a", item))
     assert all(frame.count(b"\n") == 3 and frame.endswith(b"\n\n") and b"\r" not in frame for frame in sent)
 
 
 def test_a_name_from_an_upstream_forges_no_frame_HTTP_3() -> None:
     sent: list[bytes] = []
-    written_to(SseBytes(sent.append), lambda w: w.carry("x\r\n\ndata: [DONE]\n\n", {}))
+    written_to(SseEmitter(sent.append), lambda w: w.unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
     assert [len(sse.Decoder().feed(frame)) for frame in sent] == [1, 1, 1]
     assert sse.Decoder().feed(sent[-1])[0].data != sse.DONE

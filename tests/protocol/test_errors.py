@@ -6,26 +6,26 @@ import json
 
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.protocol.codec import encode
-from antiphon.protocol.errors import ErrorBody, payload_of
+from antiphon.protocol.errors import ErrorBody, error_payload
 from antiphon.protocol.events import ErrorEvent
 
 
 def test_the_body_of_an_error_has_type_code_message_and_param() -> None:
     """ERR-1, B-6."""
     error = InvalidValue("model: got 5, wanted a string", param="model")
-    assert json.loads(encode(ErrorBody(error=payload_of(error)))) == {
+    assert json.loads(encode(ErrorBody(error=error_payload(error)))) == {
         "error": {"type": "invalid_request", "code": "invalid_value", "message": "model: got 5, wanted a string", "param": "model"}
     }
 
 
 def test_what_an_error_does_not_know_is_null() -> None:
     """ERR-1."""
-    assert json.loads(encode(payload_of(ApiError("broken"))))["param"] is None
+    assert json.loads(encode(error_payload(ApiError("broken"))))["param"] is None
 
 
 def test_an_error_inside_a_stream_is_nested() -> None:
     """STR-8."""
-    event = ErrorEvent(sequence_number=3, error=payload_of(ApiError("broken", code="c", param="p")))
+    event = ErrorEvent(sequence_number=3, error=error_payload(ApiError("broken", code="c", param="p")))
     assert json.loads(encode(event)) == {
         "type": "error",
         "sequence_number": 3,

@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 from tests.generate.events import ENDINGS, FIRST_SECOND, Life, counting_stamps, lives, responses, written
 
-from antiphon.errors import IllegalMove, UpstreamFault
+from antiphon.errors import InvalidTransition, UpstreamFault
 from antiphon.protocol.content import InputText, OutputText, ReasoningText, Refusal, SummaryText, UrlCitation
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import (
     AnnotationAdded,
     ArgumentsDelta,
@@ -39,11 +39,11 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.fold import Fold, fold, replay
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpListTools, Message, Reasoning
 from antiphon.protocol.open_items import id_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -61,7 +61,7 @@ def test_the_fold_of_what_the_writer_said_is_what_it_made_STR_6(life: Life) -> N
 def test_the_fold_of_a_replay_is_the_response_ITEM_7(response: Response) -> None:
     """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error included."""
     events = replay(response)
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert fold(events) == response
 
 
@@ -72,7 +72,7 @@ def test_a_response_that_has_not_ended_is_replayed_as_far_as_it_came(events: lis
     cut = fold(events)
     again = replay(cut)
     assert fold(again) == cut
-    assert {violation.row for violation in judge(again)} <= {"STR-7", "STR-4"}
+    assert {violation.row for violation in find_violations(again)} <= {"STR-7", "STR-4"}
 
 
 @given(lives())
@@ -109,7 +109,7 @@ def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[
 
 
 def begun(output: list[Item] | None = None) -> ResponseCreated:
-    response = opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+    response = initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
     return ResponseCreated(sequence_number=0, response=replace(response, output=output or []))
 
 
@@ -227,7 +227,7 @@ def test_items_stand_in_the_order_of_their_indexes_whatever_the_gaps() -> None:
 
 
 def test_without_a_response_event_there_is_no_response() -> None:
-    with pytest.raises(IllegalMove, match="none of the events was a response event"):
+    with pytest.raises(InvalidTransition, match="none of the events was a response event"):
         fold([])
 
 
@@ -244,9 +244,9 @@ def test_a_response_that_waits_is_replayed_as_waiting() -> None:
 
 def test_a_response_that_waited_before_it_was_made_may_be_replayed_as_that() -> None:
     """STR-1"""
-    events = replay(made(), waited=True)
+    events = replay(made(), was_queued=True)
     assert [type(event) for event in events] == [ResponseCreated, ResponseQueued, ResponseInProgress, ResponseCompleted]
-    assert not judge(events)
+    assert not find_violations(events)
 
 
 @pytest.mark.parametrize("status", ["cancelled", "in_progress", "something_new"])
@@ -255,7 +255,7 @@ def test_a_response_without_a_terminal_event_of_its_own_is_replayed_without_one(
     done, open_item = item(Message, id="a", status=ItemStatus.INCOMPLETE), item(FunctionCall, id="b", arguments="{")
     events = replay(made(done, open_item, status=status))
     assert [type(event) for event in events[:2]] == [ResponseCreated, ResponseInProgress]
-    assert {violation.row for violation in judge(events)} == {"STR-7", "STR-4"}
+    assert {violation.row for violation in find_violations(events)} == {"STR-7", "STR-4"}
     assert fold(events).output == [done, open_item]
 
 
@@ -282,7 +282,7 @@ def test_an_item_that_cannot_be_made_piece_by_piece_is_told_whole(odd: Any) -> N
     done = made(odd if odd.status is UNSET else replace(odd, status=ItemStatus.COMPLETED))
     events = replay(done)
     assert fold(events) == done
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert [type(event) for event in events[2:-1]] == [ItemAdded, ItemDone]
 
 
@@ -323,7 +323,7 @@ def test_items_without_ids_get_the_same_ones_in_every_replay_ITEM_6() -> None:
 
 
 def test_a_failed_response_is_replayed_with_its_error_STR_8() -> None:
-    collector = Collector()
+    collector = EventCollector()
     writer = ResponseWriter(begun().response, collector, counting_stamps())
     writer.fail(UpstreamFault("gone", code="upstream_disconnected"))
     error = replay(writer.response)[-2]
@@ -336,9 +336,9 @@ def test_a_failed_response_that_does_not_say_why_is_replayed_without_an_error_ev
 
 
 def test_a_response_that_breaks_the_rules_cannot_be_replayed_ITEM_3() -> None:
-    with pytest.raises(IllegalMove, match="ITEM-3"):
+    with pytest.raises(InvalidTransition, match="ITEM-3"):
         replay(made(item(Message, status=ItemStatus.INCOMPLETE)))
-    with pytest.raises(IllegalMove, match="from in_progress to in_progress"):
+    with pytest.raises(InvalidTransition, match="from in_progress to in_progress"):
         replay(made(item(Message, content=[OutputText(text="", annotations=[], logprobs=[])])))
 
 

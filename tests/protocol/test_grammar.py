@@ -25,7 +25,7 @@ from antiphon.protocol.content import (
     UnknownContent,
     UrlCitation,
 )
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import (
     AnnotationAdded,
     ArgumentsDelta,
@@ -59,11 +59,11 @@ from antiphon.protocol.events import (
     SummaryTextDone,
     UnknownEvent,
 )
-from antiphon.protocol.grammar import Grammar, Violation, judge
+from antiphon.protocol.grammar import Grammar, Violation, find_violations
 from antiphon.protocol.grammar_tables import (
-    ITEM,
-    PART,
-    RESPONSE,
+    ITEM_GRAMMAR,
+    PART_GRAMMAR,
+    RESPONSE_GRAMMAR,
     ROW_OF_ITEM,
     ROW_OF_RESPONSE,
     ItemStage,
@@ -73,7 +73,7 @@ from antiphon.protocol.grammar_tables import (
 from antiphon.protocol.items import Message, UnknownItem, WebSearchCall
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -87,12 +87,12 @@ Edit = Callable[[list[StreamEvent]], list[StreamEvent]]
 @given(lives(ENDINGS))
 @settings(max_examples=40)
 def test_all_that_the_writer_says_is_legal_STR_1_to_STR_12(events: list[StreamEvent]) -> None:
-    assert judge(events) == []
+    assert find_violations(events) == []
 
 
 @given(lives(["cut"]))
 def test_a_cut_stream_lacks_its_end_and_nothing_else(events: list[StreamEvent]) -> None:
-    rows = {violation.row for violation in judge(events)}
+    rows = {violation.row for violation in find_violations(events)}
     assert rows <= {"STR-7", "STR-4"} if events else rows == {"STR-1"}
 
 
@@ -100,7 +100,7 @@ def test_a_cut_stream_lacks_its_end_and_nothing_else(events: list[StreamEvent]) 
 def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[StreamEvent]) -> None:
     """Events in any order, left out, repeated and edited: whatever can be decoded is judged, and every verdict has its row."""
     events = [_edited_at_random(data, event) for event in data.draw(_jumbled(events))]
-    for violation in judge(events):
+    for violation in find_violations(events):
         assert re.fullmatch(r"(STR|ITEM)-\d+", violation.row)
         assert violation.message
 
@@ -123,11 +123,11 @@ def test_what_is_missed_after_renumbering_has_changed_no_meaning(events: list[St
     and unless nobody could know, which is the case for the few below."""
     meaning = _meaning(events)
     for at, event in enumerate(events):
-        if not judge(_renumbered(_dropped(events, at))):
+        if not find_violations(_renumbered(_dropped(events, at))):
             assert _may_be_absent(events, at) or _meaning(_dropped(events, at)) == meaning
-        if not judge(_renumbered(_repeated(events, at))):
+        if not find_violations(_renumbered(_repeated(events, at))):
             assert isinstance(event, UnknownEvent)
-        if at + 1 < len(events) and not judge(_renumbered(_swapped(events, at))):
+        if at + 1 < len(events) and not find_violations(_renumbered(_swapped(events, at))):
             assert _meaning(_swapped(events, at)) == meaning
 
 
@@ -192,7 +192,7 @@ def _renumbered(events: list[StreamEvent]) -> list[StreamEvent]:
 
 
 def _rows(events: list[StreamEvent]) -> set[str]:
-    return {violation.row for violation in judge(events)}
+    return {violation.row for violation in find_violations(events)}
 
 
 def _jumbled(events: list[StreamEvent]) -> st.SearchStrategy[list[StreamEvent]]:
@@ -200,7 +200,7 @@ def _jumbled(events: list[StreamEvent]) -> st.SearchStrategy[list[StreamEvent]]:
 
 
 def _created() -> StreamEvent:
-    return ResponseCreated(sequence_number=0, response=opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND))
+    return ResponseCreated(sequence_number=0, response=initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND))
 
 
 def _edited_at_random(data: st.DataObject, event: StreamEvent) -> StreamEvent:
@@ -229,20 +229,25 @@ def _members(value: Any) -> list[tuple[Any, Any]]:
 
 
 def test_the_tables_speak_of_every_event_there_is() -> None:
-    assert {event for moves in RESPONSE.values() for event in moves} == set(StreamEvent.__args__)
+    assert {event for moves in RESPONSE_GRAMMAR.values() for event in moves} == set(StreamEvent.__args__)
     in_items = {ItemAdded, ItemDone, *PartEvent.__args__, *CallEvent.__args__}
-    assert {event for moves in ITEM.values() for event in moves} == in_items
-    assert {event for moves in PART.values() for event in moves} == set(PartEvent.__args__)
+    assert {event for moves in ITEM_GRAMMAR.values() for event in moves} == in_items
+    assert {event for moves in PART_GRAMMAR.values() for event in moves} == set(PartEvent.__args__)
 
 
 def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
-    assert set(RESPONSE) == set(ResponseStage)
-    assert set(ITEM) == set(ItemStage)
-    assert set(PART) == set(PartStage)
-    assert {stage for moves in RESPONSE.values() for stage in moves.values()} == set(ResponseStage) - {ResponseStage.BEFORE}
-    assert {stage for moves in ITEM.values() for stage in moves.values()} == set(ItemStage) - {ItemStage.ABSENT}
+    assert set(RESPONSE_GRAMMAR) == set(ResponseStage)
+    assert set(ITEM_GRAMMAR) == set(ItemStage)
+    assert set(PART_GRAMMAR) == set(PartStage)
+    assert {stage for moves in RESPONSE_GRAMMAR.values() for stage in moves.values()} == set(ResponseStage) - {
+        ResponseStage.NOT_CREATED
+    }
+    assert {stage for moves in ITEM_GRAMMAR.values() for stage in moves.values()} == set(ItemStage) - {ItemStage.ABSENT}
     # A part becomes WHOLE by its kind, not by an event of its own.
-    assert {stage for moves in PART.values() for stage in moves.values()} == set(PartStage) - {PartStage.ABSENT, PartStage.WHOLE}
+    assert {stage for moves in PART_GRAMMAR.values() for stage in moves.values()} == set(PartStage) - {
+        PartStage.ABSENT,
+        PartStage.WHOLE,
+    }
     assert set(ROW_OF_RESPONSE) == set(ResponseStage) - {ResponseStage.ENDED}
     assert set(ROW_OF_ITEM) == set(ItemStage)
 
@@ -252,8 +257,8 @@ def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
 
 def said(write: Write) -> list[StreamEvent]:
     """The events of a life."""
-    collector = Collector()
-    write(ResponseWriter(opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), collector, counting_stamps()))
+    collector = EventCollector()
+    write(ResponseWriter(initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), collector, counting_stamps()))
     return collector.events
 
 
@@ -301,13 +306,13 @@ def custom_call(writer: ResponseWriter) -> None:
 
 
 def hosted(writer: ResponseWriter) -> None:
-    writer.item("a", WebSearchCall(id="ws_1", status="completed"))
+    writer.whole_item("a", WebSearchCall(id="ws_1", status="completed"))
     writer.complete()
 
 
 def extension(writer: ResponseWriter) -> None:
     writer.extension_item("a", "acme:step", {})
-    writer.extension("acme:progress", {})
+    writer.extension_event("acme:progress", {})
     writer.complete()
 
 
@@ -593,8 +598,8 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
 )
 def test_a_broken_rule_is_named_by_its_row(row: str, write: Write, spoil: Edit, words: str) -> None:
     events = said(write)
-    assert judge(events) == []
-    found = judge(spoil(events))
+    assert find_violations(events) == []
+    found = find_violations(spoil(events))
     assert row in {violation.row for violation in found}
     assert any(words in violation.message for violation in found), found
     assert len(found) <= 4, "one mistake is not told many times"
@@ -612,15 +617,15 @@ def test_parallel_calls_may_interleave_STR_9() -> None:
                 writer.arguments(key, piece)
         writer.complete()
 
-    assert judge(said(write)) == []
+    assert find_violations(said(write)) == []
 
 
 def test_a_citation_may_come_between_the_text_and_its_part_STR_11() -> None:
-    assert judge(put_off(AnnotationAdded)(said(text))) == []
+    assert find_violations(put_off(AnnotationAdded)(said(text))) == []
 
 
 def test_a_response_may_fail_while_it_waits() -> None:
-    assert judge(drop(ResponseInProgress)(said(waiting))) == []
+    assert find_violations(drop(ResponseInProgress)(said(waiting))) == []
 
 
 def test_a_part_that_comes_whole_needs_no_deltas_STR_3() -> None:
@@ -628,7 +633,7 @@ def test_a_part_that_comes_whole_needs_no_deltas_STR_3() -> None:
     whole = OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])
     events = change(ContentPartAdded, part=whole)(said(text))
     events = _renumbered([event for event in events if not isinstance(event, OutputTextDelta | AnnotationAdded)])
-    assert judge(events) == []
+    assert find_violations(events) == []
 
 
 @pytest.mark.parametrize(
@@ -642,7 +647,7 @@ def test_a_part_of_a_kind_without_deltas_is_announced_and_done_STR_3(part: Any) 
         return _renumbered([event for event in events if not isinstance(event, RefusalDelta | RefusalDone)])
 
     events = parts_of(said(refusal))
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert _rows(insert(RefusalDelta(**AT, content_index=0, delta="x"), after=ContentPartAdded)(events)) == {"STR-11"}
 
 
@@ -650,20 +655,20 @@ def test_an_item_of_unknown_type_may_hold_anything_ITEM_5() -> None:
     item = UnknownItem(kind="acme:talk", raw=Raw(b'{"type":"acme:talk","id":"msg_1"}'))
     events = change(ItemAdded, item=item)(change(ItemDone, item=item)(said(refusal)))
     events = change_response(ResponseCompleted, output=[item])(events)
-    assert judge(events) == []
+    assert find_violations(events) == []
 
 
 def test_an_item_may_say_nothing_of_its_status_where_its_type_lets_it_ITEM_2() -> None:
     events = change_item(ItemAdded, status=UNSET)(change_item(ItemDone, status=UNSET)(said(reasoning)))
     events = change_response(ResponseCompleted, output=[events[_find(events, ItemDone, 0)].item])(events)  # type: ignore[union-attr]
-    assert judge(events) == []
+    assert find_violations(events) == []
 
 
 def test_absent_null_and_empty_are_the_same_in_the_response() -> None:
     done: Any = said(text)[_find(said(text), ItemDone, 0)]
     parts = [OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])]
     last = replace(done.item, content=parts, extra={"acme": Raw(b"null"), "more": Raw(b"[]")})
-    assert judge(change_response(ResponseCompleted, output=[last])(said(text))) == []
+    assert find_violations(change_response(ResponseCompleted, output=[last])(said(text))) == []
 
 
 # How it goes on
@@ -671,7 +676,7 @@ def test_absent_null_and_empty_are_the_same_in_the_response() -> None:
 
 def test_two_mistakes_are_both_told() -> None:
     events = drop(ItemAdded, 1)(drop(OutputTextDelta)(said(two_texts)))
-    assert {(found.row, found.message.partition(":")[0]) for found in judge(events)} == {
+    assert {(found.row, found.message.partition(":")[0]) for found in find_violations(events)} == {
         ("STR-6", "output[0].content[0]"),
         ("STR-2", "output[1]"),
     }
@@ -683,7 +688,7 @@ def test_items_that_come_in_the_wrong_order_are_told_once_STR_2() -> None:
         writer.message("b")
         writer.complete()
 
-    (found,) = judge(put_off(ItemAdded)(said(write)))
+    (found,) = find_violations(put_off(ItemAdded)(said(write)))
     assert found.row == "STR-2"
 
 
@@ -695,13 +700,13 @@ def test_a_server_that_never_counts_its_items_is_told_so_once_STR_2() -> None:
         writer.complete()
 
     events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in said(write)]
-    (found,) = judge(events)
+    (found,) = find_violations(events)
     assert found == Violation("STR-2", "output[0]: the index belongs to 'msg_1'; expected output_index 1 for the next", 8)
 
 
 def test_an_event_of_a_hosted_tool_is_known_by_its_item_ITEM_5() -> None:
     events = insert(unknown_event("response.web_search_call.searching"), after=ItemAdded)(said(hosted))
-    assert judge(events) == []
+    assert find_violations(events) == []
 
 
 def test_items_that_were_never_named_are_followed_by_their_events_ITEM_6() -> None:
@@ -728,7 +733,7 @@ def test_items_of_the_deepest_allowed_nesting_are_compared() -> None:
 def test_a_difference_is_told_with_its_path(other: dict[str, Any]) -> None:
     events = change_item(ItemDone, action={"a": [{"b": "q"}], "same": [1, {"c": "d"}]})(said(hosted))
     last = WebSearchCall(id="ws_1", status="completed", action={"same": [1, {"c": "d"}], **other})
-    (found,) = judge(change_response(ResponseCompleted, output=[last])(events))
+    (found,) = find_violations(change_response(ResponseCompleted, output=[last])(events))
     assert "action.a: an array of 1 against " in found.message
 
 

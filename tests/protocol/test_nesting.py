@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from antiphon.protocol.nesting import MAX_NESTING, PIECE, NestingError, bounded, check_nesting, decode_json, is_too_deep
+from antiphon.protocol.nesting import (
+    CHUNK_SIZE,
+    MAX_NESTING,
+    NestingError,
+    check_nesting,
+    decode_json,
+    is_too_deep,
+    with_nesting_limit,
+)
 
 # Text that a careless scan would take for structure: brackets, quotes and backslashes in every order.
 tricky_text = st.text(st.sampled_from('[]{}"\\/\nabé☃'), max_size=12)
@@ -60,7 +68,7 @@ def test_nesting_of_shallow_json_is_allowed_in_any_number(value: Any) -> None:
 @pytest.mark.parametrize("beside", ["[[[]]]", '{"a":{}}', '"[{"', '"\\\\"', '"\\\\\\"["'])
 def test_nesting_is_counted_across_pieces(depth: int, beside: str) -> None:
     """The deepest place stands behind more brackets than one piece of the count has."""
-    text = "[" + "[[[]],{}]," * (PIECE // 8 + 1) + nested(depth - 1, "1", beside=beside) + "]"
+    text = "[" + "[[[]],{}]," * (CHUNK_SIZE // 8 + 1) + nested(depth - 1, "1", beside=beside) + "]"
     assert is_too_deep(text) == (depth + depth_of(json.loads(beside)) > MAX_NESTING)
 
 
@@ -80,7 +88,7 @@ def test_nesting_of_broken_json_never_reaches_the_recursion_limit(text: str) -> 
 def test_decode_json_reads_types_and_bounded_decoders_check_first() -> None:
     assert decode_json(b'{"a":[1]}', type=dict[str, list[int]]) == {"a": [1]}
     assert decode_json('"text"') == "text"
-    decode = bounded(msgspec.json.Decoder(list[Any]).decode)
+    decode = with_nesting_limit(msgspec.json.Decoder(list[Any]).decode)
     assert decode(b"[[1]]") == [[1]]
     with pytest.raises(NestingError):
         decode(b"[" * 300 + b"]" * 300)

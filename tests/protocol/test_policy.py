@@ -37,7 +37,7 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.fold import fold, replay
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import (
     CodeInterpreterCall,
     CustomToolCall,
@@ -52,7 +52,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, StreamOptions
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, UnknownToolChoice
 from antiphon.protocol.writer import ResponseWriter
@@ -77,7 +77,7 @@ class Life:
         self.events: list[StreamEvent] = []
         ids = iter(range(10_000))
         stamps = Stamps(lambda prefix: f"{prefix}_{next(ids)}", lambda: 7)
-        self.writer = ResponseWriter(opening(ASK, id="resp_1", created_at=1), self.events.append, stamps)
+        self.writer = ResponseWriter(initial_response(ASK, id="resp_1", created_at=1), self.events.append, stamps)
         self.writer.start()
 
     def function(self, key: Any, name: str, *, namespace: str | None = None, arguments: str = '{"a":1}') -> None:
@@ -95,8 +95,8 @@ class Life:
             CodeInterpreterCall(id=f"ci_{key}", status="completed", code="1", outputs=[{"type": "logs", "logs": "1"}]),
         ]
         for at, item in enumerate(whole):
-            self.writer.add((key, at), replace(item, status="in_progress"))
-            self.writer.done((key, at), item)
+            self.writer.add_item((key, at), replace(item, status="in_progress"))
+            self.writer.finish_item((key, at), item)
 
 
 @st.composite
@@ -117,7 +117,7 @@ def lives(draw: st.DrawFn) -> list[StreamEvent]:
         elif write.is_open(key):
             write.close(key)
         if draw(st.integers(0, 5)) == 0:
-            write.carry("acme:tick", {"step": step}, key=draw(st.sampled_from([None, key])))
+            write.unknown_event("acme:tick", {"step": step}, key=draw(st.sampled_from([None, key])))
     draw(st.sampled_from(OWN_ENDINGS))(life)
     padding = draw(st.sampled_from([UNSET, UNSET, "…"]))
     return [replace(e, obfuscation=padding) if isinstance(e, DeltaEvent) and padding else e for e in life.events]
@@ -140,7 +140,7 @@ def _reasoning(life: Life, key: int, draw: st.DrawFn) -> None:
     life.writer.reasoning(key, f"thought {key}")
     life.writer.summary(key, f"in short {key}")
     if draw(st.booleans()):
-        life.writer.encrypted(key, f"sealed {key}")
+        life.writer.encrypted_content(key, f"sealed {key}")
 
 
 def _function(life: Life, key: int, draw: st.DrawFn) -> None:
@@ -169,7 +169,7 @@ KINDS: list[tuple[Step, Step]] = [
     (_function, lambda life, key, _: life.writer.arguments(key, " ")),
     (_custom, lambda life, key, _: life.writer.custom_input(key, " more")),
     (_hosted, lambda _life, _key, _: None),
-    (_extension, lambda life, key, _: life.writer.carry("acme:progress", {"call": "none"}, key=key)),
+    (_extension, lambda life, key, _: life.writer.unknown_event("acme:progress", {"call": "none"}, key=key)),
 ]
 OWN_ENDINGS: list[Callable[[Life], None]] = [
     lambda life: life.writer.complete(),
@@ -213,7 +213,7 @@ def asked(draw: st.DrawFn) -> Request:
 
 
 def ruled(request: Request, events: list[StreamEvent]) -> tuple[list[StreamEvent], list[Loss]]:
-    policy = Policy.of(request, pad=pad)
+    policy = Policy.for_request(request, pad=pad)
     delivered = [out for event in events for out in policy.feed(event)]
     return delivered, list(policy.losses)
 
@@ -256,9 +256,9 @@ def items_of(events: list[StreamEvent]) -> list[Item]:
 @given(request=asked(), events=lives())
 def test_what_comes_out_passes_the_grammar(request: Request, events: list[StreamEvent]) -> None:
     """STR-5, STR-6, STR-7: also where calls were withheld or the response was made to fail."""
-    assert judge(events) == []
+    assert find_violations(events) == []
     delivered, _ = ruled(request, events)
-    assert judge(delivered) == []
+    assert find_violations(delivered) == []
 
 
 @settings(max_examples=40)
@@ -266,7 +266,7 @@ def test_what_comes_out_passes_the_grammar(request: Request, events: list[Stream
 def test_numbers_in_carried_events_are_right_as_well(request: Request, events: list[StreamEvent]) -> None:
     """STR-5, ITEM-5: an event that nobody knows has its numbers in its bytes."""
     delivered, _ = ruled(request, events)
-    places = {event.item.text("id"): event.output_index for event in delivered if _is_extension(event)}  # type: ignore[union-attr]
+    places = {event.item.string_member("id"): event.output_index for event in delivered if _is_extension(event)}  # type: ignore[union-attr]
     for number, event in enumerate(delivered):
         members = msgspec.json.decode(encode(event))
         assert members["sequence_number"] == number == event.sequence_number
@@ -341,7 +341,7 @@ def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: 
 def test_the_fold_of_what_comes_out_is_its_terminal_response(choice: Any, parallel: bool, events: list[StreamEvent]) -> None:
     """STR-6: over the lives that every other law of the hub is proved on."""
     delivered, _ = ruled(replace(ASK, tool_choice=choice, parallel_tool_calls=parallel), events)
-    assert judge(delivered) == []
+    assert find_violations(delivered) == []
     last = delivered[-1]
     assert isinstance(last, TerminalEvent)
     assert fold(delivered) == last.response
@@ -355,8 +355,8 @@ def test_a_response_that_does_not_stream_obeys_the_same_rules(request: Request, 
     whole, losses_of_whole = ruled(request, replay(fold(events)))
     assert fold(whole) == fold(streamed)
     assert losses_of_whole == losses
-    policy = Policy.of(request)
-    assert policy.whole(fold(events)) == fold(streamed)
+    policy = Policy.for_request(request)
+    assert policy.apply_to_response(fold(events)) == fold(streamed)
     assert set(policy.losses) >= set(losses)
 
 
@@ -445,7 +445,7 @@ def test_a_response_with_nothing_but_forbidden_calls_fails() -> None:
     assert last.response.error == Error(code="tool_not_allowed", message=error.error.message)
     assert "g" in error.error.message
     assert [loss.path for loss in losses] == ["output[2]", "output[3]"]
-    assert judge(delivered) == []
+    assert find_violations(delivered) == []
 
 
 def test_a_response_that_says_something_completes_without_the_forbidden_call() -> None:
@@ -485,7 +485,7 @@ def test_a_response_that_was_cut_stays_incomplete() -> None:
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
     assert isinstance(delivered[-1], ResponseIncomplete)
     assert delivered[-1].response.output == []
-    assert judge(delivered) == []
+    assert find_violations(delivered) == []
 
 
 def test_an_empty_answer_without_calls_is_not_the_policys_business() -> None:
@@ -511,8 +511,8 @@ def test_an_event_about_a_withheld_call_is_withheld_by_its_item_id_too() -> None
     life.writer.text("m", "hello")
     life.function("a", "g")
     call = next(e.item for e in life.events if isinstance(e, ItemAdded) and isinstance(e.item, FunctionCall))
-    life.writer.carry("acme:peek", {"item_id": call.id, "arguments": "{}"})
-    life.writer.carry("acme:tick", {"output_index": "odd"})
+    life.writer.unknown_event("acme:peek", {"item_id": call.id, "arguments": "{}"})
+    life.writer.unknown_event("acme:tick", {"output_index": "odd"})
     life.writer.complete()
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
     assert [event.kind for event in delivered if isinstance(event, UnknownEvent)] == ["acme:tick"]
@@ -533,7 +533,7 @@ def test_logprobs_come_only_when_asked_for() -> None:
         delivered, losses = ruled(request, life.events)
         assert losses == []
         assert list(map(_logprobs_in, delivered[4:])) == [wanted] * 5
-        assert judge(delivered) == []
+        assert find_violations(delivered) == []
 
 
 def _logprobs_in(event: StreamEvent) -> Any:
@@ -555,7 +555,7 @@ def test_sealed_reasoning_comes_only_when_asked_for() -> None:
         request = replace(ASK, include=list(include))
         life = Life()
         life.writer.reasoning("r", "thought")
-        life.writer.encrypted("r", "sealed")
+        life.writer.encrypted_content("r", "sealed")
         life.writer.complete()
         delivered, losses = ruled(request, life.events)
         found = [e.item for e in delivered if isinstance(e, ItemDone)] + items_of(delivered)
@@ -606,12 +606,12 @@ def test_deltas_are_padded_when_asked_and_never_else() -> None:
 
 def test_padding_that_cannot_be_made_is_a_loss() -> None:
     """F-4, STR-13."""
-    policy = Policy.of(replace(ASK, stream_options=StreamOptions(include_obfuscation=True)))
+    policy = Policy.for_request(replace(ASK, stream_options=StreamOptions(include_obfuscation=True)))
     assert [loss.path for loss in policy.losses] == ["stream_options.include_obfuscation"]
 
 
 def test_plain_deltas_pass_as_the_same_object() -> None:
-    policy = Policy.of(ASK)
+    policy = Policy.for_request(ASK)
     where: dict[str, Any] = {"item_id": "x", "output_index": 0, "sequence_number": 3, "delta": "d"}
     for event in (OutputTextDelta(content_index=0, **where), ArgumentsDelta(**where), CustomInputDelta(**where)):
         assert policy.feed(event)[0] is event

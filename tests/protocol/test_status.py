@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.errors import IllegalMove
+from antiphon.errors import InvalidTransition
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 LEGAL_ITEM_MOVES = {("in_progress", "completed"), ("in_progress", "incomplete"), ("in_progress", "failed")}
@@ -23,20 +23,20 @@ LEGAL_RESPONSE_MOVES = {
 @pytest.mark.parametrize("status", list(ItemStatus))
 def test_an_item_goes_forward_once_and_never_back_B_1_ITEM_2(status: ItemStatus, target: ItemStatus) -> None:
     if (status, target) in LEGAL_ITEM_MOVES:
-        assert status.to(target) is target
+        assert status.transition_to(target) is target
     else:
-        with pytest.raises(IllegalMove, match=f"an item cannot go from {status} to {target}; "):
-            status.to(target)
+        with pytest.raises(InvalidTransition, match=f"an item cannot go from {status} to {target}; "):
+            status.transition_to(target)
 
 
 @pytest.mark.parametrize("target", list(ResponseStatus))
 @pytest.mark.parametrize("status", list(ResponseStatus))
 def test_a_response_goes_forward_once_and_never_back_B_4(status: ResponseStatus, target: ResponseStatus) -> None:
     if (status, target) in LEGAL_RESPONSE_MOVES:
-        assert status.to(target) is target
+        assert status.transition_to(target) is target
     else:
-        with pytest.raises(IllegalMove, match=f"a response cannot go from {status} to {target}; "):
-            status.to(target)
+        with pytest.raises(InvalidTransition, match=f"a response cannot go from {status} to {target}; "):
+            status.transition_to(target)
 
 
 def test_what_is_the_end_and_what_is_a_success_B_1() -> None:
@@ -47,7 +47,7 @@ def test_what_is_the_end_and_what_is_a_success_B_1() -> None:
 
 
 def test_a_refusal_says_where_one_could_go_instead() -> None:
-    with pytest.raises(IllegalMove, match="from there it can go to in_progress, failed, cancelled"):
-        ResponseStatus.QUEUED.to(ResponseStatus.COMPLETED)
-    with pytest.raises(IllegalMove, match="that is the end of its life"):
-        ItemStatus.COMPLETED.to(ItemStatus.IN_PROGRESS)
+    with pytest.raises(InvalidTransition, match="from there it can go to in_progress, failed, cancelled"):
+        ResponseStatus.QUEUED.transition_to(ResponseStatus.COMPLETED)
+    with pytest.raises(InvalidTransition, match="that is the end of its life"):
+        ItemStatus.COMPLETED.transition_to(ItemStatus.IN_PROGRESS)

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from tests.generate.events import FIRST_SECOND, counting_stamps, lives
 from tests.generate.schema import published
 
-from antiphon.errors import ApiError, IllegalMove, UpstreamFault
+from antiphon.errors import ApiError, InvalidTransition, UpstreamFault
 from antiphon.protocol.codec import decode_event, encode
 from antiphon.protocol.content import LogProb, OutputText, ReasoningText, Refusal, SummaryText, UrlCitation
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import (
     TYPE_OF_EVENT,
     AnnotationAdded,
@@ -48,7 +48,7 @@ from antiphon.protocol.events import (
     SummaryTextDone,
     UnknownEvent,
 )
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import (
     CodeInterpreterCall,
     Compaction,
@@ -64,8 +64,8 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.open_items import id_of, status_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, opening
-from antiphon.protocol.status import RESPONSE_MOVES, ItemStatus, ResponseStatus
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.status import RESPONSE_TRANSITIONS, ItemStatus, ResponseStatus
 from antiphon.protocol.writer import ResponseWriter
 
 GONE = UpstreamFault("gone", code="upstream_disconnected")
@@ -81,9 +81,9 @@ USED = Usage(
 Move = Callable[[ResponseWriter], None]
 
 
-def fresh() -> tuple[ResponseWriter, Collector]:
-    collector = Collector()
-    begun = opening(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+def fresh() -> tuple[ResponseWriter, EventCollector]:
+    collector = EventCollector()
+    begun = initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
     return ResponseWriter(begun, collector, counting_stamps()), collector
 
 
@@ -117,7 +117,7 @@ def test_numbers_start_at_zero_and_have_no_gap_STR_5(events: list[StreamEvent]) 
     assert [event.sequence_number for event in events] == list(range(len(events)))
     for event in events:
         if isinstance(event, UnknownEvent):
-            assert msgspec.json.decode(event.fields()["sequence_number"]) == event.sequence_number
+            assert msgspec.json.decode(event.raw_members()["sequence_number"]) == event.sequence_number
 
 
 # The 24 events (B-2)
@@ -156,7 +156,7 @@ def test_the_writer_can_say_every_one_of_them_B_2() -> None:
 def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> None:
     assert kinds(said(lambda w: w.text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
     assert kinds(said(lambda w: w.start()))[:2] == [ResponseCreated, ResponseInProgress]
-    queued = said(lambda w: w.queue(), lambda w: w.extension("acme:progress", {}))
+    queued = said(lambda w: w.queue(), lambda w: w.extension_event("acme:progress", {}))
     assert kinds(queued)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
     assert [event.response.status for event in queued[:3]] == ["queued", "queued", "in_progress"]  # type: ignore[union-attr]
     writer, collector = fresh()
@@ -179,7 +179,7 @@ def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> N
             CustomToolCall(id="ctc_1", call_id="c_1", name="patch", input="", status=ItemStatus.IN_PROGRESS),
         ),
         (
-            lambda w: w.add("a", WebSearchCall(id="ws", status="completed", action={"query": "q"})),
+            lambda w: w.add_item("a", WebSearchCall(id="ws", status="completed", action={"query": "q"})),
             WebSearchCall(id="ws", status="in_progress", action={"query": "q"}),
         ),
     ],
@@ -226,7 +226,7 @@ def test_parts_with_keys_stay_open_beside_each_other_STR_3() -> None:
 
     (message,) = _output(write)
     assert [part.text for part in message.content] == ["13", "2"]
-    assert judge(said(write)) == []
+    assert find_violations(said(write)) == []
 
 
 def test_the_current_part_can_be_ended_STR_3() -> None:
@@ -307,7 +307,7 @@ def test_reasoning_has_a_part_and_summaries_have_theirs_STR_10() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.reasoning("a", "Hm")
         writer.summary("a", "So")
-        writer.encrypted("a", "sealed")
+        writer.encrypted_content("a", "sealed")
         writer.complete()
 
     assert kinds(said(write)[3:]) == [
@@ -320,7 +320,7 @@ def test_reasoning_has_a_part_and_summaries_have_theirs_STR_10() -> None:
     assert found.encrypted_content == "sealed"
 
 
-@pytest.mark.parametrize("say", [lambda w: w.summary("a", "So"), lambda w: w.encrypted("a", "sealed")])
+@pytest.mark.parametrize("say", [lambda w: w.summary("a", "So"), lambda w: w.encrypted_content("a", "sealed")])
 def test_anything_of_reasoning_announces_it_STR_10_RSN_1(say: Move) -> None:
     (found,) = _output(say, complete)
     assert isinstance(found, Reasoning)
@@ -367,14 +367,14 @@ def test_a_phase_is_kept_whenever_it_is_told_ITEM_7() -> None:
     early, late = _output(
         lambda w: w.message("a", phase="commentary"),
         lambda w: w.text("b", "x"),
-        lambda w: w.phase("b", "final_answer"),
+        lambda w: w.set_phase("b", "final_answer"),
         complete,
     )
     assert (early.phase, late.phase) == ("commentary", "final_answer")
 
 
 def test_unknown_fields_are_told_when_the_item_is_done_ITEM_5() -> None:
-    (found,) = _output(lambda w: w.text("a", "x"), lambda w: w.keep("a", {"acme": Raw(b"1")}), complete)
+    (found,) = _output(lambda w: w.text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
     assert found.extra == {"acme": Raw(b"1")}
 
 
@@ -383,29 +383,29 @@ def test_unknown_fields_are_told_when_the_item_is_done_ITEM_5() -> None:
 
 def test_an_item_that_comes_whole_is_announced_and_done() -> None:
     item = FunctionCallOutput(id="fco_1", call_id="c", output="ok", status=ItemStatus.COMPLETED)
-    assert _output(lambda w: w.item("a", item), complete) == [item]
+    assert _output(lambda w: w.whole_item("a", item), complete) == [item]
 
 
 def test_a_compaction_needs_no_status_ITEM_2() -> None:
-    assert _output(lambda w: w.item("a", Compaction(id="c", encrypted_content="x")), complete) == [
+    assert _output(lambda w: w.whole_item("a", Compaction(id="c", encrypted_content="x")), complete) == [
         Compaction(id="c", encrypted_content="x")
     ]
 
 
 def test_a_hosted_tool_may_fail_though_the_response_goes_on_ITEM_2() -> None:
     failed = CodeInterpreterCall(id="ci", status="failed")
-    assert _output(lambda w: w.item("a", failed), complete) == [failed]
+    assert _output(lambda w: w.whole_item("a", failed), complete) == [failed]
 
 
 def test_a_status_that_is_no_end_becomes_one_ITEM_2() -> None:
-    (found,) = _output(lambda w: w.item("a", WebSearchCall(id="ws", status="searching")), complete)
+    (found,) = _output(lambda w: w.whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
     assert found.status == "completed"
 
 
 def test_an_item_without_an_id_gets_one_and_a_missing_status_stays_missing_ITEM_2() -> None:
     hosted, unknown = _output(
-        lambda w: w.item("a", McpListTools(server_label="s", tools=[])),
-        lambda w: w.item("b", UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note","text":"x"}'))),
+        lambda w: w.whole_item("a", McpListTools(server_label="s", tools=[])),
+        lambda w: w.whole_item("b", UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note","text":"x"}'))),
         complete,
     )
     assert (id_of(hosted), hosted.status) == ("item_1", UNSET)
@@ -414,12 +414,12 @@ def test_an_item_without_an_id_gets_one_and_a_missing_status_stays_missing_ITEM_
 
 def test_an_unknown_item_keeps_its_own_word_for_its_end_ITEM_5() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"succeeded"}'))
-    assert _output(lambda w: w.item("a", item), complete) == [item]
+    assert _output(lambda w: w.whole_item("a", item), complete) == [item]
 
 
 def test_an_item_that_was_announced_and_never_done_ends_with_the_response() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"completed"}'))
-    (found,) = _output(lambda w: w.add("a", item), lambda w: w.fail(GONE))
+    (found,) = _output(lambda w: w.add_item("a", item), lambda w: w.fail(GONE))
     assert status_of(found) == "incomplete"
 
 
@@ -444,7 +444,7 @@ def test_our_own_items_may_fail_ITEM_2() -> None:
 def test_an_event_that_is_carried_speaks_of_our_item_under_our_numbers_ITEM_5() -> None:
     carried = said(
         lambda w: w.message("a"),
-        lambda w: w.carry("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
+        lambda w: w.unknown_event("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
     )[-1]
     assert isinstance(carried, UnknownEvent)
     assert msgspec.json.decode(carried.raw) == {
@@ -459,10 +459,10 @@ def test_an_event_that_is_carried_speaks_of_our_item_under_our_numbers_ITEM_5() 
 @pytest.mark.parametrize("kind", ["file_change", "vtcode:", ":file_change", "VT code:x", "vtcode:file change"])
 def test_a_kind_of_our_own_without_a_slug_is_refused_B_3(kind: str) -> None:
     writer, collector = fresh()
-    with pytest.raises(IllegalMove, match="slug:name, such as acme:progress"):
+    with pytest.raises(InvalidTransition, match="slug:name, such as acme:progress"):
         writer.extension_item("a", kind, {})
-    with pytest.raises(IllegalMove, match="slug:name, such as acme:progress"):
-        writer.extension(kind, {})
+    with pytest.raises(InvalidTransition, match="slug:name, such as acme:progress"):
+        writer.extension_event(kind, {})
     assert collector.events == []
 
 
@@ -495,11 +495,11 @@ def test_a_response_moves_as_its_table_says_and_no_other_way_B_1_B_4(status: str
         reach(writer)
     before = collector.take()
     runs_first = status == "queued" and move in ("completed", "incomplete")
-    if status == "new" or runs_first or ResponseStatus(move) in RESPONSE_MOVES[ResponseStatus(status)]:
+    if status == "new" or runs_first or ResponseStatus(move) in RESPONSE_TRANSITIONS[ResponseStatus(status)]:
         MOVES[move](writer)
         assert writer.response.status == move
     else:
-        with pytest.raises(IllegalMove, match=status):
+        with pytest.raises(InvalidTransition, match=status):
             MOVES[move](writer)
         assert collector.events == []
         assert writer.response.status == status
@@ -513,13 +513,13 @@ AFTER_THE_END: dict[str, Move] = {
     "annotation": lambda w: w.annotation("b", CITED),
     "reasoning": lambda w: w.reasoning("b", "x"),
     "summary": lambda w: w.summary("b", "x"),
-    "encrypted": lambda w: w.encrypted("b", "x"),
+    "encrypted": lambda w: w.encrypted_content("b", "x"),
     "call": lambda w: w.call("b", name="look", call_id="c"),
     "custom_call": lambda w: w.custom_call("b", name="patch", call_id="c"),
-    "add": lambda w: w.add("b", WebSearchCall()),
+    "add": lambda w: w.add_item("b", WebSearchCall()),
     "extension_item": lambda w: w.extension_item("b", "acme:x", {}),
-    "extension": lambda w: w.extension("acme:x", {}),
-    "carry": lambda w: w.carry("acme:x", {}),
+    "extension": lambda w: w.extension_event("acme:x", {}),
+    "carry": lambda w: w.unknown_event("acme:x", {}),
     "update": lambda w: w.update(service_tier="flex"),
     "end_as": lambda w: w.end_as(w.response),
 }
@@ -531,17 +531,17 @@ def test_nothing_comes_after_the_end_STR_7(status: str, move: str) -> None:
     writer, collector = fresh()
     REACH[status][0](writer)
     collector.take()
-    with pytest.raises(IllegalMove, match=f"the response is {status}.*STR-7"):
+    with pytest.raises(InvalidTransition, match=f"the response is {status}.*STR-7"):
         AFTER_THE_END[move](writer)
     assert collector.events == []
 
 
 def test_a_response_has_its_times_and_its_details_B_4() -> None:
     completed, _ = fresh()
-    assert (completed.started, completed.ended) == (False, False)
+    assert (completed.has_started, completed.has_ended) == (False, False)
     completed.update(service_tier="flex")
     completed.complete(USED)
-    assert (completed.started, completed.ended) == (True, True)
+    assert (completed.has_started, completed.has_ended) == (True, True)
     made = completed.response
     assert (made.created_at, made.completed_at, made.usage, made.service_tier) == (FIRST_SECOND, FIRST_SECOND, USED, "flex")
     assert (made.error, made.incomplete_details) == (None, None)
@@ -558,21 +558,21 @@ OPEN: dict[str, Move] = {
     "reasoning item": lambda w: w.reasoning("a", "x"),
     "function call": lambda w: w.call("a", name="look", call_id="c"),
     "custom tool call": lambda w: w.custom_call("a", name="patch", call_id="c"),
-    "whole item": lambda w: w.add("a", WebSearchCall(id="ws")),
+    "whole item": lambda w: w.add_item("a", WebSearchCall(id="ws")),
 }
 # What can be done to an open item, and to which.
 DO: dict[str, tuple[Move, tuple[str, ...]]] = {
     "text": (lambda w: w.text("a", "y"), ("message",)),
     "refusal": (lambda w: w.refusal("a", "y"), ("message",)),
     "annotation": (lambda w: w.annotation("a", CITED), ("message",)),
-    "phase": (lambda w: w.phase("a", "commentary"), ("message",)),
+    "phase": (lambda w: w.set_phase("a", "commentary"), ("message",)),
     "reasoning": (lambda w: w.reasoning("a", "y"), ("reasoning item",)),
     "summary": (lambda w: w.summary("a", "y"), ("reasoning item",)),
-    "encrypted": (lambda w: w.encrypted("a", "y"), ("reasoning item",)),
+    "encrypted": (lambda w: w.encrypted_content("a", "y"), ("reasoning item",)),
     "arguments": (lambda w: w.arguments("a", "y"), ("function call",)),
     "custom_input": (lambda w: w.custom_input("a", "y"), ("custom tool call",)),
-    "done": (lambda w: w.done("a", WebSearchCall(id="ws")), ("whole item",)),
-    "keep": (lambda w: w.keep("a", {}), ("message", "reasoning item", "function call", "custom tool call")),
+    "done": (lambda w: w.finish_item("a", WebSearchCall(id="ws")), ("whole item",)),
+    "keep": (lambda w: w.set_extra_fields("a", {}), ("message", "reasoning item", "function call", "custom tool call")),
     "end_part": (lambda w: w.end_part("a"), tuple(OPEN)),
     "close": (lambda w: w.close("a"), tuple(OPEN)),
     "close as incomplete": (lambda w: w.close("a", ItemStatus.INCOMPLETE), tuple(OPEN)),
@@ -582,7 +582,7 @@ DO: dict[str, tuple[Move, tuple[str, ...]]] = {
     "reasoning_item": (lambda w: w.reasoning_item("a"), ()),
     "call": (lambda w: w.call("a", name="look", call_id="c"), ()),
     "custom_call": (lambda w: w.custom_call("a", name="patch", call_id="c"), ()),
-    "add": (lambda w: w.add("a", WebSearchCall(id="ws")), ()),
+    "add": (lambda w: w.add_item("a", WebSearchCall(id="ws")), ()),
     "extension_item": (lambda w: w.extension_item("a", "acme:x", {}), ()),
 }
 
@@ -598,12 +598,12 @@ def test_an_open_item_takes_what_its_kind_holds_and_no_other_B_1(kind: str, what
     if kind in allowed:
         do(writer)
     else:
-        with pytest.raises(IllegalMove):
+        with pytest.raises(InvalidTransition):
             do(writer)
         assert collector.events == []
         assert writer.is_open("a")
         writer.complete()
-        assert writer.ended
+        assert writer.has_ended
 
 
 @pytest.mark.parametrize("what", DO)
@@ -614,17 +614,17 @@ def test_nothing_touches_an_item_that_is_done_ITEM_4(kind: str, what: str) -> No
     writer.close("a")
     assert (writer.is_open("a"), writer.was_closed("a")) == (False, True)
     before = collector.take()
-    with pytest.raises(IllegalMove, match="ITEM-4"):
+    with pytest.raises(InvalidTransition, match="ITEM-4"):
         DO[what][0](writer)
     assert collector.events == []
     writer.complete()
-    assert judge(before + collector.events) == []
+    assert find_violations(before + collector.events) == []
 
 
 @pytest.mark.parametrize("what", ["phase", "arguments", "custom_input", "done", "keep", "end_part", "close"])
 def test_what_was_never_announced_cannot_be_touched(what: str) -> None:
     writer, collector = fresh()
-    with pytest.raises(IllegalMove, match="'a' names no item: none was announced under it"):
+    with pytest.raises(InvalidTransition, match="'a' names no item: none was announced under it"):
         DO[what][0](writer)
     assert collector.events == []
 
@@ -632,25 +632,25 @@ def test_what_was_never_announced_cannot_be_touched(what: str) -> None:
 def test_a_refused_move_says_what_was_there_and_what_was_wanted() -> None:
     writer, _ = fresh()
     writer.call("a", name="look", call_id="c")
-    with pytest.raises(IllegalMove, match="'a' names an open function call; wanted an open custom tool call"):
+    with pytest.raises(InvalidTransition, match="'a' names an open function call; wanted an open custom tool call"):
         writer.custom_input("a", "x")
-    with pytest.raises(IllegalMove, match=r"a function call holds no part of the type output_text \(STR-3\)"):
+    with pytest.raises(InvalidTransition, match=r"a function call holds no part of the type output_text \(STR-3\)"):
         writer.text("a", "x")
-    with pytest.raises(IllegalMove, match=r"a function call cannot fail, only extension items can.*ITEM-2"):
+    with pytest.raises(InvalidTransition, match=r"a function call cannot fail, only extension items can.*ITEM-2"):
         writer.close("a", ItemStatus.FAILED)
 
 
 def test_an_item_cannot_end_as_another_STR_4() -> None:
     writer, _ = fresh()
-    writer.add("a", WebSearchCall(id="ws"))
-    with pytest.raises(IllegalMove, match="announced as web_search_call and cannot end as compaction"):
-        writer.done("a", Compaction(id="c", encrypted_content="x"))
+    writer.add_item("a", WebSearchCall(id="ws"))
+    with pytest.raises(InvalidTransition, match="announced as web_search_call and cannot end as compaction"):
+        writer.finish_item("a", Compaction(id="c", encrypted_content="x"))
 
 
 def test_an_item_of_the_specification_cannot_end_as_failed_ITEM_2() -> None:
     writer, _ = fresh()
-    with pytest.raises(IllegalMove, match="a function_call_output cannot fail"):
-        writer.item("a", FunctionCallOutput(id="f", call_id="c", output="", status=ItemStatus.FAILED))
+    with pytest.raises(InvalidTransition, match="a function_call_output cannot fail"):
+        writer.whole_item("a", FunctionCallOutput(id="f", call_id="c", output="", status=ItemStatus.FAILED))
 
 
 @pytest.mark.parametrize("end", [complete, lambda w: w.incomplete("max_output_tokens")])
@@ -659,7 +659,7 @@ def test_an_incomplete_item_in_the_middle_ends_no_response_by_itself_ITEM_3(end:
     writer.text("a", "x")
     writer.close("a", ItemStatus.INCOMPLETE)
     writer.text("b", "y")
-    with pytest.raises(IllegalMove, match=r"output\[0\] is incomplete.*ITEM-3"):
+    with pytest.raises(InvalidTransition, match=r"output\[0\] is incomplete.*ITEM-3"):
         end(writer)
     writer.fail(GONE)
 
@@ -669,10 +669,10 @@ def test_a_response_ends_as_another_did_only_if_it_can_STR_7() -> None:
     writer.message("a")
     ended, _ = fresh()
     ended.complete()
-    with pytest.raises(IllegalMove, match=r"items are open: \['a'\]"):
+    with pytest.raises(InvalidTransition, match=r"items are open: \['a'\]"):
         writer.end_as(ended.response)
     writer.close("a")
-    with pytest.raises(IllegalMove, match="in_progress has no terminal event"):
+    with pytest.raises(InvalidTransition, match="in_progress has no terminal event"):
         writer.end_as(writer.response)
     writer.end_as(ended.response)
     assert writer.response.status == "completed"
@@ -697,7 +697,7 @@ def test_a_response_ends_as_incomplete_only_if_its_items_let_it_ITEM_3() -> None
     again, _ = fresh()
     again.text("a", "x")
     again.close("a", ItemStatus.INCOMPLETE)
-    with pytest.raises(IllegalMove, match="ITEM-3"):
+    with pytest.raises(InvalidTransition, match="ITEM-3"):
         again.end_as(replace(cut.response, status="completed"))
     again.end_as(cut.response)
     assert again.response == cut.response

@@ -20,14 +20,14 @@ from antiphon.config import BackgroundConfig, Config, KeyConfig, ServerConfig, S
 from antiphon.fakes import ChatServer, Gate, Received, Reply, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
-from antiphon.protocol.grammar import judge
-from antiphon.server.services import Pace
+from antiphon.protocol.grammar import find_violations
+from antiphon.server.services import BackgroundTimings
 from antiphon.store.opening import open_store
 
 ALICE, BOB = "alice-key-0123456789", "bob-key-0123456789"
 HELLO = turn(fakes.text("Hel", "lo", "."), fakes.usage(5, 3))
 UNDER_WAY = ("queued", "in_progress")
-PACE = Pace(lease=1.5, beat=0.05, look=0.05, batch=0.01)
+BACKGROUND_TIMINGS = BackgroundTimings(lease=1.5, heartbeat=0.05, poll_interval=0.05, flush_interval=0.01)
 TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
 
 
@@ -111,7 +111,7 @@ def events_in(answer: httpx2.Response) -> list[StreamEvent]:
 
 def check(events: list[StreamEvent]) -> None:
     """Invariants 1 and 2 of docs/errors.md: in order, without a gap, with one end."""
-    violations = judge(events)
+    violations = find_violations(events)
     assert not violations, violations
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert [isinstance(event, TerminalEvent) for event in events] == [False] * (len(events) - 1) + [True]
@@ -180,7 +180,7 @@ def laboratory(
             yield lab
         return
     config = config_of(url, upstream.base_url, **settings.pop("config", {}))
-    with running(config, **{"pace": PACE, **settings}) as gateway:
+    with running(config, **{"background_timings": BACKGROUND_TIMINGS, **settings}) as gateway:
         yield Lab(gateway, upstream, says)
 
 
@@ -281,7 +281,7 @@ def replicas(*configs: Config) -> Iterator[list[Replica]]:
 def serve() -> None:
     """What such a process does: serves until nobody holds its input open."""
     config = msgspec.json.decode(sys.stdin.buffer.readline(), type=Config)
-    with running(config, pace=PACE) as gateway:
+    with running(config, background_timings=BACKGROUND_TIMINGS) as gateway:
         print(gateway.url, flush=True)
         sys.stdin.read()
 

@@ -19,7 +19,7 @@ from antiphon.config import Config, KeyConfig, Timeouts, key_hash
 from antiphon.fakes import ChatServer, Received, ResponsesServer, text, turn
 from antiphon.fakes.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer as UpstreamAnswer
+from antiphon.upstream.transport import UpstreamResponse
 
 ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello."}
 UPSTREAM_KEY = "lab-key-that-nobody-may-see-0123456789"
@@ -98,7 +98,7 @@ class Watched(HttpTransport):
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Any:
         self.asked.append(url)
-        answer: UpstreamAnswer = await super().send(method, url, headers, body, timeouts)
+        answer: UpstreamResponse = await super().send(method, url, headers, body, timeouts)
         return answer
 
 
@@ -185,7 +185,7 @@ def probed(*, keys: bool = False, dialect: str = "chat", strict: bool = True, **
     with kind(script, key=UPSTREAM_KEY, strict=strict) as upstream:
         config = one_upstream(upstream.base_url, dialect=dialect, api_key_env="LAB_KEY")
         with running(_with(config, keys, server), environ=environ, transport=network) as gateway:
-            gateway.services.logger.take_over_logging()  # what the HTTP parser refuses is in the log too, as where it really runs
+            gateway.services.logger.capture_logging()  # what the HTTP parser refuses is in the log too, as where it really runs
             try:
                 yield Probed(gateway, upstream, network, ALICE if keys else None)
             finally:

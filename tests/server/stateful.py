@@ -27,7 +27,7 @@ from antiphon.fakes import ChatServer, Received, Reply, ResponsesServer, turn
 from antiphon.fakes.harness import FakeServer
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.store.interface import Record, Store
 from antiphon.store.opening import open_store
 
@@ -290,7 +290,7 @@ def events_in(answer: httpx2.Response) -> list[dict[str, Any]]:
 
 def check(events: list[dict[str, Any]]) -> list[StreamEvent]:
     decoded = [decode_event(msgspec.json.encode(event)) for event in events]
-    assert judge(decoded) == []
+    assert find_violations(decoded) == []
     return decoded
 
 

@@ -19,7 +19,7 @@ from antiphon import __version__
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.fakes import ChatServer
 from antiphon.server import openapi
-from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, App, Route, health
+from antiphon.server.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, App, Route, health
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://page.example"
@@ -62,7 +62,7 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         "/v1beta/models": (["GET"], False),
         "/": (["GET"], True),
     }
-    assert {path: (sorted(route.methods), route.public) for path, route in OF_MODEL.items()} == {
+    assert {path: (sorted(route.methods), route.public) for path, route in MODEL_ROUTES.items()} == {
         f"/{version}/models/{{model}}{action}": ([method], False)
         for version in ("v1", "v1beta")
         for action, method in {
@@ -72,7 +72,7 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
             ":countTokens": "POST",
         }.items()
     }
-    assert {path: (sorted(route.methods), route.public) for path, route in OF_ONE.items()} == {
+    assert {path: (sorted(route.methods), route.public) for path, route in RESOURCE_ROUTES.items()} == {
         "/v1/responses/{id}": (["DELETE", "GET"], False),
         "/v1/responses/{id}/input_items": (["GET"], False),
         "/v1/responses/{id}/cancel": (["POST"], False),
@@ -163,9 +163,9 @@ def test_the_openapi_document_is_served_as_it_is_made(place: Probed) -> None:
 def test_every_route_is_in_the_openapi_document_and_nothing_else_is() -> None:
     documented = msgspec.json.decode(openapi.document())["paths"]
     assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
-        path: set(route.methods) for path, route in (ROUTES | OF_ONE | OF_MODEL).items()
+        path: set(route.methods) for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items()
     }
-    for path, route in (ROUTES | OF_ONE | OF_MODEL).items():
+    for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items():
         for method in route.methods:
             assert (documented[path][method.lower()].get("security") == []) == route.public
 

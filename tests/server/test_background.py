@@ -30,9 +30,9 @@ from antiphon.protocol.events import (
     TerminalEvent,
 )
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
-from antiphon.server.background import MAX_HELD, Lines, _Log
-from antiphon.trace.reading import read_trace
+from antiphon.protocol.response import initial_response
+from antiphon.server.background import MAX_HELD, EventLineWriter, _Log
+from antiphon.trace.reader import read_trace
 
 RUNNING = 8
 
@@ -51,7 +51,7 @@ def lab(shared_lab: Lab) -> Iterator[Lab]:
     yield shared_lab
     shared_lab.open_gates()
     shared_lab.upstream.wait_idle()
-    until(lambda: shared_lab.gateway.services.background.running == 0)  # type: ignore[union-attr]
+    until(lambda: shared_lab.gateway.services.background.running_jobs == 0)  # type: ignore[union-attr]
 
 
 def text_of(response: dict[str, Any]) -> str:
@@ -177,8 +177,8 @@ def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_t
 
 def test_what_is_told_while_it_waits_is_what_is_written_down_whatever_the_upstream_adds() -> None:
     """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
-    queued = replace(opening(Request(model="m"), id="resp_1", created_at=1), status="queued")
-    lines = Lines(queued)
+    queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
+    lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")
     for event in (ResponseCreated(sequence_number=0, response=tiered), ResponseQueued(sequence_number=1, response=tiered)):
         assert decode_event(lines.feed(event)) == replace(event, response=queued)

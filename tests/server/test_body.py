@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import ApiError
-from antiphon.server.body import ClientLeft, check_head, read_body
+from antiphon.server.body import ClientDisconnected, check_body_headers, read_body
 
 
 def head(**headers: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def head(**headers: str) -> dict[str, Any]:
 
 def refusal(**headers: str) -> tuple[int, str]:
     with pytest.raises(ApiError) as caught:
-        check_head(head(**headers), 100)
+        check_body_headers(head(**headers), 100)
     return caught.value.status, caught.value.code
 
 
@@ -32,7 +32,7 @@ def refusal(**headers: str) -> tuple[int, str]:
     ],
 )
 def test_json_is_taken(kind: str) -> None:
-    check_head(head(content_type=kind, content_length="100"), 100)
+    check_body_headers(head(content_type=kind, content_length="100"), 100)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_a_body_beyond_the_limit_is_413_as_soon_as_it_is() -> None:
 
 
 def test_a_client_that_leaves_in_the_middle_is_answered_nothing() -> None:
-    with pytest.raises(ClientLeft):
+    with pytest.raises(ClientDisconnected):
         body_of(part(b"0", True), {"type": "http.disconnect"})

@@ -283,7 +283,7 @@ def test_a_trigger_in_the_middle_is_refused(place: Lab) -> None:
 
 def test_a_summary_that_fails_after_the_stream_began_is_told_in_it() -> None:
     """STR-8."""
-    with lab(patience=0.01) as place:
+    with lab(first_byte_timeout=0.01) as place:
         place.says.append(turn(fakes.text("Not"), fakes.pause(0.3), fakes.end("fin")))
         told = events_in(place.ask([*CONVERSATION, TRIGGER], stream=True))
         assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.server import prometheus_text
 
-from antiphon.server.exposition import Family, Histogram, Shared, labelled, summed, text_of
+from antiphon.server.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
 
 
 def a_counter(value: float, **labels: str) -> Family:
-    return Family("things_total", "counter", "Things.", {f"{{{labelled(labels)}}}" if labels else "": value})
+    return Family("things_total", "counter", "Things.", {f"{{{format_labels(labels)}}}" if labels else "": value})
 
 
 def a_gauge(value: float) -> Family:
@@ -28,30 +28,32 @@ def a_histogram(*seconds: float) -> Histogram:
 
 
 def test_a_family_is_told_with_its_help_and_its_type() -> None:
-    assert text_of([a_counter(3, model="m")]).decode() == (
+    assert render_text([a_counter(3, model="m")]).decode() == (
         '# HELP things_total Things.\n# TYPE things_total counter\nthings_total{model="m"} 3\n'
     )
 
 
 def test_a_family_of_which_there_is_nothing_is_not_told() -> None:
-    assert text_of([Family("things_total", "counter", "Things.", {}), a_gauge(0.25)]).decode().count("#") == 2
+    assert render_text([Family("things_total", "counter", "Things.", {}), a_gauge(0.25)]).decode().count("#") == 2
 
 
 def test_labels_may_hold_anything() -> None:
     odd = 'a "name"\\with\nlines, {braces}, é 😀 and \ud800'
-    families = prometheus_text.read(text_of([a_counter(1, model=odd)]).decode())
+    families = prometheus_text.read(render_text([a_counter(1, model=odd)]).decode())
     [(_, labels)] = families["things_total"].samples
     assert labels == (("model", odd.replace("\ud800", "?")),)
 
 
 def test_help_stays_on_its_line() -> None:
-    text = text_of([Family("room", "gauge", "All\nthat \\ is.", {"": 1})]).decode()
+    text = render_text([Family("room", "gauge", "All\nthat \\ is.", {"": 1})]).decode()
     assert "# HELP room All\\nthat \\\\ is.\n" in text
     prometheus_text.read(text)
 
 
 def test_numbers_are_whole_where_they_are_whole() -> None:
-    text = text_of([a_gauge(0.1), Family("other", "gauge", "Other.", {"": 2.0**60}), Family("more", "gauge", "More.", {"": 3.0})])
+    text = render_text(
+        [a_gauge(0.1), Family("other", "gauge", "Other.", {"": 2.0**60}), Family("more", "gauge", "More.", {"": 3.0})]
+    )
     assert b"room 0.1\n" in text
     assert b"other 1.152921504606847e+18\n" in text
     assert b"more 3\n" in text
@@ -59,14 +61,14 @@ def test_numbers_are_whole_where_they_are_whole() -> None:
 
 def test_a_histogram_counts_all_that_is_below_each_bound() -> None:
     samples = {**a_histogram(0.1, 0.2, 0.7, 9.0).samples('model="m"'), **a_histogram().samples('model="n"')}
-    read = prometheus_text.read(text_of([Family("wait_seconds", "histogram", "Waits.", samples)]).decode())["wait_seconds"]
+    read = prometheus_text.read(render_text([Family("wait_seconds", "histogram", "Waits.", samples)]).decode())["wait_seconds"]
     assert [read.value("_bucket", model="m", le=bound) for bound in ("0.5", "1", "+Inf")] == [2, 3, 4]
     assert (read.value("_count", model="m"), read.value("_sum", model="m")) == (4, 10.0)
     assert read.value("_count", model="n") == 0
 
 
 def test_a_histogram_needs_no_labels() -> None:
-    text = text_of([Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples(""))]).decode()
+    text = render_text([Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples(""))]).decode()
     assert 'wait_seconds_bucket{le="0.5"} 1\n' in text
     assert "wait_seconds_count 1\n" in text
     prometheus_text.read(text)
@@ -76,7 +78,7 @@ def test_what_processes_measured_is_added_up() -> None:
     first = [a_counter(1, model="m"), a_gauge(2), Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples(""))]
     second = [a_counter(5, model="m"), a_counter(7, model="n"), a_gauge(3)]
     third = [Family("wait_seconds", "histogram", "Waits.", a_histogram(0.7, 0.8).samples(""))]
-    read = prometheus_text.read(text_of(summed([first, second, third])).decode())
+    read = prometheus_text.read(render_text(sum_families([first, second, third])).decode())
     assert (read["things_total"].value(model="m"), read["things_total"].value(model="n")) == (6, 7)
     assert read["room"].value() == 5
     assert read["wait_seconds"].value("_bucket", le="0.5") == 1
@@ -85,12 +87,12 @@ def test_what_processes_measured_is_added_up() -> None:
 
 
 def test_each_process_sees_what_the_others_wrote_and_not_what_it_wrote_itself(tmp_path: Path) -> None:
-    mine, parents = Shared(tmp_path, os.getpid()), Shared(tmp_path, os.getppid())
-    assert mine.others() == []
+    mine, parents = SharedMetrics(tmp_path, os.getpid()), SharedMetrics(tmp_path, os.getppid())
+    assert mine.read_others() == []
     mine.write([a_counter(1), a_gauge(1)])
     mine.write([a_counter(2), a_gauge(2)])
-    assert mine.others() == []
-    assert parents.others() == [[a_counter(2), a_gauge(2)]]
+    assert mine.read_others() == []
+    assert parents.read_others() == [[a_counter(2), a_gauge(2)]]
 
 
 def test_of_a_process_that_is_dead_only_counts_are_left(tmp_path: Path) -> None:
@@ -98,13 +100,13 @@ def test_of_a_process_that_is_dead_only_counts_are_left(tmp_path: Path) -> None:
     process.start()
     process.join()
     assert process.pid is not None
-    Shared(tmp_path, process.pid).write([a_counter(2), a_gauge(2)])
-    assert Shared(tmp_path, os.getpid()).others() == [[a_counter(2)]]
+    SharedMetrics(tmp_path, process.pid).write([a_counter(2), a_gauge(2)])
+    assert SharedMetrics(tmp_path, os.getpid()).read_others() == [[a_counter(2)]]
 
 
 def test_a_folder_that_is_gone_or_damaged_harms_nobody(tmp_path: Path) -> None:
     (tmp_path / f"{os.getppid()}.json").write_bytes(b"[{")
-    assert Shared(tmp_path, os.getpid()).others() == []
-    gone = Shared(tmp_path / "gone", os.getpid())
+    assert SharedMetrics(tmp_path, os.getpid()).read_others() == []
+    gone = SharedMetrics(tmp_path / "gone", os.getpid())
     gone.write([a_counter(1)])
-    assert gone.others() == []
+    assert gone.read_others() == []

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.server.probing import receive_json_body
 
-from antiphon.server.asgi import BY_NAME, DIRECT
-from antiphon.server.http_protocol import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, Protocol
+from antiphon.server.asgi import DIRECT, HEADERS_BY_NAME
+from antiphon.server.http_protocol import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, HttpProtocol
 
 BOUND = 60.0  # seconds within which anything that is waited for has long happened
 
@@ -140,11 +140,11 @@ class Place:
     def protocols(self) -> int:
         return len(self.server.server_state.connections)
 
-    def connection(self) -> Protocol:
+    def connection(self) -> HttpProtocol:
         """The server's side of the only connection there is."""
         until(lambda: self.protocols() == 1)
         [protocol] = self.server.server_state.connections
-        assert isinstance(protocol, Protocol)
+        assert isinstance(protocol, HttpProtocol)
         return protocol
 
 
@@ -179,7 +179,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(protocol: type[Protocol] = Protocol, **settings: Any) -> Iterator[Place]:
+def serving(protocol: type[HttpProtocol] = HttpProtocol, **settings: Any) -> Iterator[Place]:
     app = TinyApp()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -529,7 +529,7 @@ def test_a_refusal_is_found_in_the_log_by_its_id(place: Place, caplog: pytest.Lo
 
 
 def test_a_fault_while_reading_a_head_is_ours(caplog: pytest.LogCaptureFixture) -> None:
-    class Faulty(Protocol):
+    class Faulty(HttpProtocol):
         def on_url(self, url: bytes) -> None:
             raise ZeroDivisionError(url)
 
@@ -565,7 +565,7 @@ def test_a_client_that_leaves_is_noticed(place: Place, waiting: bytes, half: boo
     until(place.app.left.is_set)
 
 
-class Impatient(Protocol):
+class Impatient(HttpProtocol):
     """Impatient, yet not so that a busy machine could be late with what it does send."""
 
     head_timeout = 1.0
@@ -614,7 +614,7 @@ def test_a_body_that_waits_for_us_is_not_late(place: Place) -> None:
         assert Answer(to_the_end(client)).status == 200
 
 
-def waits_for_body(protocol: Protocol) -> bool:
+def waits_for_body(protocol: HttpProtocol) -> bool:
     return protocol._head_timer is not None and not protocol._in_head
 
 
@@ -759,7 +759,7 @@ def test_a_server_that_stops_lets_a_connection_finish_what_it_was_asked(asked: b
 
 
 def test_an_early_answer_is_not_followed_by_a_complaint_about_the_body() -> None:
-    class Lingering(Protocol):
+    class Lingering(HttpProtocol):
         body_timeout = 0.05
 
     with serving(Lingering) as place, place.client() as client:
@@ -800,7 +800,7 @@ def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *
                 client.sendall(data)
             bodies.append(receive_json_body(client))
     until(lambda: place.protocols() == 0)
-    internal = (BY_NAME, DIRECT, "client")
+    internal = (HEADERS_BY_NAME, DIRECT, "client")
     return [
         ({name: value for name, value in scope.items() if name not in internal}, body)
         for scope, body in zip(place.app.seen, bodies, strict=True)

@@ -19,9 +19,9 @@ from tests.websocket_client import open_websocket
 from antiphon.config import KeyConfig, StoreConfig, UpstreamConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.fakes import ChatServer
-from antiphon.server.exposition import Shared
-from antiphon.server.logs import RequestLine
-from antiphon.server.metrics import MOST_CODES, MOST_MODELS, Metrics, watched
+from antiphon.server.exposition import SharedMetrics
+from antiphon.server.logger import RequestLog
+from antiphon.server.metrics import MOST_CODES, MOST_MODELS, Metrics, timed_store
 
 PATHS = [
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),
@@ -30,17 +30,17 @@ PATHS = [
 TURN = {"endpoint": "/v1/responses", "model": "m", "upstream": "lab"}
 
 
-def a_line(**fields: Any) -> RequestLine:
+def a_line(**fields: Any) -> RequestLog:
     usual = {"request_id": "req_1", "method": "POST", "path": "/v1/responses", "status": 200, "duration_ms": 20.0}
-    return RequestLine(**{**usual, "model": "m", "upstream": "lab", **fields})
+    return RequestLog(**{**usual, "model": "m", "upstream": "lab", **fields})
 
 
-def measured(*lines: RequestLine, models: Sequence[str] = ()) -> dict[str, Family]:
+def measured(*lines: RequestLog, models: Sequence[str] = ()) -> dict[str, Family]:
     metrics = Metrics(models)
-    metrics.know_paths(PATHS)
+    metrics.register_paths(PATHS)
     for line in lines:
-        metrics.request(line)
-    return prometheus_text.read(metrics.text().decode())
+        metrics.count_request(line)
+    return prometheus_text.read(metrics.render().decode())
 
 
 def scraped(gateway: Running, **headers: str) -> dict[str, Family]:
@@ -53,14 +53,14 @@ def scraped(gateway: Running, **headers: str) -> dict[str, Family]:
 
 
 def test_requests_are_counted_by_how_they_ended() -> None:
-    lines = [a_line(), a_line(), a_line(status=502, error="upstream_unavailable"), a_line(status=None, client_left=True)]
+    lines = [a_line(), a_line(), a_line(status=502, error="upstream_unavailable"), a_line(status=None, client_disconnected=True)]
     read = measured(*lines, a_line(method="WEBSOCKET"))
     requests = read["antiphon_requests_total"]
     assert requests.value(method="POST", status="2xx", **TURN) == 2
     assert requests.value(method="POST", status="5xx", **TURN) == 1
     assert requests.value(method="POST", status="none", **TURN) == 1
     assert requests.value(method="WEBSOCKET", status="2xx", **TURN) == 1
-    assert read["antiphon_clients_left_total"].value(**TURN) == 1
+    assert read["antiphon_client_disconnects_total"].value(**TURN) == 1
     assert read["antiphon_request_duration_seconds"].value("_count", **TURN) == 5
     assert read["antiphon_request_duration_seconds"].value("_bucket", le="0.025", **TURN) == 5
     assert read["antiphon_request_duration_seconds"].value("_bucket", le="0.01", **TURN) == 0
@@ -160,7 +160,7 @@ class _Flaky:
 
 def test_every_question_to_the_store_is_timed_and_failures_are_counted() -> None:
     metrics = Metrics()
-    store: Any = watched(_Flaky(), metrics)  # type: ignore[arg-type]
+    store: Any = timed_store(_Flaky(), metrics)  # type: ignore[arg-type]
 
     async def ask() -> None:
         assert await store.get("alice", id="resp_1") == "alice resp_1"
@@ -172,7 +172,7 @@ def test_every_question_to_the_store_is_timed_and_failures_are_counted() -> None
     assert store.name == "flaky"
     with pytest.raises(AttributeError):
         _ = store.nothing
-    read = prometheus_text.read(metrics.text().decode())
+    read = prometheus_text.read(metrics.render().decode())
     assert read["antiphon_store_duration_seconds"].value("_count", operation="get") == 2
     assert read["antiphon_store_failures_total"].value(operation="get") == 0
     assert read["antiphon_store_failures_total"].value(operation="delete") == 1
@@ -183,20 +183,20 @@ def test_every_question_to_the_store_is_timed_and_failures_are_counted() -> None
 
 def test_processes_tell_of_each_other_and_numbers_never_go_back(tmp_path: Path) -> None:
     async def serve() -> list[float]:
-        ours, theirs = (Metrics(shared=Shared(tmp_path, pid)) for pid in (os.getpid(), os.getppid()))
-        ours.gauge("room", "Room.", lambda: 1)
-        theirs.gauge("room", "Room.", lambda: 2)
+        ours, theirs = (Metrics(shared=SharedMetrics(tmp_path, pid)) for pid in (os.getpid(), os.getppid()))
+        ours.add_gauge("room", "Room.", lambda: 1)
+        theirs.add_gauge("room", "Room.", lambda: 2)
         ours.start()
         theirs.start()
         told = []
         for metrics in (ours, theirs, theirs, ours):
-            metrics.request(a_line())
-            read = prometheus_text.read(metrics.text().decode())
+            metrics.count_request(a_line())
+            read = prometheus_text.read(metrics.render().decode())
             told.append(read["antiphon_requests_total"].value(status="2xx"))
             assert read["room"].value() == 3
         ours.stop()
-        theirs.request(a_line())
-        read = prometheus_text.read(theirs.text().decode())
+        theirs.count_request(a_line())
+        read = prometheus_text.read(theirs.render().decode())
         assert read["room"].value() == 2
         theirs.stop()
         return [*told, read["antiphon_requests_total"].value(status="2xx")]
@@ -209,7 +209,7 @@ def test_a_process_alone_writes_nothing() -> None:
     metrics = Metrics()
     metrics.start()
     metrics.stop()
-    assert b"antiphon_build_info" in metrics.text()
+    assert b"antiphon_build_info" in metrics.render()
 
 
 # On the wire
@@ -228,7 +228,7 @@ def test_a_gateway_tells_what_it_did_and_has() -> None:
         assert read["antiphon_first_event_seconds"].value("_count", **TURN) == 1
         assert read["antiphon_between_events_seconds"].value("_count", **TURN) == 1
         assert read["antiphon_errors_total"].value(code="invalid_value", upstream="") == 1
-        assert read["antiphon_requests_under_way"].value() == 1
+        assert read["antiphon_requests_in_flight"].value() == 1
         assert read["antiphon_upstream_connections"].value() == 1
         assert read["antiphon_upstream_connections_in_use"].value() == 0
         assert read["process_resident_memory_bytes"].value() > 1_000_000

@@ -20,7 +20,7 @@ from tests.generate.shapes import documents
 from antiphon import __version__, sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.models import Model, ModelList
+from antiphon.gateway.model_catalog import Model, ModelList
 from antiphon.protocol.codec import encode
 from antiphon.protocol.events import ReasoningDelta, ReasoningDone, StreamEvent
 from antiphon.protocol.losses import Loss
@@ -34,7 +34,7 @@ OPERATIONS = {(path, method): operation for path, methods in DOCUMENT["paths"].i
 # Errors of the others have the form of the APIs that they belong to.
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
-EVERYWHERE = {400, 403, 405, 426, 431, 500, 503}
+COMMON_ERRORS = {400, 403, 405, 426, 431, 500, 503}
 
 
 def validator(name: str) -> Draft202012Validator:
@@ -240,36 +240,36 @@ def test_every_path_tells_every_status_it_can_give() -> None:
     """ERR-2."""
     told = {where: {int(status) for status in operation["responses"]} for where, operation in OPERATIONS.items()}
     assert told == {
-        ("/v1/responses", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
-        ("/v1/responses/compact", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
-        ("/v1/responses/{id}", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/responses/{id}", "delete"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/responses/{id}/cancel", "post"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/responses/{id}/input_items", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/conversations", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/v1/conversations/{id}", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/conversations/{id}", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/v1/conversations/{id}", "delete"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/conversations/{id}/items", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/conversations/{id}/items", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/v1/conversations/{id}/items/{item_id}", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/conversations/{id}/items/{item_id}", "delete"): {200, 401, 404} | EVERYWHERE,
-        ("/v1/models", "get"): {200, 401} | EVERYWHERE,
-        ("/v1/usage", "get"): {200, 401, 404} | EVERYWHERE,
-        ("/health", "get"): {200} | EVERYWHERE,
-        ("/openapi.json", "get"): {200} | EVERYWHERE,
-        ("/metrics", "get"): {200, 401} | EVERYWHERE,
-        ("/v1/responses/input_tokens", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/", "get"): {200} | EVERYWHERE,
-        ("/v1/chat/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
-        ("/v1/messages", "post"): {200, 401, 404, 413, 415, 429, 502, 504, 529} | EVERYWHERE,
-        ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/v1/vscode/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | EVERYWHERE,
-        ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415} | EVERYWHERE,
-        ("/v1/vscode/models", "get"): {200, 401} | EVERYWHERE,
-        ("/v1beta/models", "get"): {200, 401} | EVERYWHERE,
+        ("/v1/responses", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/v1/responses/compact", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/v1/responses/{id}", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/responses/{id}", "delete"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/responses/{id}/cancel", "post"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/responses/{id}/input_items", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/conversations", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/conversations/{id}", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/conversations/{id}", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/conversations/{id}", "delete"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/conversations/{id}/items", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/conversations/{id}/items", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/conversations/{id}/items/{item_id}", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/conversations/{id}/items/{item_id}", "delete"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/models", "get"): {200, 401} | COMMON_ERRORS,
+        ("/v1/usage", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/health", "get"): {200} | COMMON_ERRORS,
+        ("/openapi.json", "get"): {200} | COMMON_ERRORS,
+        ("/metrics", "get"): {200, 401} | COMMON_ERRORS,
+        ("/v1/responses/input_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/", "get"): {200} | COMMON_ERRORS,
+        ("/v1/chat/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/v1/messages", "post"): {200, 401, 404, 413, 415, 429, 502, 504, 529} | COMMON_ERRORS,
+        ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/vscode/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/vscode/models", "get"): {200, 401} | COMMON_ERRORS,
+        ("/v1beta/models", "get"): {200, 401} | COMMON_ERRORS,
         **{
-            (f"/{version}/models/{{model}}{action}", method): {200, 401, 404, *more} | EVERYWHERE
+            (f"/{version}/models/{{model}}{action}", method): {200, 401, 404, *more} | COMMON_ERRORS
             for version in ("v1", "v1beta")
             for action, method, more in (
                 ("", "get", ()),

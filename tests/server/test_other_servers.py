@@ -18,8 +18,8 @@ from antiphon.fakes import ChatServer, Gate, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
 from antiphon.server.app import App
-from antiphon.server.logs import Logger
-from antiphon.server.run import Server, listening, url_of
+from antiphon.server.logger import Logger
+from antiphon.server.run import GatewayServer, bound_listener, listener_url
 from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 
@@ -34,13 +34,13 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
     services = Services(config, {}, HttpTransport({}), Logger(log, "json"))
     settings = uvicorn.Config(App(services, {}), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False)
     started = threading.Event()
-    with listening(config) as server_socket:
-        server = Server(settings, started.set)
+    with bound_listener(config) as server_socket:
+        server = GatewayServer(settings, started.set)
         thread = threading.Thread(target=server.run, args=([server_socket],), daemon=True)
         thread.start()
         try:
             assert started.wait(BOUND)
-            yield Running(url_of(server_socket), log, services)
+            yield Running(listener_url(server_socket), log, services)
         finally:
             server.should_exit = True
             thread.join(BOUND)

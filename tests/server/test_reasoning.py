@@ -17,7 +17,7 @@ from tests.server.stateful import TOOLS, Lab, lab, message, output, text_of
 
 from antiphon import fakes
 from antiphon.config import Config
-from antiphon.dialects.common.envelope import seal, unseal
+from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.fakes import ChatServer, Received, ResponsesServer, turn
 from antiphon.fakes.script import Turn
 
@@ -96,7 +96,7 @@ def test_what_a_responses_server_sealed_comes_back_to_it_through_a_client_that_k
     ask = asker(here, how)
     first = ask([message("user", "Go.")], **CODEX)
     thought, call = first["output"]
-    envelope = unseal(thought["encrypted_content"])
+    envelope = unseal_reasoning(thought["encrypted_content"])
     assert envelope is not None
     assert envelope.maker == "openai"
     second = ask([message("user", "Go."), thought, call, output(call["call_id"])], **CODEX)
@@ -156,7 +156,7 @@ def test_a_chain_has_what_was_sealed_though_the_client_never_saw_it(
 
 def refused_history() -> list[dict[str, Any]]:
     """Reasoning that claims to be the server's own, and is not."""
-    forged = {"type": "reasoning", "summary": [], "encrypted_content": seal("openai", {"encrypted_content": "forged"})}
+    forged = {"type": "reasoning", "summary": [], "encrypted_content": seal_reasoning("openai", {"encrypted_content": "forged"})}
     return [message("user", "Go."), forged, message("assistant", "So."), message("user", "And?")]
 
 

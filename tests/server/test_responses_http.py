@@ -14,14 +14,14 @@ from tests.running import BOUND, Running, one_upstream, read_all, running, until
 
 from antiphon import fakes, sse
 from antiphon.config import KeyConfig, ServerConfig, Timeouts
-from antiphon.dialects.responses.events_from_hub import ChosenStyle
+from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
 from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.upstream.http import HttpTransport
 
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
@@ -74,7 +74,7 @@ def test_a_stream_has_the_form_of_the_specification() -> None:
         name, data = block.split("\n")
         assert name == "event: " + msgspec.json.decode(data.removeprefix("data: "))["type"]
     assert "\nid:" not in answer.text
-    assert judge(events_of(answer)) == []
+    assert find_violations(events_of(answer)) == []
 
 
 def test_a_stream_and_a_plain_answer_are_the_same_response() -> None:
@@ -175,7 +175,7 @@ def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
         answer = gateway.post(STREAMED)
         (line,) = gateway.requests(1)
     events = events_of(answer)
-    assert judge(events) == []
+    assert find_violations(events) == []
     response = fold(events)
     wanted = "upstream_timeout" if how == "hang" else "upstream_disconnected"
     assert response.error is not None
@@ -192,7 +192,7 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
         turn(fakes.wait(gates[1]), fakes.raw(b"data: nonsense\n\n"), fakes.end("fin")),
     ]
     with ChatServer(script) as upstream:
-        with running(one_upstream(upstream.base_url), patience=0.05, silence=0.05) as gateway:
+        with running(one_upstream(upstream.base_url), first_byte_timeout=0.05, keepalive_interval=0.05) as gateway:
             answers = []
             for gate in gates:
                 with (
@@ -206,7 +206,7 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
                     gate.open()
                     answers.append(seen + b"".join(pieces))
     late, broken = ([decode_event(frame.data) for frame in sse.Decoder().feed(answer)[:-1]] for answer in answers)
-    assert judge(late) == judge(broken) == []
+    assert find_violations(late) == find_violations(broken) == []
     assert (fold(late).status, fold(broken).status) == ("completed", "failed")
 
 
@@ -230,7 +230,7 @@ def test_a_connection_to_the_upstream_is_used_again() -> None:
 
 def test_a_responses_upstream_works_likewise() -> None:
     with ResponsesServer() as upstream, running(one_upstream(upstream.base_url, dialect="responses")) as gateway:
-        assert judge(events_of(gateway.post(STREAMED))) == []
+        assert find_violations(events_of(gateway.post(STREAMED))) == []
         assert gateway.post(ASKED).json()["status"] == "completed"
         assert not upstream.refusals
 
@@ -249,7 +249,7 @@ def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> Non
     assert plain.headers["antiphon-losses"] == streamed.headers["antiphon-losses"] == "1; tools[0]"
     assert "antiphon:losses" not in streamed.text
     events = events_of(told)
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert b"web_search" in msgspec.json.encode(events[-2])
     assert [line["losses"] for line in lines] == [1, 1, 1]
 
@@ -271,7 +271,7 @@ PLAIN, OLDER = "sk-plain-0123456789", "sk-older-0123456789"
 
 
 @pytest.mark.parametrize(("server", "unchosen"), [(None, "default"), ("standard", "standard")])
-def test_style_is_chosen_by_header_key_and_server(server: ChosenStyle | None, unchosen: str) -> None:
+def test_style_is_chosen_by_header_key_and_server(server: SelectableEventStyle | None, unchosen: str) -> None:
     """API-6: twice each, since a head that comes again is not looked at again."""
     keys = [KeyConfig(name="alice", env="PLAIN"), KeyConfig(name="alice", env="OLDER", style="older")]
     with ChatServer(lambda _: FAILS) as upstream:
@@ -494,7 +494,7 @@ def test_a_fault_of_ours_in_the_middle_of_a_stream_still_ends_it() -> None:
     with running(one_upstream("http://127.0.0.1:1/v1"), transport=BreaksLater(), has_a_fault=True) as gateway:
         answer = gateway.post(STREAMED)
     events = events_of(answer)
-    assert judge(events) == []
+    assert find_violations(events) == []
     response = fold(events)
     assert response.error is not None
     assert (response.status, response.error.code) == ("failed", "internal_error")
@@ -546,7 +546,7 @@ def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
             client.join(60)
     streamed, plain = sorted(answers, key=lambda answer: answer.status_code)
     response = fold(events_of(streamed))
-    assert judge(events_of(streamed)) == []
+    assert find_violations(events_of(streamed)) == []
     assert response.error is not None
     assert (response.status, response.error.code) == ("failed", "server_shutdown")
     assert (plain.status_code, error_of(plain)["code"]) == (503, "server_shutdown")

@@ -24,10 +24,10 @@ from tests.server import prometheus_text
 from tests.server.probing import ASKED
 
 from antiphon import fakes
-from antiphon.config import Config, ServerConfig, default
+from antiphon.config import Config, ServerConfig, default_config
 from antiphon.errors import ConfigError
 from antiphon.fakes import ChatServer, Gate, turn
-from antiphon.server.run import embedded_models, listening, serve, url_of
+from antiphon.server.run import bound_listener, embedded_models, listener_url, serve
 
 START = 60.0  # seconds; several processes start on a machine that is not ours alone
 # A program that does what `antiphon serve` does: the address on its output, the log on its error output, and an end that unwinds.
@@ -56,24 +56,24 @@ def on(host: str, port: int = 0) -> Config:
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
-    with listening(on("127.0.0.1")) as taken:
+    with bound_listener(on("127.0.0.1")) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {port}.*--port"), listening(on("127.0.0.1", port)):
+        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {port}.*--port"), bound_listener(on("127.0.0.1", port)):
             pass
 
 
 def test_a_port_can_be_taken_again_at_once() -> None:
-    with listening(on("127.0.0.1")) as first:
+    with bound_listener(on("127.0.0.1")) as first:
         port = first.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             first.accept()[0].close()  # the server's side closes first, so its port lingers
-    with listening(on("127.0.0.1", port)) as second:
+    with bound_listener(on("127.0.0.1", port)) as second:
         assert second.getsockname()[1] == port
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
 def test_an_address_that_is_not_of_this_machine_is_told_as_such(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"server\.host.*no address of this machine"), listening(on(host)):
+    with pytest.raises(ConfigError, match=r"server\.host.*no address of this machine"), bound_listener(on(host)):
         pass
 
 
@@ -82,14 +82,14 @@ def test_a_port_that_is_not_allowed_is_told_with_the_reason(monkeypatch: pytest.
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
-    with pytest.raises(ConfigError, match=r"port 80: Permission denied.*--port"), listening(on("127.0.0.1", 80)):
+    with pytest.raises(ConfigError, match=r"port 80: Permission denied.*--port"), bound_listener(on("127.0.0.1", 80)):
         pass
 
 
 def test_the_address_is_one_that_a_client_can_use() -> None:
     for host in ("127.0.0.1", "0.0.0.0", "localhost"):
-        with listening(on(host)) as server_socket:
-            url = url_of(server_socket)
+        with bound_listener(on(host)) as server_socket:
+            url = listener_url(server_socket)
             assert url in (f"http://127.0.0.1:{server_socket.getsockname()[1]}", f"http://[::1]:{server_socket.getsockname()[1]}")
 
 
@@ -98,11 +98,11 @@ def test_an_address_of_ipv6_stands_in_brackets(host: str) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:  # a machine without IPv6 says so
-        with pytest.raises(ConfigError, match=re.escape(host)), listening(on(host)):
+        with pytest.raises(ConfigError, match=re.escape(host)), bound_listener(on(host)):
             pass
         return
-    with listening(on(host)) as server_socket:
-        assert url_of(server_socket) == f"http://[::1]:{server_socket.getsockname()[1]}"
+    with bound_listener(on(host)) as server_socket:
+        assert listener_url(server_socket) == f"http://[::1]:{server_socket.getsockname()[1]}"
 
 
 def test_without_an_embedded_model_none_is_started() -> None:
@@ -113,8 +113,8 @@ def test_without_an_embedded_model_none_is_started() -> None:
 def test_a_port_that_is_taken_costs_nobody_a_model() -> None:
     """The socket comes first: the refusal is there before a model is loaded, and nobody is told an address."""
     told: list[str] = []
-    with listening(on("127.0.0.1")) as taken:
-        config = msgspec.structs.replace(default({}), server=ServerConfig(port=taken.getsockname()[1]))
+    with bound_listener(on("127.0.0.1")) as taken:
+        config = msgspec.structs.replace(default_config({}), server=ServerConfig(port=taken.getsockname()[1]))
         with pytest.raises(ConfigError, match="cannot listen"):
             serve(config, announce=told.append, environ={})
     assert told == []
@@ -315,7 +315,7 @@ def _is_refused(url: str) -> bool:
 
 def test_a_model_answers_with_no_key_and_no_configuration() -> None:
     """F-3, API-5: what is served without any file is a model that really answers, whole and streaming."""
-    with gateway(default({})) as served:
+    with gateway(default_config({})) as served:
         models = [model["id"] for model in served.get("/v1/models").json()["data"]]
         assert models == ["local"]
         asked = {"model": "local", "input": "Say hello.", "max_output_tokens": 16, "temperature": 0}

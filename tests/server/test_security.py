@@ -13,11 +13,11 @@ from tests.server.probing import ALICE, ASKED, BOB, UPSTREAM_KEY, Canary, Probed
 from tests.websocket_client import Refused, open_websocket
 
 from antiphon import __version__
-from antiphon.config import Config, ServerConfig, check
+from antiphon.config import Config, ServerConfig, check_config
 from antiphon.errors import ConfigError
-from antiphon.gateway.client_speech import speech_at
+from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.server import app
-from antiphon.server.app import OF_MODEL, OF_ONE, ROUTES, Route, health
+from antiphon.server.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, Route, health
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +312,7 @@ def test_no_image_and_no_file_is_ever_fetched(place: Probed, bird: Canary, spell
 
 
 def every_call() -> list[tuple[str, str]]:
-    routes = [*ROUTES.items(), *((named(path), route) for path, route in (OF_ONE | OF_MODEL).items())]
+    routes = [*ROUTES.items(), *((named(path), route) for path, route in (RESOURCE_ROUTES | MODEL_ROUTES).items())]
     return [(path, method) for path, route in routes for method in route.methods]
 
 
@@ -322,13 +322,13 @@ def named(path: str) -> str:
 
 def asked_at(path: str) -> bytes:
     """A turn in the form of whose path it is."""
-    if speech_at(path).dialect == "vscode":
+    if dialect_at_path(path).name == "vscode":
         return msgspec.json.encode({"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False})
-    asker = next((asker for asker in ASKERS if speech_at(path).dialect == asker.dialect), None)
+    asker = next((asker for asker in ASKERS if dialect_at_path(path).name == asker.dialect), None)
     return msgspec.json.encode(asker.asked if asker else ASKED)
 
 
-KEPT = {"/v1/conversations", "/v1/usage", *map(named, OF_ONE)}  # which nothing is here
+KEPT = {"/v1/conversations", "/v1/usage", *map(named, RESOURCE_ROUTES)}  # which nothing is here
 
 
 def answer_to(place: Probed, method: str, path: str, *headers: tuple[str, str | bytes]) -> tuple[int, bytes]:
@@ -491,7 +491,7 @@ def test_a_public_address_without_keys_is_refused_with_what_to_do() -> None:
     """Security: bound to a public address with no keys."""
     for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.example"):
         with pytest.raises(ConfigError) as caught:
-            check(Config(server=ServerConfig(host=host)), {})
+            check_config(Config(server=ServerConfig(host=host)), {})
         assert "[[keys]]" in str(caught.value)
         assert "127.0.0.1" in str(caught.value)
 

@@ -26,11 +26,11 @@ from tests.websocket_client import Closed, WebSocketClient, open_websocket
 from antiphon import fakes
 from antiphon.config import StoreConfig
 from antiphon.fakes import ChatServer, Gate, turn
-from antiphon.gateway.keeping import response_of
+from antiphon.gateway.recording import response_from_record
 from antiphon.protocol.response import Response
-from antiphon.server.edge import ANYBODY
-from antiphon.server.logs import Logger
-from antiphon.server.services import Runner, Services
+from antiphon.server.access_policy import ANONYMOUS_OWNER
+from antiphon.server.logger import Logger
+from antiphon.server.services import BackgroundControl, Services
 from antiphon.store.interface import Store
 from antiphon.store.sqlite import SqliteStore
 from antiphon.upstream.http import HttpTransport
@@ -88,10 +88,10 @@ class Served:
 
         async def go() -> Response | None:
             store = await SqliteStore.open(self.database)
-            record = await store.get(ANYBODY, id)
+            record = await store.get(ANONYMOUS_OWNER, id)
             assert await store.verify() == []
             await store.close()
-            return None if record is None else response_of(record)
+            return None if record is None else response_from_record(record)
 
         return asyncio.run(go())
 
@@ -261,7 +261,7 @@ def test_a_second_signal_ends_work_in_the_background_at_once_too(tmp_path: Path,
 class Graces:
     """A runner that remembers how much time it was given."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: BackgroundControl) -> None:
         self._runner = runner
         self.given: list[float] = []
 
@@ -284,7 +284,7 @@ def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_the
             with running(config) as gateway:
                 assert gateway.services.background is not None
                 graces = Graces(gateway.services.background)
-                gateway.services.background = cast(Runner, graces)
+                gateway.services.background = cast(BackgroundControl, graces)
                 if over == "http":
                     clients.enter_context(gateway.connect()).sendall(request(stream=True))
                 elif over == "websocket":
@@ -360,12 +360,12 @@ def test_the_store_stays_open_until_the_last_turn_has_kept_its_response() -> Non
         config = replace(one_upstream("http://127.0.0.1:1/v1"), store=StoreConfig(url="off"))
         services = Services(config, {}, HttpTransport({}), Logger(io.StringIO(), "json"), open_store=give_it)
         await services.open()
-        services.under_way = 1
+        services.requests_in_flight = 1
         closing = asyncio.create_task(services.close())
         done, _ = await asyncio.wait([closing], timeout=0.05)
         assert not done
         assert not store.is_closed
-        services.under_way = 0
+        services.requests_in_flight = 0
         await closing
         assert store.is_closed
 
@@ -374,6 +374,6 @@ def test_the_store_stays_open_until_the_last_turn_has_kept_its_response() -> Non
 
 def test_nobody_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keeps a request from its end, the gateway ends: `running` sees to it."""
-    monkeypatch.setattr("antiphon.server.services.LAST_WORDS", 0.05)
+    monkeypatch.setattr("antiphon.server.services.CLOSE_TIMEOUT", 0.05)
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        gateway.services.under_way += 1
+        gateway.services.requests_in_flight += 1

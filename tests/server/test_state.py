@@ -39,11 +39,11 @@ from tests.server.stateful import (
 )
 
 from antiphon import fakes, sse
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.fakes import Gate, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
-from antiphon.server.http_protocol import Protocol
+from antiphon.server.http_protocol import HttpProtocol
 
 NEVER = "resp_00000000ffffffffffffffffffffffffffffffff"
 
@@ -402,9 +402,9 @@ def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops
         assert here.kept(told.response.id)["error"]["code"] == "server_shutdown"
 
 
-def protocols() -> list[Protocol]:
+def protocols() -> list[HttpProtocol]:
     """The connections of this process that have a request."""
-    return [found for found in gc.get_objects() if isinstance(found, Protocol) and hasattr(found, "flow")]
+    return [found for found in gc.get_objects() if isinstance(found, HttpProtocol) and hasattr(found, "flow")]
 
 
 # Clients that leave
@@ -557,7 +557,7 @@ def test_sealed_reasoning_is_shown_only_to_who_asks_for_it(here: Lab) -> None:
     assert events[-1]["response"]["output"][0]["encrypted_content"] == found
     # It goes back to the server that made it, asked for or not, and that server knows its own.
     here.told("And?", previous_response_id=id, model="other-1")
-    envelope = unseal(found)
+    envelope = unseal_reasoning(found)
     assert envelope is not None
     assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == [
         envelope.content["encrypted_content"]

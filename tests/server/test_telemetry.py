@@ -26,10 +26,10 @@ from tests.websocket_client import open_websocket
 from antiphon.config import Config, KeyConfig, TelemetryConfig, UpstreamConfig
 from antiphon.errors import ConfigError
 from antiphon.fakes import ChatServer
-from antiphon.server.logs import Logger, RequestLine
+from antiphon.server.logger import Logger, RequestLog
 from antiphon.server.metrics import Metrics
-from antiphon.server.otel import Otel, exporting, provider_names
-from antiphon.server.telemetry import check_telemetry, is_wanted, open_telemetry
+from antiphon.server.otel import OtelTelemetry, open_exporter, provider_names
+from antiphon.server.telemetry import check_telemetry, is_telemetry_enabled, open_telemetry
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ASKED = {"model": "m", "input": "my secret plan"}
@@ -43,10 +43,10 @@ class Collected:
         self._reader = InMemoryMetricReader()
         self._propagates = propagates
 
-    def open(self, config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger) -> Otel:
+    def open(self, config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger) -> OtelTelemetry:
         del environ, logger
         spans = SimpleSpanProcessor(self._spans)
-        return Otel(spans, self._reader, metrics, provider_names(config), propagates=self._propagates)
+        return OtelTelemetry(spans, self._reader, metrics, provider_names(config), propagates=self._propagates)
 
     def spans(self, count: int) -> list[ReadableSpan]:
         until(lambda: len(self._spans.get_finished_spans()) >= count)
@@ -221,10 +221,10 @@ def test_names_that_clients_make_up_are_one_in_measures() -> None:
     collected = Collected()
     otel = collected.open(Config(), {}, Metrics(["m"]), Logger(io.StringIO()))
     for model in ("m", "made-up", "dreamt-up"):
-        line = RequestLine(
+        line = RequestLog(
             request_id="req_1", method="POST", path="/v1/responses", model=model, upstream="lab", status=404, error="e"
         )
-        otel.end(line)
+        otel.end_request(line)
     labels = [point.attributes["gen_ai.request.model"] for point in collected.measures()["gen_ai.server.request.duration"]]
     assert sorted(labels) == ["m", "other"]
 
@@ -246,12 +246,12 @@ def with_endpoint(endpoint: str | None) -> Config:
 
 
 def test_it_is_wanted_where_somebody_says_where_to_send_it() -> None:
-    assert not is_wanted(Config(), {})
-    assert not is_wanted(Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": ""})
-    assert is_wanted(with_endpoint("http://localhost:4318"), {})
-    assert is_wanted(Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"})
-    assert is_wanted(Config(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces"})
-    assert not is_wanted(with_endpoint("http://localhost:4318"), {"OTEL_SDK_DISABLED": "true"})
+    assert not is_telemetry_enabled(Config(), {})
+    assert not is_telemetry_enabled(Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": ""})
+    assert is_telemetry_enabled(with_endpoint("http://localhost:4318"), {})
+    assert is_telemetry_enabled(Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"})
+    assert is_telemetry_enabled(Config(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces"})
+    assert not is_telemetry_enabled(with_endpoint("http://localhost:4318"), {"OTEL_SDK_DISABLED": "true"})
 
 
 def test_without_the_extra_a_configured_collector_is_an_error_and_one_of_the_environment_a_warning() -> None:
@@ -311,11 +311,11 @@ def test_a_collector_gets_spans_and_measures_at_the_latest_when_the_gateway_stop
 def test_a_collector_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     import antiphon.server.otel as module
 
-    monkeypatch.setattr(module, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.05)
     silent = threading.Event()
 
     async def serve() -> None:
-        otel = exporting(with_endpoint("http://127.0.0.1:1"), Metrics())
+        otel = open_exporter(with_endpoint("http://127.0.0.1:1"), Metrics())
         monkeypatch.setattr(otel._tracing, "shutdown", lambda: silent.wait(600))
         await otel.close()
 

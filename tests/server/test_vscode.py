@@ -16,8 +16,8 @@ from tests.running import one_upstream, read_all, running
 from antiphon import fakes
 from antiphon.config import KeyConfig, TraceConfig, UpstreamConfig
 from antiphon.fakes import ChatServer, Gate, MessagesServer, turn
-from antiphon.gateway.replay import replay
-from antiphon.trace.reading import read_trace
+from antiphon.gateway.replay import replay_trace
+from antiphon.trace.reader import read_trace
 
 CHAT, COUNT, MODELS = "/v1/vscode/chat", "/v1/vscode/count_tokens", "/v1/vscode/models"
 HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
@@ -94,7 +94,7 @@ def test_silence_is_filled_with_blank_lines() -> None:
     """HTTP-7."""
     gate = Gate()
     with ChatServer([turn(fakes.wait(gate), fakes.text("Hello."))]) as upstream:
-        with running(one_upstream(upstream.base_url), patience=0.01, silence=0.01) as gateway:
+        with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
             body = msgspec.json.encode(ASKED)
             head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
             with gateway.connect() as connection:
@@ -231,7 +231,7 @@ def test_a_recorded_turn_gives_the_same_again(stream: bool, tmp_path: Path) -> N
         with running(config) as gateway:
             gateway.post({**ASKED, "stream": stream, "options": {"tools": [TOOL]}}, CHAT)
             gateway.requests(1)
-    assert replay(read_trace(tmp_path, "last")).differences == []
+    assert replay_trace(read_trace(tmp_path, "last")).differences == []
 
 
 def test_what_the_page_asks_is_answered_with_the_lines_that_it_tells_of() -> None:

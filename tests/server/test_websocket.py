@@ -32,10 +32,10 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
-from antiphon.server.body import ClientLeft
-from antiphon.server.edge import ANYBODY, Edge
-from antiphon.server.http_protocol import Protocol
-from antiphon.server.websocket import FRAMES_A_TURN, Socket, Times, WebSockets
+from antiphon.server.access_policy import ANONYMOUS_OWNER, AccessPolicy
+from antiphon.server.body import ClientDisconnected
+from antiphon.server.http_protocol import HttpProtocol
+from antiphon.server.websocket import MAX_FRAMES_PER_TURN, WebSocket, WebSocketRoutes, WebSocketTimeouts
 
 MAX = 200_000
 KEY = "alice-key-that-nobody-may-see-0123456789"
@@ -46,18 +46,18 @@ class Echo:
     """Says again what it hears. Some words have a meaning; what it sees is there for the tests to read."""
 
     def __init__(self) -> None:
-        self.sockets: list[Socket] = []
+        self.sockets: list[WebSocket] = []
         self.heard: list[str] = []
         self.gone = 0
         self.sent = 0
         self.left_while_draining = 0
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def __call__(self, socket: Socket) -> None:
+    def __call__(self, socket: WebSocket) -> None:
         self.sockets.append(socket)
         socket.on_message = lambda text: self._hear(socket, text)
         socket.on_binary = lambda: socket.send(b"binary")
-        socket.on_gone = self._count
+        socket.on_closed = self._count
         match socket.scope["query_string"]:
             case b"boom":
                 raise ZeroDivisionError("a secret of the house")
@@ -66,7 +66,7 @@ class Echo:
             case b"slow-end":
                 socket.on_shutdown = lambda: socket.send(b"one moment")
 
-    def _hear(self, socket: Socket, text: str) -> None:
+    def _hear(self, socket: WebSocket, text: str) -> None:
         self.heard.append(text)
         match text.split(" ", 2):
             case ["boom"]:
@@ -84,15 +84,15 @@ class Echo:
             case _:
                 socket.send(text.encode())
 
-    async def _flood(self, socket: Socket) -> None:
+    async def _flood(self, socket: WebSocket) -> None:
         """Sends for as long as anybody reads."""
         try:
             while True:
-                await socket.drained()
+                await socket.wait_until_writable()
                 socket.send(bytes(16_384))
                 self.sent += 16_384
                 await asyncio.sleep(0)
-        except ClientLeft:
+        except ClientDisconnected:
             self.left_while_draining += 1
 
     def _count(self) -> None:
@@ -102,7 +102,7 @@ class Echo:
 class App:
     """An application with one WebSocket, and one thing to GET."""
 
-    def __init__(self, websockets: WebSockets | None) -> None:
+    def __init__(self, websockets: WebSocketRoutes | None) -> None:
         self.websockets = websockets
         self.gate = threading.Event()
         self.waiting = threading.Event()
@@ -169,20 +169,20 @@ def until(condition: Callable[[], bool]) -> None:
 def serving(*, off: bool = False, keys: bool = False, force: bool = True, **times: float) -> Iterator[Place]:
     echo = Echo()
     known = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
-    edge = Edge.of(Config(server=ServerConfig(allowed_origins=[PAGE]), keys=known), {})
-    app = App(None if off else WebSockets(edge, {"/ws": echo}, MAX, Times(**times)))
+    edge = AccessPolicy.from_config(Config(server=ServerConfig(allowed_origins=[PAGE]), keys=known), {})
+    app = App(None if off else WebSocketRoutes(edge, {"/ws": echo}, MAX, WebSocketTimeouts(**times)))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
-            http=Protocol,
+            http=HttpProtocol,
             ws="none",
             loop="uvloop",
             lifespan="off",
             log_config=None,
             server_header=False,
             date_header=False,
-            proxy_headers=False,  # a layer around the application would hide its WebSockets
+            proxy_headers=False,  # a layer around the application would hide its WebSocketRoutes
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -231,7 +231,7 @@ def test_a_sound_handshake_is_answered(place: Place) -> None:
         assert client.headers["x-request-id"] == opened.id
         assert (opened.scope["type"], opened.scope["path"], opened.scope["query_string"]) == ("websocket", "/ws", b"a=b")
         assert (b"sec-websocket-version", b"13") in opened.scope["headers"]
-        assert opened.owner == ANYBODY
+        assert opened.owner == ANONYMOUS_OWNER
         client.send("hello")
         assert client.receive() == "hello"
         assert client.close() == Closed(1000, "")
@@ -378,11 +378,11 @@ def test_a_socket_that_begins_behind_an_unread_answer_knows_that_its_client_is_s
         client.sendall(upgrade("/ws", SAMPLE_KEY) + frame(1, b"hello"))
         until(lambda: place.echo.heard == ["hello"])
         [opened] = place.echo.sockets
-        until(lambda: opened.is_choked)
+        until(lambda: opened.is_write_paused)
         data = b""
         while not data.endswith(b"\x81\x05hello"):
             data += client.recv(1_000_000)
-        until(lambda: not opened.is_choked)
+        until(lambda: not opened.is_write_paused)
 
 
 # Messages
@@ -471,7 +471,7 @@ def test_what_cannot_be_read_ends_it_with_a_code(place: Place, data: bytes, code
 
 def test_thousands_of_pings_are_answered_and_keep_nobody_waiting(place: Place) -> None:
     count = 5000
-    assert count > FRAMES_A_TURN * 10
+    assert count > MAX_FRAMES_PER_TURN * 10
     with place.open() as loud, place.open() as other:
         loud.write(b"".join(frame(9, b"%d" % at, mask=b"mask") for at in range(count)) + frame(1, b"the last"))
         other.send("hello")
@@ -553,7 +553,7 @@ def test_a_paused_client_is_read_no_further_than_a_little_ahead_and_nothing_is_l
                 sent += 1
         client.connection.settimeout(BOUND)
         [opened] = place.echo.sockets
-        assert opened._reader.waiting < 600_000
+        assert opened._reader.buffered_bytes < 600_000
         assert place.echo.heard == ["pause"]
         opened._loop.call_soon_threadsafe(opened.resume)
         for _ in range(sent):
@@ -586,7 +586,7 @@ def test_the_endpoint_waits_for_a_client_that_does_not_read_and_others_do_not(pl
     with place.open(small_buffer=True) as stalled, place.open() as other:
         stalled.send("flood")
         opened = place.echo.sockets[0]
-        until(lambda: opened.is_choked)
+        until(lambda: opened.is_write_paused)
         sent = place.echo.sent
         for text in ("one", "two", "three"):
             other.send(text)
@@ -601,7 +601,7 @@ def test_the_endpoint_waits_for_a_client_that_does_not_read_and_others_do_not(pl
 
 
 def test_a_client_that_never_reads_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "antiphon"), serving(stall=0.05) as place:
+    with caplog.at_level(logging.INFO, "antiphon"), serving(stall_timeout=0.05) as place:
         with place.open(small_buffer=True) as client:
             client.send("flood")
             until(lambda: place.echo.gone == 1)
@@ -611,7 +611,7 @@ def test_a_client_that_never_reads_is_cut(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_client_that_pings_and_never_reads_is_not_held_for_ever() -> None:
-    with serving(stall=0.2) as place, place.open(small_buffer=True) as client:
+    with serving(stall_timeout=0.2) as place, place.open(small_buffer=True) as client:
         with suppress(ConnectionResetError, BrokenPipeError):
             while True:
                 client.write(frame(9, b"x" * 125, mask=b"mask") * 500)
@@ -619,7 +619,7 @@ def test_a_client_that_pings_and_never_reads_is_not_held_for_ever() -> None:
 
 
 def test_a_silent_client_is_asked_for_a_sign_of_life_and_lives_if_it_gives_one() -> None:
-    with serving(silence=0.02) as place, place.open() as client:
+    with serving(ping_interval=0.02) as place, place.open() as client:
         while client.pings < 3:
             client._read()
         client.send("still here")
@@ -627,7 +627,7 @@ def test_a_silent_client_is_asked_for_a_sign_of_life_and_lives_if_it_gives_one()
 
 
 def test_a_client_that_gives_no_sign_of_life_is_cut() -> None:
-    with serving(silence=0.02, pong=0.02) as place, place.open() as client:
+    with serving(ping_interval=0.02, pong_timeout=0.02) as place, place.open() as client:
         client.answers_pings = False
         assert client.end() == Closed(1006, "")
         assert client.pings == 1
@@ -640,13 +640,13 @@ def test_a_client_that_gives_no_sign_of_life_is_cut() -> None:
     ids=["a byte", "most of a frame", "a fragment", "half a ping"],
 )
 def test_a_message_that_was_begun_has_to_end(data: bytes) -> None:
-    with serving(message=0.05) as place, place.open() as client:
+    with serving(message_timeout=0.05) as place, place.open() as client:
         client.write(data)
         assert client.end().code == 1008
 
 
 def test_a_goodbye_that_is_not_answered_is_waited_for_only_so_long() -> None:
-    with serving(closing=0.05) as place, place.open() as client:
+    with serving(close_timeout=0.05) as place, place.open() as client:
         client.write(frame(1, b"close 1000 bye"))
         assert to_the_end(client.connection) == b"\x88\x05\x03\xe8bye"
         until(lambda: not place.connections())

@@ -12,15 +12,15 @@ from wsproto.frame_protocol import FrameProtocol
 
 from antiphon.server.websocket_frames import (
     PING,
-    Binary,
-    Broken,
-    Close,
-    Part,
-    Ping,
-    Pong,
-    Reader,
-    Received,
-    Text,
+    BinaryMessage,
+    CloseFrame,
+    FrameReader,
+    InvalidFrame,
+    PartialMessage,
+    PingFrame,
+    PongFrame,
+    ReceivedFrame,
+    TextMessage,
     close_frame,
     pong_frame,
     text_frame,
@@ -29,23 +29,23 @@ from antiphon.server.websocket_frames import (
 MAX = 1000
 
 
-def read(*pieces: bytes, max_message: int = MAX) -> list[Received]:
+def read(*pieces: bytes, max_message: int = MAX) -> list[ReceivedFrame]:
     """Everything that is whole."""
-    reader = Reader(max_message)
-    found: list[Received] = []
+    reader = FrameReader(max_message)
+    found: list[ReceivedFrame] = []
     for piece in pieces:
         reader.feed(piece)
-        while (received := reader.next()) is not None:
-            if received != Part():
+        while (received := reader.next_frame()) is not None:
+            if received != PartialMessage():
                 found.append(received)
     return found
 
 
 def broken(data: bytes, max_message: int = MAX) -> int:
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(InvalidFrame) as caught:
         read(data, max_message=max_message)
     assert caught.value.reason
-    with pytest.raises(Broken) as again:
+    with pytest.raises(InvalidFrame) as again:
         read(*(data[at : at + 1] for at in range(len(data))), max_message=max_message)
     assert again.value.code == caught.value.code
     return caught.value.code
@@ -68,16 +68,16 @@ SPEECH = (
     + frame(1, b"x" * 300)
     + frame(8, (1000).to_bytes(2) + b"bye")
 )
-HEARD: list[Received] = [
-    Text("Grüße, 🎶"),
-    Text(""),
-    Ping(b"are you there"),
-    Ping(b"?"),
-    Pong(),
-    Text("in dreí"),
-    Binary(),
-    Text("x" * 300),
-    Close(1000),
+HEARD: list[ReceivedFrame] = [
+    TextMessage("Grüße, 🎶"),
+    TextMessage(""),
+    PingFrame(b"are you there"),
+    PingFrame(b"?"),
+    PongFrame(),
+    TextMessage("in dreí"),
+    BinaryMessage(),
+    TextMessage("x" * 300),
+    CloseFrame(1000),
 ]
 
 
@@ -92,9 +92,9 @@ def test_every_cut_gives_the_same_messages() -> None:
 
 
 @st.composite
-def _messages(draw: st.DrawFn) -> tuple[bytes, list[Received]]:
+def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
     """Texts in any number of frames, cut anywhere, with pings in between."""
-    data, heard = b"", list[Received]()
+    data, heard = b"", list[ReceivedFrame]()
     for text in draw(st.lists(st.text(max_size=50), max_size=4)):
         said = text.encode()
         cuts = sorted(draw(st.lists(st.integers(0, len(said)), max_size=3)))
@@ -103,43 +103,43 @@ def _messages(draw: st.DrawFn) -> tuple[bytes, list[Received]]:
             data += frame(0 if at else 1, part, fin=at == len(parts) - 1, mask=draw(st.binary(min_size=4, max_size=4)))
             if at < len(parts) - 1 and draw(st.booleans()):
                 data += frame(9, b"%d" % at)
-                heard.append(Ping(b"%d" % at))
-        heard.append(Text(text))
+                heard.append(PingFrame(b"%d" % at))
+        heard.append(TextMessage(text))
     return data, heard
 
 
 @settings(max_examples=30)
 @given(_messages(), st.lists(st.integers(0, 400), max_size=5))
-def test_any_text_in_any_fragments_and_any_cuts_arrives(sent: tuple[bytes, list[Received]], cuts: list[int]) -> None:
+def test_any_text_in_any_fragments_and_any_cuts_arrives(sent: tuple[bytes, list[ReceivedFrame]], cuts: list[int]) -> None:
     data, heard = sent
     marks = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     assert read(*(data[a:b] for a, b in pairwise(marks))) == heard
 
 
 def test_what_has_begun_is_known_from_its_first_byte_to_its_last() -> None:
-    reader = Reader(MAX)
+    reader = FrameReader(MAX)
     data = frame(1, b"ab", fin=False) + frame(9) + frame(0, b"c")
     for byte in data[:-1]:
         reader.feed(bytes([byte]))
-        while reader.next() is not None:
+        while reader.next_frame() is not None:
             pass
-        assert reader.is_begun
+        assert reader.has_partial_input
     assert reader.in_message
     reader.feed(data[-1:])
-    assert reader.next() == Text("abc")
-    assert not reader.is_begun
+    assert reader.next_frame() == TextMessage("abc")
+    assert not reader.has_partial_input
 
 
 # Limits
 
 
 def test_a_message_may_be_exactly_as_large_as_the_limit() -> None:
-    assert read(frame(1, b"x" * MAX)) == [Text("x" * MAX)]
+    assert read(frame(1, b"x" * MAX)) == [TextMessage("x" * MAX)]
     assert read(frame(1, b"x" * 600, fin=False) + frame(9, b"y" * 125) + frame(0, b"x" * 400)) == [
-        Ping(b"y" * 125),
-        Text("x" * MAX),
+        PingFrame(b"y" * 125),
+        TextMessage("x" * MAX),
     ]
-    assert read(frame(2, b"x" * MAX)) == [Binary()]
+    assert read(frame(2, b"x" * MAX)) == [BinaryMessage()]
 
 
 @pytest.mark.parametrize("opcode", [1, 2])
@@ -159,7 +159,7 @@ def test_what_is_announced_too_large_is_refused_before_it_is_held(announced: int
 def test_a_ping_in_a_full_message_is_not_counted() -> None:
     whole = frame(1, b"x" * MAX, fin=False)
     ping = frame(9, b"y" * 100)
-    assert read(whole, ping[:10], ping[10:], frame(0)) == [Ping(b"y" * 100), Text("x" * MAX)]
+    assert read(whole, ping[:10], ping[10:], frame(0)) == [PingFrame(b"y" * 100), TextMessage("x" * MAX)]
 
 
 # What is broken
@@ -198,11 +198,11 @@ def test_codes_that_nobody_may_send(code: int) -> None:
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 4999])
 def test_codes_that_anybody_may_send(code: int) -> None:
-    assert read(frame(8, code.to_bytes(2) + "Grüße".encode())) == [Close(code)]
+    assert read(frame(8, code.to_bytes(2) + "Grüße".encode())) == [CloseFrame(code)]
 
 
 def test_a_goodbye_needs_no_code() -> None:
-    assert read(frame(8)) == [Close(None)]
+    assert read(frame(8)) == [CloseFrame(None)]
 
 
 # What we send

@@ -15,13 +15,20 @@ from uvicorn.server import ServerState
 from wsproto.frame_protocol import FrameProtocol
 
 from antiphon.config import Config
-from antiphon.server.body import ClientLeft
-from antiphon.server.edge import Edge
-from antiphon.server.http_protocol import Protocol
-from antiphon.server.websocket import FRAMES_A_TURN, READ_AHEAD, SLOWEST, Socket, Times, WebSockets
+from antiphon.server.access_policy import AccessPolicy
+from antiphon.server.body import ClientDisconnected
+from antiphon.server.http_protocol import HttpProtocol
+from antiphon.server.websocket import (
+    MAX_FRAMES_PER_TURN,
+    MIN_BYTES_PER_SECOND,
+    READ_AHEAD,
+    WebSocket,
+    WebSocketRoutes,
+    WebSocketTimeouts,
+)
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
-TIMES = Times()
+TIMES = WebSocketTimeouts()
 PING, PONG = (9, b""), 10
 
 
@@ -90,25 +97,25 @@ class Line(asyncio.Transport):
 class Scene:
     """One WebSocket, its line and its clock."""
 
-    def __init__(self, loop: Clock, times: Times) -> None:
+    def __init__(self, loop: Clock, times: WebSocketTimeouts) -> None:
         self.loop = loop
         self.line = Line(loop)
         self.heard: list[str] = []
         self.gone = 0
         self.limits = 0
-        self.socket: Socket = None  # type: ignore[assignment]
+        self.socket: WebSocket = None  # type: ignore[assignment]
         self.state = ServerState()
-        app = _App(WebSockets(Edge.of(Config(), {}), {"/ws": self._meet}, 10_000_000, times))
-        config = uvicorn.Config(app, http=Protocol, ws="none", lifespan="off", log_config=None, proxy_headers=False)
-        self.http = Protocol(config=config, server_state=self.state, app_state={}, _loop=loop)
+        app = _App(WebSocketRoutes(AccessPolicy.from_config(Config(), {}), {"/ws": self._meet}, 10_000_000, times))
+        config = uvicorn.Config(app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False)
+        self.http = HttpProtocol(config=config, server_state=self.state, app_state={}, _loop=loop)
         self.line.protocol = self.http
         self.http.connection_made(self.line)
 
-    def _meet(self, socket: Socket) -> None:
+    def _meet(self, socket: WebSocket) -> None:
         self.socket = socket
         socket.on_message = self.heard.append
-        socket.on_gone = self._count_gone
-        socket.on_limit = self._count_limit
+        socket.on_closed = self._count_gone
+        socket.on_lifetime_exceeded = self._count_limit
 
     def _count_gone(self) -> None:
         self.gone += 1
@@ -137,7 +144,7 @@ class Scene:
 
 
 class _App:
-    def __init__(self, websockets: WebSockets) -> None:
+    def __init__(self, websockets: WebSocketRoutes) -> None:
         self.websockets = websockets
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -152,7 +159,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def played(play: Callable[[Scene], Awaitable[None]], times: Times = TIMES) -> Scene:
+def played(play: Callable[[Scene], Awaitable[None]], times: WebSocketTimeouts = TIMES) -> Scene:
     """Runs a scene to its end, behind which no timer and no connection may be left."""
     loop = Clock()
 
@@ -243,7 +250,7 @@ def test_there_may_be_more_time_for_a_sign_of_life_than_until_it_is_asked_for() 
         await scene.after(1)
         assert scene.line.ended == ["abort"]
 
-    played(play, Times(silence=10, pong=40.5))
+    played(play, WebSocketTimeouts(ping_interval=10, pong_timeout=40.5))
 
 
 @pytest.mark.parametrize("sign", [frame(10), frame(1, b"hello"), b"\x81"], ids=["a pong", "a message", "a byte"])
@@ -324,7 +331,7 @@ def test_while_we_do_not_read_a_client_is_pinged_but_not_cut_for_its_silence() -
 def test_a_message_has_a_minute_and_more_for_what_is_large() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(frame(1, b"x" * (20 * SLOWEST), fin=False))
+        scene.feed(frame(1, b"x" * (20 * MIN_BYTES_PER_SECOND), fin=False))
         await scene.after(79)
         scene.feed(frame(0, b"", fin=False))
         assert not scene.line.ended
@@ -393,7 +400,7 @@ def test_a_client_that_takes_nothing_for_a_minute_is_cut() -> None:
         scene.socket.send(b"x" * 100_000)
         scene.line.waiting = 100_000
         scene.socket.pause_writing()
-        assert scene.socket.is_choked
+        assert scene.socket.is_write_paused
         await scene.after(59)
         assert not scene.line.ended
         await scene.after(2)
@@ -443,7 +450,7 @@ def test_one_that_has_taken_everything_in_time_is_forgotten() -> None:
         await scene.after(30)
         scene.line.waiting = 0
         scene.socket.resume_writing()
-        assert not scene.socket.is_choked
+        assert not scene.socket.is_write_paused
         await scene.after(61)
         assert not scene.line.ended
 
@@ -453,18 +460,18 @@ def test_one_that_has_taken_everything_in_time_is_forgotten() -> None:
 def test_who_waits_for_a_slow_reader_goes_on_when_it_reads_and_is_told_when_it_left() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        await scene.socket.drained()
+        await scene.socket.wait_until_writable()
         for end in (scene.socket.resume_writing, scene.line.abort):
             scene.socket.pause_writing()
-            waits = asyncio.ensure_future(scene.socket.drained())
+            waits = asyncio.ensure_future(scene.socket.wait_until_writable())
             await turns()
             assert not waits.done()
             end()
             await turns()
             assert waits.done()
-            assert isinstance(waits.exception(), ClientLeft) == (end == scene.line.abort)
-        with pytest.raises(ClientLeft):
-            await scene.socket.drained()
+            assert isinstance(waits.exception(), ClientDisconnected) == (end == scene.line.abort)
+        with pytest.raises(ClientDisconnected):
+            await scene.socket.wait_until_writable()
 
     played(play)
 
@@ -518,12 +525,12 @@ def test_what_is_left_to_write_after_the_end_is_not_waited_for_long() -> None:
 def test_so_many_frames_in_one_turn_and_no_more_is_read_until_they_are_done() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(b"".join(frame(1, b"%d" % at) for at in range(FRAMES_A_TURN * 2 + 1)))
-        assert (len(scene.heard), scene.line.reads) == (FRAMES_A_TURN, False)
+        scene.feed(b"".join(frame(1, b"%d" % at) for at in range(MAX_FRAMES_PER_TURN * 2 + 1)))
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, False)
         scene.feed(frame(1, b"a read that was under way"))
-        assert len(scene.heard) == FRAMES_A_TURN
+        assert len(scene.heard) == MAX_FRAMES_PER_TURN
         await turns()
-        assert (len(scene.heard), scene.line.reads) == (FRAMES_A_TURN * 2 + 2, True)
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN * 2 + 2, True)
         assert scene.heard[-1] == "a read that was under way"
 
     played(play)
@@ -550,11 +557,11 @@ def test_an_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
 def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(frame(1, b"hello") * (FRAMES_A_TURN + 1))
+        scene.feed(frame(1, b"hello") * (MAX_FRAMES_PER_TURN + 1))
         scene.socket.pause()
         await turns()
-        assert (len(scene.heard), scene.line.reads) == (FRAMES_A_TURN, True)
-        scene.feed(frame(1, b"hello") * FRAMES_A_TURN)
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, True)
+        scene.feed(frame(1, b"hello") * MAX_FRAMES_PER_TURN)
         scene.socket.resume()
         await turns()
         scene.socket.pause()
@@ -562,7 +569,7 @@ def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
         scene.socket.pause()
         scene.socket.resume()
         await turns()
-        assert len(scene.heard) == FRAMES_A_TURN * 2 + 1
+        assert len(scene.heard) == MAX_FRAMES_PER_TURN * 2 + 1
 
     played(play)
 
@@ -570,7 +577,7 @@ def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
 def test_a_goodbye_in_a_flood_ends_it_in_the_middle() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(frame(9) * (FRAMES_A_TURN + 5))
+        scene.feed(frame(9) * (MAX_FRAMES_PER_TURN + 5))
         scene.line.protocol.eof_received()
         assert scene.gone == 1
         await turns()
@@ -600,14 +607,14 @@ def test_an_hour_is_told_once_and_closing_is_up_to_the_endpoint() -> None:
 def test_without_anybody_who_minds_an_hour_is_the_end() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.socket.on_limit = None
+        scene.socket.on_lifetime_exceeded = None
         await scene.after(1.1)
         [(opcode, payload)] = scene.said()
         assert (opcode, cast(Any, payload)[0]) == (8, 1001)
         scene.feed(frame(8))
         assert scene.line.ended == ["close"]
 
-    played(play, Times(life=1.0))
+    played(play, WebSocketTimeouts(lifetime=1.0))
 
 
 def test_a_goodbye_that_is_not_answered_has_five_seconds() -> None:
@@ -648,7 +655,7 @@ def test_an_endpoint_that_fails_at_the_very_end_fails_alone(caplog: pytest.LogCa
             scene.gone += 1
             raise ZeroDivisionError
 
-        scene.socket.on_gone = fail
+        scene.socket.on_closed = fail
         scene.line.protocol.eof_received()
         scene.feed(frame(1, b"too late"))
 

@@ -14,7 +14,7 @@ from tests.store.postgres_server import fresh_url, sql, url_of
 
 from antiphon.cli import store as command
 from antiphon.cli.entry import parser
-from antiphon.config import StoreConfig, parse
+from antiphon.config import StoreConfig, parse_config
 from antiphon.store.interface import Record
 from antiphon.store.opening import open_store
 
@@ -26,7 +26,7 @@ def block_of(containing: str) -> str:
 
 
 def kept_in(text: str) -> StoreConfig:
-    return parse(text, "antiphon.toml", {}).store
+    return parse_config(text, "antiphon.toml", {}).store
 
 
 async def save(config: StoreConfig) -> None:

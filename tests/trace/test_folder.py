@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.trace.folder import file_name, sweep, trace_files, write_file
+from antiphon.trace.folder import remove_old_traces, trace_file_name, trace_files, write_file
 
 DAY = 86_400.0
 
@@ -19,8 +19,8 @@ def mode(path: Path) -> int:
 
 
 def put(folder: Path, id: str, time: float, size: int = 10) -> Path:
-    write_file(folder, file_name(id, time), [b"x" * (size - 1)])
-    return folder / file_name(id, time)
+    write_file(folder, trace_file_name(id, time), [b"x" * (size - 1)])
+    return folder / trace_file_name(id, time)
 
 
 def ids(folder: Path) -> list[str]:
@@ -42,7 +42,7 @@ def test_an_id_from_outside_names_no_other_place(tmp_path: Path) -> None:
     path = put(tmp_path, "../../etc/passwd\x00" + "x" * 500, 1.0)
     assert path.parent == tmp_path
     assert os.listdir(tmp_path) == [path.name]
-    assert file_name("", 1.0).endswith("-_.trace.jsonl")
+    assert trace_file_name("", 1.0).endswith("-_.trace.jsonl")
 
 
 def test_nobody_else_may_read(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_reader_never_sees_half_a_trace(tmp_path: Path) -> None:
         assert trace_files(tmp_path) == []
         yield b"two"
 
-    assert write_file(tmp_path, file_name("req_1", 1.0), lines()) == 8
-    assert (tmp_path / file_name("req_1", 1.0)).read_bytes() == b"one\ntwo\n"
+    assert write_file(tmp_path, trace_file_name("req_1", 1.0), lines()) == 8
+    assert (tmp_path / trace_file_name("req_1", 1.0)).read_bytes() == b"one\ntwo\n"
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -73,22 +73,22 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        write_file(tmp_path, file_name("req_1", 1.0), lines())
+        write_file(tmp_path, trace_file_name("req_1", 1.0), lines())
     assert os.listdir(tmp_path) == []
 
 
 def test_the_oldest_go_first_and_well_below_the_limit(tmp_path: Path) -> None:
     for number in range(10):
         put(tmp_path, f"req_{number}", float(number), size=100)
-    assert sweep(tmp_path, now=10.0, max_bytes=900, max_seconds=DAY) == 700
+    assert remove_old_traces(tmp_path, now=10.0, max_bytes=900, max_seconds=DAY) == 700
     assert ids(tmp_path) == [f"req_{number}" for number in range(3, 10)]
-    assert sweep(tmp_path, now=10.0, max_bytes=700, max_seconds=DAY) == 700, "what fits is left alone"
+    assert remove_old_traces(tmp_path, now=10.0, max_bytes=700, max_seconds=DAY) == 700, "what fits is left alone"
 
 
 def test_what_is_too_old_goes(tmp_path: Path) -> None:
     put(tmp_path, "req_old", 10 * DAY)
     put(tmp_path, "req_new", 12 * DAY)
-    assert sweep(tmp_path, now=13 * DAY, max_bytes=10_000, max_seconds=2 * DAY) == 10
+    assert remove_old_traces(tmp_path, now=13 * DAY, max_bytes=10_000, max_seconds=2 * DAY) == 10
     assert ids(tmp_path) == ["req_new"]
 
 
@@ -97,25 +97,25 @@ def test_other_files_are_none_of_our_business(tmp_path: Path) -> None:
     for name in others:
         (tmp_path / name).write_bytes(b"x" * 1000)
         os.utime(tmp_path / name, (0, 0))
-    assert sweep(tmp_path, now=1e10, max_bytes=1, max_seconds=1.0) == 0
+    assert remove_old_traces(tmp_path, now=1e10, max_bytes=1, max_seconds=1.0) == 0
     assert sorted(os.listdir(tmp_path)) == sorted(others)
 
 
 def test_halves_whose_writer_died_are_removed_after_an_hour(tmp_path: Path) -> None:
-    half = tmp_path / f".{file_name('req_1', 1.0)}.123.part"
+    half = tmp_path / f".{trace_file_name('req_1', 1.0)}.123.part"
     half.write_bytes(b"half")
     os.utime(half, (10_000, 10_000))
-    sweep(tmp_path, now=11_000.0, max_bytes=1000, max_seconds=DAY)
+    remove_old_traces(tmp_path, now=11_000.0, max_bytes=1000, max_seconds=DAY)
     assert half.exists(), "it may still be written"
-    sweep(tmp_path, now=14_000.0, max_bytes=1000, max_seconds=DAY)
+    remove_old_traces(tmp_path, now=14_000.0, max_bytes=1000, max_seconds=DAY)
     assert not half.exists()
 
 
 def test_a_file_that_another_worker_removed_does_not_matter(tmp_path: Path) -> None:
-    (tmp_path / file_name("req_1", 1.0)).symlink_to(tmp_path / "gone")
-    assert sweep(tmp_path, now=2.0, max_bytes=1000, max_seconds=DAY) == 0
+    (tmp_path / trace_file_name("req_1", 1.0)).symlink_to(tmp_path / "gone")
+    assert remove_old_traces(tmp_path, now=2.0, max_bytes=1000, max_seconds=DAY) == 0
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert trace_files(tmp_path / "none") == []
-    assert sweep(tmp_path / "none", now=1.0, max_bytes=1, max_seconds=1.0) == 0
+    assert remove_old_traces(tmp_path / "none", now=1.0, max_bytes=1, max_seconds=1.0) == 0

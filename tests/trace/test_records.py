@@ -8,25 +8,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.protocol.losses import Loss
-from antiphon.trace.records import AnyRecord, ClientRequest, Cut, Data, LossList, Note, UpstreamPiece, decode_record, encode_record
+from antiphon.trace.records import (
+    AnyTraceRecord,
+    ClientRequest,
+    LossList,
+    OmittedData,
+    RawData,
+    TraceNote,
+    UpstreamPiece,
+    decode_record,
+    encode_record,
+)
 
 
 @settings(max_examples=30)
 @given(st.binary())
 def test_bytes_come_back_as_they_were(raw: bytes) -> None:
-    read = decode_record(encode_record(UpstreamPiece(at=0.5, data=Data(raw))))
+    read = decode_record(encode_record(UpstreamPiece(at=0.5, data=RawData(raw))))
     assert isinstance(read, UpstreamPiece)
     assert (read.at, read.data.raw) == (0.5, raw)
 
 
 def test_text_stands_as_text_and_other_bytes_as_base64() -> None:
-    assert encode_record(UpstreamPiece(at=0.0, data=Data("é".encode()))) == '{"kind":"upstream_piece","at":0.0,"data":"é"}'.encode()
-    half = UpstreamPiece(at=0.0, data=Data(b"\xc3"))
+    assert (
+        encode_record(UpstreamPiece(at=0.0, data=RawData("é".encode()))) == '{"kind":"upstream_piece","at":0.0,"data":"é"}'.encode()
+    )
+    half = UpstreamPiece(at=0.0, data=RawData(b"\xc3"))
     assert encode_record(half) == b'{"kind":"upstream_piece","at":0.0,"data":{"base64":"ww=="}}'
 
 
 def test_a_record_is_one_line_whatever_is_in_it() -> None:
-    line = encode_record(ClientRequest(at=0.0, method="POST", path="/\n", headers={}, body=Data(b"a\nb\r\n")))
+    line = encode_record(ClientRequest(at=0.0, method="POST", path="/\n", headers={}, body=RawData(b"a\nb\r\n")))
     assert b"\n" not in line
     assert b"\r" not in line
 
@@ -35,11 +47,11 @@ def test_a_record_is_one_line_whatever_is_in_it() -> None:
     "record",
     [
         LossList(at=1.0, losses=[Loss("store", "not stored", "why")]),
-        Note(at=1.0, name="x", value=None),
-        Cut(at=1.0, missing={"a": 3}),
+        TraceNote(at=1.0, name="x", value=None),
+        OmittedData(at=1.0, missing={"a": 3}),
     ],
 )
-def test_records_come_back(record: AnyRecord) -> None:
+def test_records_come_back(record: AnyTraceRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 

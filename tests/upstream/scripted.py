@@ -11,9 +11,9 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from antiphon.config import Timeouts
-from antiphon.upstream.answer import HttpAnswer
 from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.http_response import HttpResponse
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -117,11 +117,11 @@ async def network(environ: dict[str, str] | None = None) -> AsyncIterator[HttpTr
         assert transport.open_connections == 0
 
 
-async def post(transport: HttpTransport, url: str, body: bytes = b"{}", timeouts: Timeouts | None = None) -> HttpAnswer:
+async def post(transport: HttpTransport, url: str, body: bytes = b"{}", timeouts: Timeouts | None = None) -> HttpResponse:
     return await transport.send("POST", url, {"content-type": "application/json"}, body, timeouts or Timeouts())
 
 
-async def whole(answer: HttpAnswer) -> bytes:
+async def whole(answer: HttpResponse) -> bytes:
     return b"".join([piece async for piece in answer.pieces()])
 
 
@@ -138,9 +138,9 @@ class Wire(asyncio.Transport):
         self.connection = Connection(memoryview(bytearray(64)), self.lost.append)
         self.connection.connection_made(self)
 
-    def answer(self, timeouts: Timeouts | None = None) -> HttpAnswer:
+    def answer(self, timeouts: Timeouts | None = None) -> HttpResponse:
         begun = asyncio.get_running_loop().time()
-        return HttpAnswer(self.connection, self.given_back.append, timeouts or Timeouts(), begun, asyncio.get_running_loop())
+        return HttpResponse(self.connection, self.given_back.append, timeouts or Timeouts(), begun, asyncio.get_running_loop())
 
     def deliver(self, data: bytes) -> None:
         for at in range(0, len(data), 64):

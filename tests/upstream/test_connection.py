@@ -16,7 +16,7 @@ def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -
         wire = Wire()
         wire.connection.eof_received()
         with pytest.raises(UpstreamFault, match="hung up during the TLS handshake"):
-            await wire.connection.secure(trusted_context(), "model.example")
+            await wire.connection.start_tls(trusted_context(), "model.example")
         assert wire.written == b""
 
     asyncio.run(work())
@@ -25,7 +25,7 @@ def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -
 def test_bytes_for_a_handshake_that_nobody_waits_for_are_passed_over() -> None:
     async def work() -> None:
         wire = Wire()
-        securing = asyncio.create_task(wire.connection.secure(trusted_context(), "model.example"))
+        securing = asyncio.create_task(wire.connection.start_tls(trusted_context(), "model.example"))
         await asyncio.sleep(0)
         assert wire.written[:1] == b"\x16"
         securing.cancel()

@@ -26,9 +26,9 @@ from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.events import ArgumentsDelta, OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream import embedded
 from antiphon.upstream.embedded import EmbeddedFailed, EmbeddedMissing, EmbeddedModel, model_file, thread_count
@@ -136,7 +136,7 @@ lives = {str(tmp_path / "lives")!r}
 open(lives, "a").write("x")
 if os.path.getsize(lives) == 2: sys.exit("no room: " + sys.stdin.readline())
 {OBEDIENT}"""
-    monkeypatch.setattr(embedded, "PAUSES", (0.0,))
+    monkeypatch.setattr(embedded, "RESTART_DELAYS", (0.0,))
     model = EmbeddedModel(os.environ, child(script))
     model.start()
     try:
@@ -151,12 +151,12 @@ if os.path.getsize(lives) == 2: sys.exit("no room: " + sys.stdin.readline())
 def test_the_pause_before_a_new_life_grows_and_begins_again_after_a_long_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(embedded, "PAUSES", (0.0, 0.001))
+    monkeypatch.setattr(embedded, "RESTART_DELAYS", (0.0, 0.001))
     model = EmbeddedModel(os.environ, child(OBEDIENT))
     model.start()
     try:
         for long_life in (60.0, 60.0, 60.0, -1.0):
-            monkeypatch.setattr(embedded, "LONG_LIFE", long_life)
+            monkeypatch.setattr(embedded, "STABLE_SECONDS", long_life)
             kill_and_await(model)
     finally:
         model.stop()
@@ -179,7 +179,7 @@ def test_the_key_is_not_among_the_last_words() -> None:
 
 
 def test_a_child_that_stays_silent_is_given_up() -> None:
-    model = EmbeddedModel(os.environ, child(SILENT), patience=0.05)
+    model = EmbeddedModel(os.environ, child(SILENT), start_timeout=0.05)
     with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last words: none"):
         model.start()
     assert not is_running(model.pid)
@@ -203,7 +203,7 @@ def test_a_child_that_does_not_listen_is_ended_all_the_same(monkeypatch: pytest.
 
 
 def test_stopping_while_a_successor_is_awaited_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "PAUSES", (60.0,))
+    monkeypatch.setattr(embedded, "RESTART_DELAYS", (60.0,))
     model = EmbeddedModel(os.environ, child(OBEDIENT))
     model.start()
     first = model.pid
@@ -222,7 +222,7 @@ lives = {str(tmp_path / "lives")!r}
 open(lives, "a").write("x")
 if os.path.getsize(lives) == 2: sys.stdin.read(); sys.exit()
 {OBEDIENT}"""
-    monkeypatch.setattr(embedded, "PAUSES", (0.0,))
+    monkeypatch.setattr(embedded, "RESTART_DELAYS", (0.0,))
     model = EmbeddedModel(os.environ, child(script))
     model.start()
     os.kill(model.pid or 0, signal.SIGKILL)
@@ -304,7 +304,7 @@ class Turn:
     def __init__(self, model: EmbeddedModel, **body: Any) -> None:
         numbers = count(1)
         stamps = Stamps(lambda kind: f"{kind}_{next(numbers)}", lambda: 1)
-        request, quirk_losses = LOCAL.prepare(
+        request, quirk_losses = LOCAL.apply_quirks(
             decode_request(json.dumps({"model": "local", "max_output_tokens": 32, **body}).encode())
         )
         sent, wire_losses = chat.request_from_hub(request, LOCAL.wire)  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ class Turn:
         status, data = post(model, sent)
         if status != 200:
             raise chat.error_to_hub(status, {}, data)
-        begun = opening(request, id="resp_1", created_at=1)
+        begun = initial_response(request, id="resp_1", created_at=1)
         self.events: list[StreamEvent] = []
         self.response: Response
         if body.get("stream"):
@@ -320,7 +320,7 @@ class Turn:
             for frame in sse.Decoder().feed(data):
                 self.events += reader.feed(frame)
             self.events += reader.finish()
-            assert judge(self.events) == []
+            assert find_violations(self.events) == []
             self.response = fold(self.events)
         else:
             self.response, _ = chat.response_to_hub(data, request, begun, stamps, LOCAL.wire)  # type: ignore[arg-type]

@@ -478,7 +478,7 @@ def test_closing_ends_what_is_going_on(run: Run) -> None:
             transport = HttpTransport({})
             answer = await post(transport, place.url)
             reading = asyncio.create_task(whole(answer))
-            await until(lambda: answer.held == 0)
+            await until(lambda: answer.buffered_bytes == 0)
             await transport.close()
             with pytest.raises(UpstreamFault) as caught:
                 await reading

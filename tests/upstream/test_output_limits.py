@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.profiles import Dialect, load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.events import ResponseIncomplete, StreamEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import BYTES_REASON, ITEMS_REASON, OutputLimits
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.reading import Reader
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
+from antiphon.upstream.stream_reader import StreamReader
 
 KIB = 1024
 LIMITS = OutputLimits(max_bytes=64 * KIB, max_items=20)
@@ -156,11 +156,13 @@ OPENING: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def reader_of(dialect: Dialect, limits: OutputLimits) -> Reader:
+def reader_of(dialect: Dialect, limits: OutputLimits) -> StreamReader:
     numbers = count()
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    wire = load_profile(USUAL_PROFILES[dialect]).wire
-    return Reader(SPEECHES[dialect].events_to_hub(REQUEST, opening(REQUEST, id="resp_1", created_at=1), stamps, wire), limits)
+    wire = load_profile(DEFAULT_PROFILES[dialect]).wire
+    return StreamReader(
+        SERVER_DIALECTS[dialect].events_to_hub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire), limits
+    )
 
 
 def stream(dialect: Dialect, frames: Frames) -> Iterator[bytes]:
@@ -173,7 +175,7 @@ def frame(event: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(event)
 
 
-def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Response, Reader]:
+def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Response, StreamReader]:
     """The response of an endless stream that is fed with so many frames at a time."""
     reader = reader_of(dialect, LIMITS)
     events: list[StreamEvent] = []
@@ -182,7 +184,7 @@ def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Respon
         events += reader.feed(b"".join(islice(pieces, together)))
         if isinstance(events[-1] if events else None, ResponseIncomplete):
             break
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert isinstance(events[-1], ResponseIncomplete), "the stream never ended"
     assert reader.feed(next(pieces)) == []
     return events[-1].response, reader
@@ -222,7 +224,7 @@ def test_text_exactly_at_the_bound_is_complete() -> None:
         events = reader.feed(frame(chat_delta(content="x" * (size + over))))
         end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         events += reader.feed(frame(end)) + reader.finish()
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert reader.was_cut_off is bool(over)
 
 
@@ -230,7 +232,7 @@ def test_bound_that_the_last_frame_exceeds_is_noticed_at_the_end_of_the_bytes() 
     reader = reader_of("chat", LIMITS)
     last = frame(chat_delta(content="x" * LIMITS.max_bytes)).removesuffix(b"\n\n")  # whole, without its blank line
     events = reader.feed(frame(chat_delta(content="Hi")) + last) + reader.finish()
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert isinstance(events[-1], ResponseIncomplete)
     assert reader.was_cut_off
 

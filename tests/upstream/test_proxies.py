@@ -16,7 +16,7 @@ from tests.upstream.scripted import OK, Peer, Wire, network, post, serving, unti
 
 from antiphon.config import Timeouts
 from antiphon.errors import ConfigError, UpstreamFault
-from antiphon.upstream.proxies import Proxies, Proxy, tunnel
+from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 
 PROXY = Proxy("proxy.example", 3128)
 
@@ -35,7 +35,7 @@ PROXY = Proxy("proxy.example", 3128)
     ],
 )
 def test_the_environment_names_the_proxy(environ: dict[str, str], proxy: Proxy | None) -> None:
-    assert Proxies(environ).of("model.example", 443) == proxy
+    assert Proxies(environ).proxy_for("model.example", 443) == proxy
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_another_kind_of_proxy_is_refused_without_showing_its_password(url: str)
 )
 def test_exceptions_are_reached_directly_and_so_is_this_machine(exceptions: str, host: str, direct: bool) -> None:
     for name in ("NO_PROXY", "no_proxy"):
-        way = Proxies({"HTTPS_PROXY": "http://proxy.example:3128", name: exceptions}).of(host, 443)
+        way = Proxies({"HTTPS_PROXY": "http://proxy.example:3128", name: exceptions}).proxy_for(host, 443)
         assert way == (None if direct else PROXY)
 
 
@@ -202,7 +202,7 @@ def test_a_proxy_that_is_not_there_and_one_that_says_nothing(run: Run) -> None:
 def test_an_answer_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
     async def work() -> None:
         wire = Wire()
-        asking = asyncio.create_task(tunnel(wire.connection, PROXY, "model.example", 443))
+        asking = asyncio.create_task(open_tunnel(wire.connection, PROXY, "model.example", 443))
         await until(lambda: bool(wire.written))
         asking.cancel()
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -14,7 +14,7 @@ from tests.upstream.websocket_peer import accept, text
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 from antiphon.upstream import websocket
-from antiphon.upstream.websocket import Refused, WebSocket, open_websocket
+from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
 
 def meet(run: Run, script: Callable[[Peer], Any], work: Callable[[WebSocket], Any], timeouts: Timeouts | None = None) -> None:
@@ -97,7 +97,7 @@ def test_the_end_is_told_after_what_came_before_it(run: Run, bytes_of_end: bytes
 
 
 def test_a_reader_that_is_slow_stops_the_socket(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MAX_HELD", 10)
+    monkeypatch.setattr(websocket, "MAX_BUFFERED", 10)
 
     async def script(peer: Peer) -> None:
         await accept(peer, text("0123456789") + text("abc"))
@@ -142,7 +142,7 @@ def test_a_refusal_is_told_with_its_answer(run: Run, answer: bytes, status: int)
 
     async def whole() -> None:
         async with serving(script) as place, network() as transport:
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(UpgradeRefused) as caught:
                 await open_websocket(transport, place.url, {}, Timeouts())
             assert (caught.value.status, caught.value.body) == (status, b"no")
 

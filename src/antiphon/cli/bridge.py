@@ -16,10 +16,10 @@ from antiphon.cli.terminal import one_line
 from antiphon.dialects import chat, codex, messages, responses, vtcode
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.producer.stamps import STAMPS
+from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 
 
 def add(subparsers: Any) -> None:
@@ -73,9 +73,9 @@ class Bridge:
 
     def __init__(self, source: str, target: str, model: str, *, ndjson: bool) -> None:
         request = Request(model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')})
-        begun = opening(request, id=STAMPS.new_id("resp"), created_at=STAMPS.now())
+        begun = initial_response(request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now())
         self._lines = JsonLines()
-        self._to_hub = SOURCES[source].EventsToHub(request, begun, STAMPS)
+        self._to_hub = SOURCES[source].EventsToHub(request, begun, SYSTEM_STAMPS)
         self._from_hub = TARGETS[target].EventsFromHub(request)
         self._frames = sse.Decoder() if ndjson else None
 

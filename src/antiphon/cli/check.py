@@ -24,7 +24,7 @@ from antiphon.cli.exits import FAILED, OK, Failed, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Look, Paint, one_line, printable_json
 from antiphon.config import Timeouts
-from antiphon.profiles.closest import did_you_mean
+from antiphon.profiles.suggestions import did_you_mean
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 

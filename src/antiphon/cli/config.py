@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.help import FORMAT
 from antiphon.cli.store import keeping_in_words
-from antiphon.config import default, describe, find_config, load
+from antiphon.config import default_config, describe_config, find_config, load_config
 
 
 def add(subparsers: Any) -> None:
@@ -34,8 +34,8 @@ def run(
 ) -> int:
     del err  # what is wrong is raised
     file = find_config(args.file, environ, cwd or Path.cwd())
-    config = load(file, environ) if file else default(environ)
-    meaning = [*describe(config), keeping_in_words(config.store, environ)]
+    config = load_config(file, environ) if file else default_config(environ)
+    meaning = [*describe_config(config), keeping_in_words(config.store, environ)]
     out.write(f"{file or 'no file, so the defaults'}: can be used\n")
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {line}\n" for line in meaning)

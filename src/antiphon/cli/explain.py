@@ -17,11 +17,11 @@ from antiphon.cli.exits import FAILED, OK, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, one_line, printable_json
 from antiphon.cli.trace import folder_of
-from antiphon.diagnosis import Finding, diagnose, dialect_of, lint, lint_against
+from antiphon.diagnosis import Finding, diagnose, guess_dialect, lint_body, lint_for_profile
 from antiphon.errors import ProfileError
 from antiphon.profiles import Dialect, Profile, load_profile
 from antiphon.protocol.nesting import decode_json
-from antiphon.trace.reading import TraceError, TraceRecord, read_trace
+from antiphon.trace.reader import RecordedTrace, TraceError, read_trace
 from antiphon.trace.records import Route, UpstreamHead, UpstreamPiece, UpstreamRequest
 
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -77,7 +77,7 @@ def run(
     if args.said is not None:
         case = structs.replace(case, said=args.said, status=400)
     read = _object_in(case.body)
-    dialect: Dialect = args.dialect or case.dialect or dialect_of(read)
+    dialect: Dialect = args.dialect or case.dialect or guess_dialect(read)
     profile = _profile(args.against, case.profile)
     findings = _findings(case, dialect, profile, goes_there=args.against is not None)
     if args.json:
@@ -91,9 +91,9 @@ def run(
 def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
     own = profile if profile is not None and profile.dialect == dialect else None
     findings = diagnose(dialect, case.body, case.status, case.said, own) if case.status else []
-    findings += [finding for finding in lint(case.body, dialect, own) if finding not in findings]
+    findings += [finding for finding in lint_body(case.body, dialect, own) if finding not in findings]
     if goes_there and profile is not None:
-        findings += [finding for finding in lint_against(case.body, dialect, profile) if finding not in findings]
+        findings += [finding for finding in lint_for_profile(case.body, dialect, profile) if finding not in findings]
     return findings
 
 
@@ -116,7 +116,7 @@ def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -
     return _case_in(trace)
 
 
-def _case_in(trace: TraceRecord) -> Case:
+def _case_in(trace: RecordedTrace) -> Case:
     """The last request to the upstream, and what it said to that."""
     sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
     if sent is None:

@@ -28,7 +28,7 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.sse import DONE, Decoder, Frame
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer, Transport
+from antiphon.upstream.transport import Transport, UpstreamResponse
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
@@ -73,7 +73,7 @@ class GatewayClient:
         except msgspec.DecodeError:
             raise Failed(f"what answers at {self.url} is no gateway: it was asked for its models and sent something else") from None
 
-    async def begin(self, request: Request) -> Answer:
+    async def begin(self, request: Request) -> UpstreamResponse:
         """The head of a streamed answer; what is no such thing is a `Failed`."""
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         answer = await self._send("POST", "/responses", headers, encode(request))
@@ -82,7 +82,7 @@ class GatewayClient:
             raise Failed(f"what answers at {self.url} is no gateway: it was asked for a stream of events and sent something else")
         return answer
 
-    async def events(self, answer: Answer) -> AsyncGenerator[Told, None]:
+    async def events(self, answer: UpstreamResponse) -> AsyncGenerator[Told, None]:
         """The events of an answer, as they come."""
         decoder = Decoder()
         with self._in_words():
@@ -101,14 +101,14 @@ class GatewayClient:
         except ApiError as error:
             raise Failed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
 
-    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
         with self._in_words():
             answer = await self._transport.send(method, f"{self.url}/v1{path}", {**self._headers, **headers}, body, PATIENCE)
         if answer.status != 200:
             raise self._refusal(answer, await self._whole(answer))
         return answer
 
-    async def _whole(self, answer: Answer) -> bytes:
+    async def _whole(self, answer: UpstreamResponse) -> bytes:
         body = bytearray()
         with self._in_words():
             async for piece in answer.pieces():
@@ -118,7 +118,7 @@ class GatewayClient:
                     raise Failed(f"what answers at {self.url} sends more than a gateway would")
         return bytes(body)
 
-    def _refusal(self, answer: Answer, body: bytes) -> Failed:
+    def _refusal(self, answer: UpstreamResponse, body: bytes) -> Failed:
         try:
             told: ErrorPayload = decode_as(body, ErrorBody).error
         except ApiError:
@@ -190,13 +190,13 @@ def describe_error(type: str | None, code: str | None, message: str, param: str 
     return f"{name}: {one_line(message)}" + (f" (at {one_line(param)})" if param else "")
 
 
-def request_line(answer: Answer) -> str:
+def request_line(answer: UpstreamResponse) -> str:
     """A line that says under which id the request is in the gateway's log (HTTP-8), if the answer says it."""
     id = one_line(answer.headers.get("x-request-id", ""))
     return f"\nrequest {id}" if id else ""
 
 
-def _retry_line(answer: Answer) -> str:
+def _retry_line(answer: UpstreamResponse) -> str:
     seconds = answer.headers.get("retry-after", "")
     return f"\ntry again in {seconds} s" if seconds.isdecimal() else ""
 

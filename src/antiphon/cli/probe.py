@@ -18,7 +18,7 @@ from antiphon.cli.exits import FAILED, INTERRUPTED, OK, Failed, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Look, Paint, one_line, printable_json
 from antiphon.config import Timeouts
-from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.probe.detect import Nothing, first_model, spoken
 from antiphon.probe.finding import Finding, Verdict
 from antiphon.probe.run import Probe, Report, Unanswered, cost_of
@@ -117,7 +117,7 @@ class _Session:
         return targets[0] if len(targets) == 1 else await spoken(targets, transport)
 
     def _of(self, dialect: Dialect) -> Target:
-        base = load_profile(USUAL_PROFILES[dialect])
+        base = load_profile(DEFAULT_PROFILES[dialect])
         return Target(
             base_url=base_url(self._args.url, dialect),
             base=base,

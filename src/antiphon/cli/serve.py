@@ -23,7 +23,7 @@ from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
 from antiphon.cli.help import FORMAT
 from antiphon.cli.store import keeping_in_words
 from antiphon.cli.terminal import Paint
-from antiphon.config import Config, UpstreamConfig, check, default, describe, find_config, load
+from antiphon.config import Config, UpstreamConfig, check_config, default_config, describe_config, find_config, load_config
 
 
 class Serve(Protocol):
@@ -98,8 +98,8 @@ def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path)
     """The configuration that is meant, with what the command line says instead; the whole is judged again."""
     file = find_config(args.config, environ, cwd)
     agents = _agents(args.agent, cwd)
-    usual = Config() if agents else default(environ)
-    config = load(file, environ) if file else usual
+    usual = Config() if agents else default_config(environ)
+    config = load_config(file, environ) if file else usual
     server = replace(
         config.server,
         host=config.server.host if args.host is None else args.host,
@@ -107,7 +107,7 @@ def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path)
     )
     trace = config.trace if args.trace is None else replace(config.trace, dir=str(cwd / args.trace))
     config = replace(config, server=server, trace=trace, upstreams=[*agents, *config.upstreams])
-    check(config, environ)
+    check_config(config, environ)
     return config
 
 
@@ -115,9 +115,9 @@ def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
     """Agents that the command line names: they are asked first."""
     if not specs:
         return []
-    from antiphon.producer.serving import load_agent, upstream_of
+    from antiphon.producer.serving import agent_upstream, load_agent
 
-    return [upstream_of(spec, load_agent(spec, str(cwd))) for spec in specs]
+    return [agent_upstream(spec, load_agent(spec, str(cwd))) for spec in specs]
 
 
 def _real_serve(config: Config, cwd: Path) -> Serve:
@@ -126,9 +126,9 @@ def _real_serve(config: Config, cwd: Path) -> Serve:
 
     if not any(upstream.agent for upstream in config.upstreams):
         return serve
-    from antiphon.producer.serving import opener
+    from antiphon.producer.serving import transport_opener
 
-    return partial(serve, open_transport=opener(config, str(cwd)))
+    return partial(serve, open_transport=transport_opener(config, str(cwd)))
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _greeting(config: Config, base_url: str, paint: Paint, environ: Mapping[str,
     where = "" if url == DEFAULT_URL else f" --url {url}"
     return [
         f"{paint('bold', f'Antiphon {__version__}')} serves {paint('bold', f'{url}/v1')}",
-        *(f"  {line}" for line in (*describe(config), keeping_in_words(config.store, environ))),
+        *(f"  {line}" for line in (*describe_config(config), keeping_in_words(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',

@@ -17,7 +17,7 @@ import msgspec
 from antiphon.cli.exits import FAILED, OK, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import one_line
-from antiphon.config import StoreConfig, default, find_config, load
+from antiphon.config import StoreConfig, default_config, find_config, load_config
 from antiphon.store.interface import Stats, Store
 from antiphon.store.work import Queue
 
@@ -54,7 +54,7 @@ def run(
 ) -> int:
     del err  # what goes wrong is raised
     file = find_config(args.config, environ, cwd or Path.cwd())
-    config = (load(file, environ) if file else default(environ)).store
+    config = (load_config(file, environ) if file else default_config(environ)).store
 
     async def do(store: Store) -> int:
         match args.action:

@@ -15,21 +15,21 @@ import msgspec
 from antiphon.cli.exits import FAILED, OK, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
-from antiphon.config import find_config, load
-from antiphon.gateway.replay import NotReplayable, Replay, replay
+from antiphon.config import find_config, load_config
+from antiphon.gateway.replay import NotReplayable, ReplayResult, replay_trace
 from antiphon.protocol.nesting import check_nesting
-from antiphon.trace.reading import TraceError, TraceRecord, list_traces, no_traces, read_trace
+from antiphon.trace.reader import RecordedTrace, TraceError, list_traces, no_traces_message, read_trace
 from antiphon.trace.records import (
-    AnyRecord,
+    AnyTraceRecord,
     ClientHead,
     ClientPiece,
     ClientRequest,
-    Cut,
     HubRequest,
     LossList,
-    Note,
+    OmittedData,
     Route,
-    Summary,
+    TraceNote,
+    TraceSummary,
     UpstreamHead,
     UpstreamPiece,
     UpstreamRequest,
@@ -85,7 +85,7 @@ def folder_of(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path
     if given is not None:
         return cwd / given
     file = find_config(None, environ, cwd)
-    configured = load(file, environ).trace.dir if file else None
+    configured = load_config(file, environ).trace.dir if file else None
     return cwd / (configured or "traces")
 
 
@@ -95,7 +95,7 @@ def folder_of(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path
 def _list(folder: Path, out: TextIO, err: TextIO) -> None:
     found = list_traces(folder)
     if not found:
-        err.write(f"{no_traces(folder)}\n")
+        err.write(f"{no_traces_message(folder)}\n")
         return
     rows = [HEADINGS, *map(_row, found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
@@ -103,7 +103,7 @@ def _list(folder: Path, out: TextIO, err: TextIO) -> None:
         out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
-def _row(summary: Summary) -> tuple[str, ...]:
+def _row(summary: TraceSummary) -> tuple[str, ...]:
     return (
         _time(summary.time),
         one_line(summary.id),
@@ -123,7 +123,7 @@ def _time(seconds: float) -> str:
 # show
 
 
-def _show(trace: TraceRecord, out: TextIO, paint: Paint, *, is_raw: bool) -> None:
+def _show(trace: RecordedTrace, out: TextIO, paint: Paint, *, is_raw: bool) -> None:
     if is_raw:
         out.writelines(f"{printable_json(encode_record(record))}\n" for record in (trace.summary, *trace.records))
         return
@@ -136,10 +136,10 @@ def _show(trace: TraceRecord, out: TextIO, paint: Paint, *, is_raw: bool) -> Non
         _show_text(printable("\n".join(map(str, trace.losses))), out)
 
 
-def _sections(records: Iterable[AnyRecord]) -> list[list[AnyRecord]]:
+def _sections(records: Iterable[AnyTraceRecord]) -> list[list[AnyTraceRecord]]:
     """Pieces that follow each other stand together, those of both directions apart; all else stands alone."""
-    sections: list[list[AnyRecord]] = []
-    pieces: dict[type, list[AnyRecord]] = {}
+    sections: list[list[AnyTraceRecord]] = []
+    pieces: dict[type, list[AnyTraceRecord]] = {}
     for record in records:
         if not isinstance(record, UpstreamPiece | ClientPiece):
             sections.append([record])
@@ -153,7 +153,7 @@ def _sections(records: Iterable[AnyRecord]) -> list[list[AnyRecord]]:
     return sections
 
 
-def _show_section(section: list[AnyRecord], out: TextIO, paint: Paint) -> None:
+def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: Paint) -> None:
     def title(text: str, look: Look = "bold") -> None:
         out.write(f"\n{paint('dim', f'{first.at:9.3f} s')}  {paint(look, one_line(text))}\n")
 
@@ -183,13 +183,13 @@ def _show_section(section: list[AnyRecord], out: TextIO, paint: Paint) -> None:
             _show_pieces("the upstream sent", [each for each in section if isinstance(each, UpstreamPiece)], title, out)
         case ClientPiece():
             _show_pieces("the client was sent", [each for each in section if isinstance(each, ClientPiece)], title, out)
-        case Note():
+        case TraceNote():
             if first.value is not None:
                 title(f"{first.name}: {first.value}")
-        case Cut():
+        case OmittedData():
             missing = ", ".join(f"{count} bytes of {kind}" for kind, count in sorted(first.missing.items()))
             title(f"too large to be kept whole: {missing} are missing", "red")
-        case Summary() | LossList():
+        case TraceSummary() | LossList():
             pass  # the heading; the end, where all losses stand together
         case _ as never:
             assert_never(never)
@@ -222,15 +222,15 @@ def _pretty(data: bytes) -> str:
 # replay
 
 
-def _replay(trace: TraceRecord, out: TextIO, err: TextIO) -> int:
-    made = replay(trace)
+def _replay(trace: RecordedTrace, out: TextIO, err: TextIO) -> int:
+    made = replay_trace(trace)
     out.write(printable(made.answer.decode("utf-8", "replace")).rstrip("\n") + "\n")
     out.flush()
     err.writelines(f"{line}\n" for line in _verdict(made))
     return FAILED if made.differences else OK
 
 
-def _verdict(made: Replay) -> list[str]:
+def _verdict(made: ReplayResult) -> list[str]:
     if not made.differences:
         so_far = " as far as it went; the recorded answer breaks off" if made.is_cut_short else ""
         return [f"the same as was recorded{so_far}"]

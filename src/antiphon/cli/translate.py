@@ -23,17 +23,17 @@ from antiphon import sse
 from antiphon.cli.exits import LOSSY, OK, Unusable
 from antiphon.cli.help import FORMAT
 from antiphon.cli.terminal import Paint, one_line, printable_json
-from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import CLIENT_SPEECHES
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS
 from antiphon.profiles import Dialect, Profile, load_profile
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 Kind = Literal["request", "response", "stream"]
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -140,7 +140,7 @@ def _input(file: Path | None, stdin: BinaryIO) -> bytes:
 
 def _profile(name: str | None, dialect: Dialect) -> Profile:
     """That of the server: a request is translated to it, an answer from it."""
-    profile = load_profile(name or USUAL_PROFILES[dialect])
+    profile = load_profile(name or DEFAULT_PROFILES[dialect])
     if profile.dialect != dialect:
         raise Unusable(f"the profile {name!r} is for servers of dialect {profile.dialect!r}; the server here speaks {dialect!r}")
     return profile
@@ -150,12 +150,12 @@ def _profile(name: str | None, dialect: Dialect) -> Profile:
 
 
 def _request(data: bytes, source: Dialect, profile: Profile, model: str | None) -> Translated:
-    request, losses = CLIENT_SPEECHES[source].request_to_hub(data)
+    request, losses = CLIENT_DIALECTS[source].request_to_hub(data)
     if model:
         request = replace(request, model=model)
-    sent, found = profile.prepare(request)
+    sent, found = profile.apply_quirks(request)
     losses.extend(found)
-    speech = SPEECHES[profile.dialect]
+    speech = SERVER_DIALECTS[profile.dialect]
     body, found = speech.request_from_hub(sent, profile.wire)
     losses.extend(found)
     _lose_what_gateways_keep(request, body, losses)
@@ -176,11 +176,11 @@ def _lose_what_gateways_keep(request: Request, body: bytes, losses: Losses) -> N
 
 
 def _answer(data: bytes, kind: Kind, profile: Profile, target: Dialect, model: str | None, stamps: Stamps) -> Translated:
-    client = CLIENT_SPEECHES[target]
+    client = CLIENT_DIALECTS[target]
     frames = _frames(data) if kind == "stream" else []
     request = replace(ALL_OF_IT, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream")
-    begun = opening(request, id=stamps.new_id("resp"), created_at=stamps.now())
-    server = SPEECHES[profile.dialect]
+    begun = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
+    server = SERVER_DIALECTS[profile.dialect]
     losses = Losses()
     if kind == "stream":
         to_hub = server.events_to_hub(request, begun, stamps, profile.wire)

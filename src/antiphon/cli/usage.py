@@ -17,7 +17,7 @@ from antiphon.cli.exits import OK
 from antiphon.cli.help import FORMAT
 from antiphon.cli.store import with_store
 from antiphon.cli.terminal import Paint, one_line
-from antiphon.config import default, find_config, load
+from antiphon.config import default_config, find_config, load_config
 from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTED
 from antiphon.store.usage_sums import BY, FIRST_DAY, summed, tokens_of
@@ -56,7 +56,7 @@ def run(
     now: Callable[[], float] = time.time,
 ) -> int:
     file = find_config(args.config, environ, cwd or Path.cwd())
-    config = (load(file, environ) if file else default(environ)).store
+    config = (load_config(file, environ) if file else default_config(environ)).store
     until = datetime.fromtimestamp(now(), UTC).date()
     since = args.since if isinstance(args.since, date) else until - timedelta(days=args.since - 1)
 

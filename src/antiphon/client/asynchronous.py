@@ -24,7 +24,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer
+from antiphon.upstream.transport import UpstreamResponse
 
 # Text, or items: typed, or as JSON has them.
 Input = str | Sequence[ItemParam | Mapping[str, Any]] | None
@@ -87,7 +87,7 @@ class AsyncClient:
         """One turn as it comes. With `background=True` a connection that breaks is replaced, and nothing is missed."""
         prepared = self._prepare(input, {**settings, "stream": True})
 
-        async def ask() -> Answer:
+        async def ask() -> UpstreamResponse:
             return await self._line.ask("POST", prepared.url, prepared.body)
 
         source = HttpSource(self._line, ask, prepared, is_kept=bool(prepared.request.background))
@@ -102,7 +102,7 @@ class AsyncClient:
         that breaks is replaced, and nothing is missed. The snapshot is whole in any case: earlier events are read, and not told."""
         url = self._line.server.url_of_response(id, "?stream=true")
 
-        async def ask() -> Answer:
+        async def ask() -> UpstreamResponse:
             return await self._line.ask("GET", url)
 
         nothing = Prepared(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
@@ -154,8 +154,8 @@ class AsyncClient:
             self._on_losses(losses)
 
 
-def _already(answer: Answer) -> Callable[[], Awaitable[Answer]]:
-    async def ask() -> Answer:
+def _already(answer: UpstreamResponse) -> Callable[[], Awaitable[UpstreamResponse]]:
+    async def ask() -> UpstreamResponse:
         return answer
 
     return ask

@@ -12,7 +12,7 @@ from antiphon.client.server import Server, in_our_words, refusal
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.losses import Losses
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import Answer
+from antiphon.upstream.transport import UpstreamResponse
 
 MAX_WHOLE: Final = 64 * 1024 * 1024
 MAX_ERROR: Final = 256 * 1024
@@ -26,7 +26,7 @@ class Line:
         self.network = network
         self.retries = retries
 
-    async def ask(self, method: str, url: str, body: bytes = b"") -> Answer:
+    async def ask(self, method: str, url: str, body: bytes = b"") -> UpstreamResponse:
         """The answer, if it is one; its body is still to come."""
         attempt = 0
         while True:
@@ -40,7 +40,7 @@ class Line:
     async def ask_whole(self, method: str, url: str, body: bytes = b"") -> bytes:
         return await body_of(await self.ask(method, url, body), MAX_WHOLE)
 
-    async def _ask_once(self, method: str, url: str, body: bytes) -> Answer:
+    async def _ask_once(self, method: str, url: str, body: bytes) -> UpstreamResponse:
         try:
             answer = await self.network.send(method, url, self.server.headers, body, self.server.timeouts)
         except UpstreamFault as fault:
@@ -56,7 +56,7 @@ class Line:
         return answer
 
 
-async def body_of(answer: Answer, limit: int) -> bytes:
+async def body_of(answer: UpstreamResponse, limit: int) -> bytes:
     """The whole of it."""
     body = bytearray()
     try:
@@ -70,15 +70,15 @@ async def body_of(answer: Answer, limit: int) -> bytes:
     return bytes(body)
 
 
-def is_stream(answer: Answer) -> bool:
+def is_stream(answer: UpstreamResponse) -> bool:
     return answer.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
-def is_json(answer: Answer) -> bool:
+def is_json(answer: UpstreamResponse) -> bool:
     return answer.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def losses_told(answer: Answer) -> Losses:
+def losses_told(answer: UpstreamResponse) -> Losses:
     """F-4: what a gateway says that the server behind it could not be told."""
     losses = Losses()
     for path in filter(None, answer.headers.get("antiphon-losses", "").partition("; ")[2].split(", ")):
@@ -86,7 +86,7 @@ def losses_told(answer: Answer) -> Losses:
     return losses
 
 
-async def _words_of(answer: Answer) -> bytes:
+async def _words_of(answer: UpstreamResponse) -> bytes:
     try:
         return await body_of(answer, MAX_ERROR)
     except UpstreamFault:

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.client.server import STAMPS, Server, new_id
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEvent
 from antiphon.protocol.items import Item, Reasoning
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import bounded, decode_json
+from antiphon.protocol.nesting import decode_json, with_nesting_limit
 from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.speech import EventsToHub
+from antiphon.upstream.server_dialects import EventsToHub
 
 
 def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> EventsToHub:
@@ -147,7 +147,7 @@ class _WithStatus(Struct, frozen=True):
 def _opening(request: Request, begun: _Begun | None = None) -> Response:
     told = begun or _Begun()
     created_at = STAMPS.now() if told.created_at is None else int(told.created_at)
-    return opening(request, id=told.id or new_id("resp"), created_at=created_at, model=told.model)
+    return initial_response(request, id=told.id or new_id("resp"), created_at=created_at, model=told.model)
 
 
 def _begun_in(body: bytes | Raw) -> _Begun:
@@ -200,11 +200,11 @@ def _sealed(server: Server, response: Response) -> Response:
     for item in response.output:
         if isinstance(item, Reasoning) and item.encrypted_content:
             content = {"encrypted_content": item.encrypted_content, "id": item.id}
-            item = replace(item, encrypted_content=seal(server.wire.maker, content))
+            item = replace(item, encrypted_content=seal_reasoning(server.wire.maker, content))
         output.append(item)
     return replace(response, output=output)
 
 
 NOTHING: Final = sse.Frame("", b"{}")
 UNREADABLE: Final = msgspec.DecodeError
-_decode_number: Final = bounded(msgspec.json.Decoder(_WithNumber).decode)
+_decode_number: Final = with_nesting_limit(msgspec.json.Decoder(_WithNumber).decode)

@@ -26,7 +26,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.speech import SPEECHES, Speech
+from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 # A gateway has limits of its own, and says that it lives: these end what would hang for ever.
@@ -39,7 +39,7 @@ class Server(Struct, frozen=True, kw_only=True):
     base_url: str
     profile: Profile
     wire: Wire
-    speech: Speech
+    speech: ServerDialect
     headers: dict[str, str]
     timeouts: Timeouts
 
@@ -93,7 +93,7 @@ def server_at(
         base_url=_base(url, chosen.dialect),
         profile=chosen,
         wire=wire,
-        speech=SPEECHES[chosen.dialect],
+        speech=SERVER_DIALECTS[chosen.dialect],
         headers=sent,
         timeouts=timeouts or PATIENCE,
     )
@@ -107,7 +107,7 @@ def prepare(server: Server, settings: Mapping[str, Any]) -> Prepared:
             if getattr(request, name):
                 said = f"{name}: this server ({server.profile.name}) keeps no responses, so nothing can be continued there"
                 raise UnsupportedParameter(said, param=name)
-    sent, losses = server.profile.prepare(request)
+    sent, losses = server.profile.apply_quirks(request)
     body, found = server.speech.request_from_hub(sent, server.wire)
     losses.extend(found)
     url = server.speech.url(server.base_url, request.model or "", streams=bool(request.stream))

@@ -19,7 +19,7 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
-from antiphon.upstream.websocket import Refused, WebSocket, open_websocket
+from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
 
 class ResponseSocket:
@@ -38,7 +38,7 @@ class ResponseSocket:
             raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} takes no turns over a WebSocket")
         try:
             self._socket = await open_websocket(self._line.network, f"{server.base_url}/responses", server.headers, server.timeouts)
-        except Refused as refused:
+        except UpgradeRefused as refused:
             raise refusal(server, refused.status, refused.headers, refused.body) from None
         except UpstreamFault as fault:
             raise in_our_words(fault) from None

@@ -13,8 +13,8 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
-from antiphon.upstream.reading import Reader
-from antiphon.upstream.transport import Answer
+from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.transport import UpstreamResponse
 
 LINGER: Final = 2.0  # seconds between the last event of a stream and the end of its connection
 
@@ -50,15 +50,15 @@ class Source(Protocol):
 class HttpSource:
     """A stream over HTTP. Where the server keeps it, a connection that breaks is replaced by another that goes on behind it."""
 
-    def __init__(self, line: Line, ask: Callable[[], Awaitable[Answer]], prepared: Prepared, *, is_kept: bool) -> None:
+    def __init__(self, line: Line, ask: Callable[[], Awaitable[UpstreamResponse]], prepared: Prepared, *, is_kept: bool) -> None:
         self.error: ApiError | None = None
         self._line = line
         self._ask = ask
         self._prepared = prepared
         self._is_kept = is_kept
         self._to_hub = events_to_hub(line.server, prepared.sent, counts=is_kept)
-        self._reader = Reader(self._to_hub)
-        self._answer: Answer | None = None
+        self._reader = StreamReader(self._to_hub)
+        self._answer: UpstreamResponse | None = None
         self._pieces: AsyncIterator[bytes] | None = None
         self._barren = 0  # connections in a row that brought nothing
         self._over = False
@@ -105,7 +105,7 @@ class HttpSource:
         if self._answer is not None:
             self._answer.abort()
 
-    def _begin(self, answer: Answer) -> None:
+    def _begin(self, answer: UpstreamResponse) -> None:
         self._answer = answer
         self._prepared.losses.extend(losses_told(answer))
         self._pieces = None if is_json(answer) else answer.pieces()
@@ -117,7 +117,7 @@ class HttpSource:
         except UpstreamFault as fault:
             return None, in_our_words(fault)
 
-    async def _whole(self, answer: Answer) -> list[StreamEvent]:
+    async def _whole(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """Servers that ignore `stream` exist."""
         self._over = True
         response, losses = read_response(self._line.server, self._prepared.sent, await body_of(answer, MAX_WHOLE))
@@ -138,11 +138,11 @@ class HttpSource:
         if not await self._line.retries.wait(self._barren, cut):
             raise fault or cut
         self._barren += 1
-        self._reader = Reader(self._to_hub)  # half a frame that came is told again
+        self._reader = StreamReader(self._to_hub)  # half a frame that came is told again
         url = self._line.server.url_of_response(self._to_hub.id or "", f"?stream=true&starting_after={self._to_hub.go_on()}")
         self._begin(await self._line.ask("GET", url))
 
 
-def _hang_up(answer: Answer, pieces: AsyncIterator[bytes] | None) -> None:
+def _hang_up(answer: UpstreamResponse, pieces: AsyncIterator[bytes] | None) -> None:
     del pieces
     answer.abort()

@@ -116,7 +116,7 @@ class ResponseStream:
         if self._was_cancelled:
             return
         if self._source.error is not None:
-            raise self._source.error.anew()
+            raise self._source.error.without_traceback()
         if self._final is None:
             raise UpstreamFault("the stream was left before its end", code="upstream_disconnected")
 

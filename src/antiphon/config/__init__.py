@@ -4,10 +4,10 @@ Reading is done once, at the start; nothing here changes afterwards. `find_confi
 `default` is what holds without one.
 """
 
-from antiphon.config.checks import check, is_loopback
-from antiphon.config.models import ModelRule
-from antiphon.config.reading import default, find_config, load, parse
-from antiphon.config.shapes import (
+from antiphon.config.checks import check_config, is_loopback
+from antiphon.config.loading import default_config, find_config, load_config, parse_config
+from antiphon.config.model_rules import ModelRule
+from antiphon.config.schema import (
     BackgroundConfig,
     CompactionConfig,
     Config,
@@ -20,7 +20,7 @@ from antiphon.config.shapes import (
     UpstreamConfig,
     key_hash,
 )
-from antiphon.config.summary import describe
+from antiphon.config.summary import describe_config
 
 __all__ = [
     "BackgroundConfig",
@@ -34,12 +34,12 @@ __all__ = [
     "Timeouts",
     "TraceConfig",
     "UpstreamConfig",
-    "check",
-    "default",
-    "describe",
+    "check_config",
+    "default_config",
+    "describe_config",
     "find_config",
     "is_loopback",
     "key_hash",
-    "load",
-    "parse",
+    "load_config",
+    "parse_config",
 ]

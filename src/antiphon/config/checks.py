@@ -12,36 +12,36 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from antiphon.config.models import ModelRule
-from antiphon.config.shapes import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, sealing_key
-from antiphon.dialects.common.model_names import ANY
+from antiphon.config.model_rules import ModelRule
+from antiphon.config.schema import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, parse_sealing_key
+from antiphon.dialects.common.model_names import WILDCARD
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
-from antiphon.profiles.toml_source import Steps, shown
+from antiphon.profiles.toml_source import SettingPath, as_toml
 
 
 class Problem(NamedTuple):
     """What is wrong, and where."""
 
-    steps: Steps
-    said: str
+    steps: SettingPath
+    message: str
 
     def __str__(self) -> str:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
-        return f"{path.removeprefix('.')}: {self.said}"
+        return f"{path.removeprefix('.')}: {self.message}"
 
 
-def check(config: Config, environ: Mapping[str, str]) -> None:
+def check_config(config: Config, environ: Mapping[str, str]) -> None:
     """Raises what is wrong with a configuration, if anything is."""
-    for problem in problems(config, environ):
+    for problem in find_problems(config, environ):
         raise ConfigError(str(problem))
 
 
-def problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
     """Everything that is wrong."""
     yield from _server_problems(config.server)
     if not config.keys and not is_loopback(config.server.host):
-        yield Problem(("server", "host"), PUBLIC.format(host=shown(config.server.host)))
+        yield Problem(("server", "host"), PUBLIC.format(host=as_toml(config.server.host)))
     for at, upstream in enumerate(config.upstreams):
         for steps, said in _upstream_problems(upstream, environ):
             yield Problem(("upstreams", at, *steps), said)
@@ -63,20 +63,20 @@ def is_loopback(host: str) -> bool:
 
 def _server_problems(server: ServerConfig) -> Iterator[Problem]:
     if not _is_host(server.host):
-        yield Problem(("server", "host"), f'got {shown(server.host)}, wanted an address or a name alone, such as "127.0.0.1"')
+        yield Problem(("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"')
     for at, host in enumerate(server.allowed_hosts):
         if host != "*" and not _is_host(host):
             wanted = 'wanted a name or an address alone, without a port, such as "gateway.example.com"; "*" is any'
-            yield Problem(("server", "allowed_hosts", at), f"got {shown(host)}, {wanted}")
+            yield Problem(("server", "allowed_hosts", at), f"got {as_toml(host)}, {wanted}")
     for at, origin in enumerate(server.allowed_origins):
         if not ORIGIN.fullmatch(origin):
             wanted = 'wanted scheme, host and port if it is an unusual one, nothing after it: "https://app.example.com"'
-            yield Problem(("server", "allowed_origins", at), f"got {shown(origin)}, {wanted}")
+            yield Problem(("server", "allowed_origins", at), f"got {as_toml(origin)}, {wanted}")
 
 
 def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
     if not _is_label(upstream.name):
-        yield Problem(("name",), f"got {shown(upstream.name)}, wanted a name in printable characters")
+        yield Problem(("name",), f"got {as_toml(upstream.name)}, wanted a name in printable characters")
     if upstream.embedded:
         yield from _embedded_problems(upstream)
     elif upstream.agent is not None:
@@ -97,18 +97,18 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if upstream.api_key_env is not None:
         yield Problem(("api_key_env",), "the embedded model needs no key: leave out api_key_env")
     if upstream.dialect != "chat":
-        yield Problem(("dialect",), f'got {shown(upstream.dialect)}, wanted "chat", which the embedded model speaks')
+        yield Problem(("dialect",), f'got {as_toml(upstream.dialect)}, wanted "chat", which the embedded model speaks')
 
 
 def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
     if not AGENT.fullmatch(agent):
-        yield Problem(("agent",), f'got {shown(agent)}, wanted a module and the name of an agent in it: "my_agents:run"')
+        yield Problem(("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"')
     if upstream.base_url:
         yield Problem(("base_url",), "an agent has no address: leave out base_url, or agent")
     if upstream.api_key_env is not None:
         yield Problem(("api_key_env",), "an agent needs no key: leave out api_key_env")
     if upstream.dialect != "responses":
-        yield Problem(("dialect",), f'got {shown(upstream.dialect)}, wanted "responses", which agents speak')
+        yield Problem(("dialect",), f'got {as_toml(upstream.dialect)}, wanted "responses", which agents speak')
 
 
 def _url_problem(url: str) -> str:
@@ -144,8 +144,8 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
 def _rule_problem(rule: ModelRule) -> str:
     if not rule.from_ or not rule.to:
         return "has an empty name: wanted the name that clients ask for as from, and the upstream's own as to"
-    if rule.to.count(ANY) > 1 or (ANY in rule.to and rule.from_.count(ANY) != 1):
-        return f"to = {shown(rule.to)} has a * that stands for no single * in from = {shown(rule.from_)}: wanted one in each"
+    if rule.to.count(WILDCARD) > 1 or (WILDCARD in rule.to and rule.from_.count(WILDCARD) != 1):
+        return f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: wanted one in each"
     return ""
 
 
@@ -173,7 +173,7 @@ def _shared_names(config: Config) -> Iterator[Problem]:
 
 def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
     if not _is_label(key.name):
-        yield Problem(("name",), f"got {shown(key.name)}, wanted a name in printable characters")
+        yield Problem(("name",), f"got {as_toml(key.name)}, wanted a name in printable characters")
     match key.sha256, key.env:
         case (None, None):
             yield Problem((), f"key {key.name!r} has neither sha256 nor env: wanted one of them. {MAKE_A_HASH}")
@@ -210,7 +210,7 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
             yield Problem(steps, said)
             continue
         try:
-            key = sealing_key(environ[variable])
+            key = parse_sealing_key(environ[variable])
         except ConfigError:
             yield Problem(steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}")
             continue

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from antiphon.config.models import ModelRule
-from antiphon.config.shapes import Config, UpstreamConfig
+from antiphon.config.model_rules import ModelRule
+from antiphon.config.schema import Config, UpstreamConfig
 
 
-def describe(config: Config) -> list[str]:
+def describe_config(config: Config) -> list[str]:
     """A line for each upstream (name, dialect, place, models), one about keys, one about traces."""
     rows = [(upstream.name, upstream.dialect, _place(upstream), _models(upstream)) for upstream in config.upstreams]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]

@@ -1,8 +1,8 @@
 """Why a server refuses a body, in words: what stands where, what was wanted there, and which setting of a profile would mend it."""
 
-from antiphon.diagnosis.against import lint_against
 from antiphon.diagnosis.finding import Finding, Rule
-from antiphon.diagnosis.lint import dialect_of, lint
-from antiphon.diagnosis.refusal import diagnose, sentence
+from antiphon.diagnosis.lint import guess_dialect, lint_body
+from antiphon.diagnosis.profile_lint import lint_for_profile
+from antiphon.diagnosis.refusal import diagnose, summary_sentence
 
-__all__ = ["Finding", "Rule", "diagnose", "dialect_of", "lint", "lint_against", "sentence"]
+__all__ = ["Finding", "Rule", "diagnose", "guess_dialect", "lint_body", "lint_for_profile", "summary_sentence"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.diagnosis.content import lint_parts, lint_role
-from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.finding import Findings, as_json, iter_objects
 from antiphon.diagnosis.tools import lint_name, lint_schema
 from antiphon.protocol.nesting import decode_json
 
@@ -18,7 +18,7 @@ def lint_chat(body: dict[str, Any], found: Findings) -> None:
         instead = "; `input` is the field of the responses dialect" if "input" in body else ""
         found.add("missing_field", "messages", f"there is nothing to answer: `messages` is a list of messages{instead}")
     waiting: dict[str, str] = {}
-    for path, message in objects(messages, "messages"):
+    for path, message in iter_objects(messages, "messages"):
         role = message.get("role")
         if not lint_role(role, f"{path}.role", tuple(PARTS), found):
             continue
@@ -37,7 +37,7 @@ def lint_chat(body: dict[str, Any], found: Findings) -> None:
 
 def _lint_unanswered(waiting: dict[str, str], found: Findings) -> None:
     for id, path in waiting.items():
-        found.add("unanswered_call", path, f"no tool message right after it answers the call {shown(id)}")
+        found.add("unanswered_call", path, f"no tool message right after it answers the call {as_json(id)}")
 
 
 def _lint_result(message: dict[str, Any], path: str, waiting: dict[str, str], found: Findings) -> None:
@@ -45,7 +45,7 @@ def _lint_result(message: dict[str, Any], path: str, waiting: dict[str, str], fo
     if id is None:
         found.add("missing_field", f"{path}.tool_call_id", "a tool message says which call it answers")
     elif waiting.pop(str(id), None) is None:
-        said = f"this is the result of a call that is not there: no assistant message right before it calls {shown(id)}"
+        said = f"this is the result of a call that is not there: no assistant message right before it calls {as_json(id)}"
         found.add("orphan_result", f"{path}.tool_call_id", said, 'wire.orphan_outputs = "text"')
     lint_parts(message.get("content"), f"{path}.content", PARTS["tool"], found)
 
@@ -53,15 +53,15 @@ def _lint_result(message: dict[str, Any], path: str, waiting: dict[str, str], fo
 def _lint_calls(message: dict[str, Any], path: str, found: Findings) -> dict[str, str]:
     calls = message.get("tool_calls")
     if calls is not None and (not isinstance(calls, list) or not calls):
-        found.add("value", f"{path}.tool_calls", f"tool_calls is a list of calls, or not there at all; not {shown(calls)}")
+        found.add("value", f"{path}.tool_calls", f"tool_calls is a list of calls, or not there at all; not {as_json(calls)}")
     ids: dict[str, str] = {}
-    for place, call in objects(calls, f"{path}.tool_calls"):
+    for place, call in iter_objects(calls, f"{path}.tool_calls"):
         id = call.get("id")
         if not isinstance(id, str) or not id:
             found.add("missing_field", f"{place}.id", "a call has an id, which its result names")
             continue
         if id in ids:
-            found.add("value", f"{path}.tool_calls", f"two calls have the id {shown(id)}")
+            found.add("value", f"{path}.tool_calls", f"two calls have the id {as_json(id)}")
         if len(id) > LONGEST_ID:
             found.add("long_id", f"{place}.id", f"the id has {len(id)} characters; some servers allow {LONGEST_ID}", certain=False)
         ids[id] = place
@@ -76,7 +76,7 @@ def _lint_call(call: dict[str, Any], path: str, found: Findings) -> None:
         case {"function": {**function}}:
             if call.get("type") != "function":
                 found.add(
-                    "discriminator", f"{path}.type", f"a call says that it is of type function, not {shown(call.get('type'))}"
+                    "discriminator", f"{path}.type", f"a call says that it is of type function, not {as_json(call.get('type'))}"
                 )
             lint_name(function.get("name"), f"{path}.function.name", "chat", found)
             _lint_arguments(function.get("arguments"), f"{path}.function.arguments", found)
@@ -86,14 +86,14 @@ def _lint_call(call: dict[str, Any], path: str, found: Findings) -> None:
 
 def _lint_arguments(arguments: Any, path: str, found: Findings) -> None:
     if not isinstance(arguments, str):
-        found.add("value", path, f"arguments are JSON in a string, not {shown(arguments)}")
+        found.add("value", path, f"arguments are JSON in a string, not {as_json(arguments)}")
         return
     try:
         is_object = isinstance(decode_json(arguments), dict)
     except msgspec.DecodeError:
         is_object = False
     if not is_object:
-        found.add("value", path, f"arguments are a JSON object in a string, and {shown(arguments)} is none")
+        found.add("value", path, f"arguments are a JSON object in a string, and {as_json(arguments)} is none")
 
 
 def _lint_settings(body: dict[str, Any], found: Findings) -> None:

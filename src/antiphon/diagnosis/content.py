@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from antiphon.diagnosis.finding import Findings, shown
-from antiphon.profiles.closest import did_you_mean
+from antiphon.diagnosis.finding import Findings, as_json
+from antiphon.profiles.suggestions import did_you_mean
 
 
 def lint_role(role: Any, path: str, known: Sequence[str], found: Findings, *settings: str) -> bool:
@@ -16,7 +16,7 @@ def lint_role(role: Any, path: str, known: Sequence[str], found: Findings, *sett
     if role is None:
         found.add("missing_field", path, f"a message has a role: one of {', '.join(known)}")
     else:
-        said = f"{shown(role)} is no role here: wanted is one of {', '.join(known)}{ROLES_ELSEWHERE.get(str(role), '')}"
+        said = f"{as_json(role)} is no role here: wanted is one of {', '.join(known)}{ROLES_ELSEWHERE.get(str(role), '')}"
         found.add("role", path, said, *settings)
     return False
 
@@ -26,7 +26,7 @@ def lint_parts(content: Any, path: str, known: Sequence[str], found: Findings, *
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        found.add("value", path, f"content is a string or a list of parts, not {shown(content)}")
+        found.add("value", path, f"content is a string or a list of parts, not {as_json(content)}")
         return
     if not content:
         found.add("value", path, "content has no parts; leave the message out, or say something")
@@ -39,7 +39,7 @@ def lint_parts(content: Any, path: str, known: Sequence[str], found: Findings, *
         if kind in TEXT_WORDS:
             found.add("content_type", place, _mixed_up(kind, known), *settings)
         elif kind is None:
-            found.add("discriminator", place, f"a part is an object with a type, not {shown(part)}")
+            found.add("discriminator", place, f"a part is an object with a type, not {as_json(part)}")
         else:
             said = f"`{kind}` is no type of part here: wanted is one of {', '.join(known)}{did_you_mean(kind, known)}"
             found.add("discriminator", place, said, *settings)

@@ -56,29 +56,29 @@ class Findings(list[Finding]):
         self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
 
 
-def objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The members of a list that are objects, each with its path; of anything else, none."""
     for at, member in enumerate(value if isinstance(value, list) else ()):
         if isinstance(member, dict):
             yield f"{path}[{at}]", member
 
 
-def shown(value: Any) -> str:
+def as_json(value: Any) -> str:
     """A value as JSON, not too much of it."""
     try:
         text = msgspec.json.encode(value).decode()
     except ValueError:  # half a character, or brackets without end
         return "something"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
 
 
-def is_near(one: str, other: str) -> bool:
+def paths_overlap(one: str, other: str) -> bool:
     """Whether one path leads to the other, or through it."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith((f"{short}.", f"{short}[")) if short else False
 
 
-def resolved(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
+def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
     """A place as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`, `contents[0].inline_data`) as a path
     in this body, and what stands there; `MISSING` if nothing does."""
     here: Any = body
@@ -98,7 +98,7 @@ def resolved(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
     return path, here
 
 
-def camel_case(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """`inline_data` as `inlineData`."""
     return UNDERSCORE.sub(lambda found: found[1].upper(), name)
 
@@ -109,7 +109,7 @@ def _member(here: Any, step: str, *, is_last: bool) -> str | None:
         return None
     if step.isdecimal() and int(step) < len(here) and step not in here:
         return str(list(here)[int(step)])
-    spelled = next((name for name in (step, camel_case(step)) if name in here), None)
+    spelled = next((name for name in (step, to_camel_case(step)) if name in here), None)
     return spelled if spelled is None or is_last or isinstance(here[spelled], dict | list) else None
 
 
@@ -123,7 +123,7 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-MOST_SHOWN: Final = 80
+MAX_EXCERPT: Final = 80
 UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

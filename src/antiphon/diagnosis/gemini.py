@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_role
-from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.finding import Findings, as_json, iter_objects
 from antiphon.diagnosis.tools import lint_name
 
 
@@ -16,7 +16,7 @@ def lint_gemini(body: dict[str, Any], found: Findings) -> None:
         found.add("missing_field", "contents", f"there is nothing to answer: `contents` is a list of contents{instead}")
     alone = isinstance(contents, dict) or (isinstance(contents, list) and len(contents) == 1)
     waiting: list[tuple[str, Any]] = []
-    for path, content in objects([contents] if isinstance(contents, dict) else contents, "contents"):
+    for path, content in iter_objects([contents] if isinstance(contents, dict) else contents, "contents"):
         role = content.get("role")
         if not (alone and role is None):
             lint_role(role, f"{path}.role", ("user", "model", "function"), found, *(SYSTEM if role == "system" else ()))
@@ -26,7 +26,7 @@ def lint_gemini(body: dict[str, Any], found: Findings) -> None:
             found.add("missing_field", f"{path}.parts", "a content has at least one part")
         parts = content.get("parts")
         parts = [parts] if isinstance(parts, dict) else parts
-        for place, part in objects(parts, f"{path}.parts"):
+        for place, part in iter_objects(parts, f"{path}.parts"):
             _lint_part(part, place, found)
         waiting = _lint_pairs(parts, path, waiting, found, by_model=role == "model")
     if isinstance(contents, list) and contents and _calls(contents[0]):
@@ -55,14 +55,14 @@ def _lint_part(part: dict[str, Any], path: str, found: Findings) -> None:
 
 def _calls(content: Any) -> bool:
     parts = content.get("parts") if isinstance(content, dict) else None
-    return any("functionCall" in part or "function_call" in part for _, part in objects(parts, ""))
+    return any("functionCall" in part or "function_call" in part for _, part in iter_objects(parts, ""))
 
 
 def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Findings, *, by_model: bool) -> list[tuple[str, Any]]:
     """The calls that wait for the next content."""
     calls: list[tuple[str, Any]] = []
     results = 0
-    for place, part in objects(parts, f"{path}.parts"):
+    for place, part in iter_objects(parts, f"{path}.parts"):
         call = part.get("functionCall", part.get("function_call"))
         result = part.get("functionResponse", part.get("function_response"))
         if isinstance(call, dict):
@@ -70,10 +70,10 @@ def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Fi
         if isinstance(result, dict):
             results += 1
             if results > len(waiting) or by_model:
-                said = f"this is the result of a call that is not in the content before: {shown(result.get('name'))}"
+                said = f"this is the result of a call that is not in the content before: {as_json(result.get('name'))}"
                 found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
             elif "id" not in result and result.get("name") != waiting[results - 1][1]:
-                said = f"the call in its place is of {shown(waiting[results - 1][1])}, not of {shown(result.get('name'))}"
+                said = f"the call in its place is of {as_json(waiting[results - 1][1])}, not of {as_json(result.get('name'))}"
                 found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
     if by_model and not results:
         return waiting + calls  # what the model says in a row is one turn
@@ -83,14 +83,14 @@ def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Fi
 
 def _lint_unanswered(waiting: list[tuple[str, Any]], found: Findings) -> None:
     for path, name in waiting:
-        found.add("unanswered_call", path, f"the content right after it has no `functionResponse` for the call of {shown(name)}")
+        found.add("unanswered_call", path, f"the content right after it has no `functionResponse` for the call of {as_json(name)}")
 
 
 def _lint_choice(body: dict[str, Any], found: Findings) -> None:
     config = body.get("toolConfig", body.get("tool_config"))
     if isinstance(config, dict) and (config.get("functionCallingConfig") or config.get("function_calling_config")):
         tools = body.get("tools")
-        if not any("functionDeclarations" in tool or "function_declarations" in tool for _, tool in objects(tools, "tools")):
+        if not any("functionDeclarations" in tool or "function_declarations" in tool for _, tool in iter_objects(tools, "tools")):
             found.add("combination", "toolConfig.functionCallingConfig", "it is for requests with functions, and there are none")
 
 

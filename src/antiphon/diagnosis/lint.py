@@ -9,36 +9,38 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.diagnosis.chat import lint_chat
-from antiphon.diagnosis.finding import Finding, Findings, Rule, is_near, shown
+from antiphon.diagnosis.finding import Finding, Findings, Rule, as_json, paths_overlap
 from antiphon.diagnosis.gemini import lint_gemini
 from antiphon.diagnosis.messages import lint_messages
 from antiphon.diagnosis.responses import lint_responses
-from antiphon.diagnosis.settings import useful
+from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.tools import lint_tools
-from antiphon.diagnosis.traits import traits_of
+from antiphon.diagnosis.traits import find_traits
 from antiphon.dialects import chat, gemini, messages, responses
 from antiphon.dialects.chat.wire import RequestIn as ChatRequest
 from antiphon.dialects.messages.request_in import RequestIn as MessagesRequest
 from antiphon.errors import ClientFault
 from antiphon.profiles import Dialect, Profile
-from antiphon.profiles.closest import did_you_mean
+from antiphon.profiles.suggestions import did_you_mean
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 
 
-def lint(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
+def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
     """All that can be said without a server: what is wrong first, then what some servers refuse. `profile` is what the body was
     written for: a setting that it has is not offered."""
-    read = object_in(body)
+    read = decode_object(body)
     if read is None:
         return [Finding(rule="value", path="", problem="this is no JSON object")]
-    found = certain(read, body, dialect)
-    found += [trait.finding for trait in traits_of(read, dialect) if not any(is_near(trait.finding.path, f.path) for f in found)]
+    found = lint_dialect_rules(read, body, dialect)
+    found += [
+        trait.finding for trait in find_traits(read, dialect) if not any(paths_overlap(trait.finding.path, f.path) for f in found)
+    ]
     wrong = [finding for finding in found if finding.certain]
-    return useful([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
+    return keep_useful_settings([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
 
 
-def certain(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
+def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
     """What the rules of a dialect find in a body."""
     found = Findings()
     if dialect != "gemini" and not (isinstance(read.get("model"), str) and read["model"]):
@@ -51,14 +53,14 @@ def certain(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
     return found
 
 
-def object_in(body: bytes) -> dict[str, Any] | None:
+def decode_object(body: bytes) -> dict[str, Any] | None:
     try:
         return decode_json(body, type=dict[str, Any])
     except ValueError:
         return None
 
 
-def dialect_of(read: dict[str, Any]) -> Dialect:
+def guess_dialect(read: dict[str, Any]) -> Dialect:
     """The dialect that a body was probably written in."""
     if "contents" in read:
         return "gemini"
@@ -87,7 +89,7 @@ def _lint_ranges(read: dict[str, Any], dialect: Dialect, found: Findings) -> Non
         value = settings.get(name) if isinstance(settings, dict) else None
         if isinstance(value, int | float) and not least <= value <= most:
             path = f"generationConfig.{name}" if dialect == "gemini" else name
-            found.add("value", path, f"{shown(value)} is not between {least} and {most}")
+            found.add("value", path, f"{as_json(value)} is not between {least} and {most}")
 
 
 def _lint_values(body: bytes, dialect: Dialect, found: Findings) -> None:
@@ -96,7 +98,7 @@ def _lint_values(body: bytes, dialect: Dialect, found: Findings) -> None:
         READERS[dialect](body)
     except ClientFault as error:
         path = error.param or ""
-        if not any(is_near(path, finding.path) for finding in found if finding.certain):
+        if not any(paths_overlap(path, finding.path) for finding in found if finding.certain):
             found.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_parts, lint_role
-from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.finding import Findings, as_json, iter_objects
 from antiphon.diagnosis.tools import lint_name
 
 
@@ -23,13 +23,13 @@ def lint_messages(body: dict[str, Any], found: Findings) -> None:
         lint_parts(body["system"], "system", ("text",), found)
     waiting: dict[str, str] = {}
     ids: set[str] = set()
-    for path, message in objects(messages, "messages"):
+    for path, message in iter_objects(messages, "messages"):
         role = message.get("role")
         if not lint_role(role, f"{path}.role", ("user", "assistant"), found, *(SYSTEM if role == "system" else ())):
             continue
         if role == "user" or message.get("content") != []:
             lint_parts(message.get("content"), f"{path}.content", BLOCKS[str(role)], found)
-        for place, block in objects(message.get("content"), f"{path}.content"):
+        for place, block in iter_objects(message.get("content"), f"{path}.content"):
             _lint_block(block, place, found)
         if role == "user":
             _lint_results(message, path, waiting, found)
@@ -40,10 +40,10 @@ def lint_messages(body: dict[str, Any], found: Findings) -> None:
             waiting = dict(calls)
             for at, (id, place) in enumerate(calls):
                 if id in ids or id in dict(calls[:at]):
-                    found.add("value", place, f"another call has the id {shown(id)} already")
+                    found.add("value", place, f"another call has the id {as_json(id)} already")
             ids.update(waiting)
     _lint_unanswered(waiting, found)
-    _lint_order(list(objects(messages, "messages")), found)
+    _lint_order(list(iter_objects(messages, "messages")), found)
     _lint_settings(body, found)
 
 
@@ -56,10 +56,10 @@ def _lint_block(block: dict[str, Any], path: str, found: Findings) -> None:
             if not isinstance(id, str):
                 found.add("missing_field", f"{path}.id", "a call has an id, which its result names")
             elif not CALL_ID.fullmatch(id):
-                found.add("long_id", f"{path}.id", f"{shown(id)} is no id that servers take: wanted is {CALL_ID.pattern}")
+                found.add("long_id", f"{path}.id", f"{as_json(id)} is no id that servers take: wanted is {CALL_ID.pattern}")
             lint_name(block.get("name"), f"{path}.name", "messages", found)
             if not isinstance(block.get("input"), dict):
-                found.add("value", f"{path}.input", f"the input of a call is an object, not {shown(block.get('input'))}")
+                found.add("value", f"{path}.input", f"the input of a call is an object, not {as_json(block.get('input'))}")
         case "tool_result" if not isinstance(block.get("tool_use_id"), str):
             found.add("missing_field", f"{path}.tool_use_id", "a result says which call it answers")
         case "thinking" if not isinstance(block.get("signature"), str):
@@ -71,14 +71,14 @@ def _lint_block(block: dict[str, Any], path: str, found: Findings) -> None:
 def _lint_results(message: dict[str, Any], path: str, waiting: dict[str, str], found: Findings) -> None:
     for place, block in _blocks(message, path, "tool_result"):
         if waiting.pop(str(block.get("tool_use_id")), None) is None:
-            said = f"this is the result of a call that is not in the message before: {shown(block.get('tool_use_id'))}"
+            said = f"this is the result of a call that is not in the message before: {as_json(block.get('tool_use_id'))}"
             found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
     _lint_unanswered(waiting, found)
 
 
 def _lint_unanswered(waiting: dict[str, str], found: Findings) -> None:
     for id, path in waiting.items():
-        found.add("unanswered_call", path, f"the message right after it has no `tool_result` for the call {shown(id)}")
+        found.add("unanswered_call", path, f"the message right after it has no `tool_result` for the call {as_json(id)}")
 
 
 def _lint_order(messages: list[tuple[str, dict[str, Any]]], found: Findings) -> None:
@@ -102,13 +102,15 @@ def _lint_settings(body: dict[str, Any], found: Findings) -> None:
         found.add("combination", "top_k", "with thinking there is no `top_k`")
     choice = body.get("tool_choice")
     if choice is not None and not isinstance(choice, dict):
-        found.add("discriminator", "tool_choice", f"a choice is an object with a type (auto, any, tool, none), not {shown(choice)}")
+        found.add(
+            "discriminator", "tool_choice", f"a choice is an object with a type (auto, any, tool, none), not {as_json(choice)}"
+        )
     if isinstance(choice, dict) and thinks and choice.get("type") in ("any", "tool"):
         found.add("combination", "tool_choice", "with thinking, no tool can be forced")
 
 
 def _blocks(message: dict[str, Any], path: str, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    return (found for found in objects(message.get("content"), f"{path}.content") if found[1].get("type") == kind)
+    return (found for found in iter_objects(message.get("content"), f"{path}.content") if found[1].get("type") == kind)
 
 
 FROM_SERVERS: Final = (

@@ -8,21 +8,21 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.diagnosis.finding import MISSING, Finding, Rule, is_near, resolved, shown
-from antiphon.diagnosis.lint import certain, object_in
-from antiphon.diagnosis.settings import useful
-from antiphon.diagnosis.traits import traits_of
+from antiphon.diagnosis.finding import MISSING, Finding, Rule, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.lint import decode_object, lint_dialect_rules
+from antiphon.diagnosis.settings import keep_useful_settings
+from antiphon.diagnosis.traits import find_traits
 from antiphon.dialects.common.upstream_errors import MAX_MATCHED, MAX_NAME
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.nesting import decode_json
 
-MOST: Final = 12  # findings
-LONGEST: Final = 400  # characters of a sentence
-MOST_PLACES: Final = 50
-MOST_WORDS: Final = 50  # sentences, of which a refusal has one or one for each place
+MAX_FINDINGS: Final = 12  # findings
+MAX_SENTENCE_LENGTH: Final = 400  # characters of a sentence
+MAX_PLACES: Final = 50
+MAX_MESSAGES: Final = 50  # sentences, of which a refusal has one or one for each place
 
 
-class Told(Struct, frozen=True):
+class RefusalText(Struct, frozen=True):
     """What a refusal says: places in the body, as it spells them, and words."""
 
     places: list[str]
@@ -31,40 +31,40 @@ class Told(Struct, frozen=True):
 
 def diagnose(dialect: Dialect, body: bytes, status: int, error_text: str, profile: Profile | None = None) -> list[Finding]:
     """Why a server refused a body, the likeliest reason first; nothing for what is no refusal of a body."""
-    read = object_in(body) if status in (400, 422) else None
+    read = decode_object(body) if status in (400, 422) else None
     if read is None:
         return []
-    told = told_in(error_text)
-    linted = certain(read, body, dialect)
+    told = parse_refusal(error_text)
+    linted = lint_dialect_rules(read, body, dialect)
     wrong = [finding for finding in linted if finding.certain]
-    traits = traits_of(read, dialect)
-    places = [resolved(place, read) for place in told.places]
+    traits = find_traits(read, dialect)
+    places = [resolve_server_path(place, read) for place in told.places]
     rule: Rule = next((rule for rule, pattern in MEANINGS if pattern.search(told.words)), "value")
-    near = [finding for finding in linted if any(is_near(finding.path, path) for path, _ in places)]
+    near = [finding for finding in linted if any(paths_overlap(finding.path, path) for path, _ in places)]
     near = near or [finding for finding in wrong if finding.rule == rule != "value"]
     meant = [
         trait.finding
         for trait in traits
-        if any(trait.finding.path == path or is_near(trait.finding.path, path) for path, _ in places)
+        if any(trait.finding.path == path or paths_overlap(trait.finding.path, path) for path, _ in places)
         or trait.kind.words.search(told.words)
     ]
     found = near if near else meant
     if not near:
         found = [*found, *_pointed_at(places, rule, found)]
     found = [*found, *wrong] if found else [*wrong, *linted, *(trait.finding for trait in traits)]
-    return useful(list(dict.fromkeys(found))[:MOST], dialect, profile)
+    return keep_useful_settings(list(dict.fromkeys(found))[:MAX_FINDINGS], dialect, profile)
 
 
-def sentence(findings: list[Finding]) -> str:
+def summary_sentence(findings: list[Finding]) -> str:
     """The first thing that says more than the server did, for an error; empty if nothing does."""
     for finding in findings:
-        if finding.settings or (finding.certain and not finding.problem.startswith(POINTING)):
+        if finding.settings or (finding.certain and not finding.problem.startswith(POINTED_AT)):
             text = f"Diagnosis: {finding}."
-            return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+            return text if len(text) <= MAX_SENTENCE_LENGTH else f"{text[:MAX_SENTENCE_LENGTH]}…"
     return ""
 
 
-def told_in(error_text: str) -> Told:
+def parse_refusal(error_text: str) -> RefusalText:
     """An error in whatever form: an object with a message and a param, FastAPI's list of details, or a line of text."""
     try:
         read = decode_json(error_text)
@@ -73,7 +73,7 @@ def told_in(error_text: str) -> Told:
     places: list[str] = []
     words: list[str] = []
     for name, value in _members(read, ""):
-        if len(places) >= MOST_PLACES or len(words) >= MOST_WORDS:
+        if len(places) >= MAX_PLACES or len(words) >= MAX_MESSAGES:
             break
         if name in ("param", "field", "loc"):
             places.append(value[:MAX_NAME])
@@ -82,7 +82,7 @@ def told_in(error_text: str) -> Told:
             words.append(value)
             places += [f"{place}.{name}" for name, place in UNKNOWN_NAME.findall(value)]
             places += [next(filter(None, place)) for place in PLACE.findall(UNKNOWN_NAME.sub("", value))]
-    return Told(list(dict.fromkeys(places))[:MOST_PLACES], " ".join(words)[:MAX_MATCHED])
+    return RefusalText(list(dict.fromkeys(places))[:MAX_PLACES], " ".join(words)[:MAX_MATCHED])
 
 
 def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -104,14 +104,14 @@ def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]
 
 def _pointed_at(places: list[tuple[str, Any]], rule: Rule, found: list[Finding]) -> list[Finding]:
     """Where the server points and no rule of ours does, what stands there."""
-    pointed = [(path, value) for path, value in places if not any(is_near(path, finding.path) for finding in found)]
+    pointed = [(path, value) for path, value in places if not any(paths_overlap(path, finding.path) for finding in found)]
     return [
-        Finding(rule=rule, path=path, problem=f"{POINTING}, where {'nothing' if value is MISSING else shown(value)} stands")
+        Finding(rule=rule, path=path, problem=f"{POINTED_AT}, where {'nothing' if value is MISSING else as_json(value)} stands")
         for path, value in pointed
     ]
 
 
-POINTING: Final = "the server points to it"
+POINTED_AT: Final = "the server points to it"
 DEEPEST: Final = 8
 # `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`, `Unknown name "x"`.
 PLACE: Final = re.compile(

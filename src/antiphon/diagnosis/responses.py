@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_parts, lint_role
-from antiphon.diagnosis.finding import Findings, objects, shown
+from antiphon.diagnosis.finding import Findings, as_json, iter_objects
 from antiphon.diagnosis.tools import lint_name, lint_schema
-from antiphon.profiles.closest import did_you_mean
+from antiphon.profiles.suggestions import did_you_mean
 from antiphon.protocol.base import is_extension_type
 
 
@@ -17,10 +17,10 @@ def lint_responses(body: dict[str, Any], found: Findings) -> None:
         instead = "; `messages` is the field of the chat dialect" if "messages" in body else ""
         found.add("missing_field", "input", f"there is nothing to answer: `input` is a string or a list of items{instead}")
     calls: dict[str, str] = {}
-    for path, item in objects(items, "input"):
+    for path, item in iter_objects(items, "input"):
         _lint_item(item, path, calls, found)
     for id, path in calls.items():
-        found.add("unanswered_call", path, f"no item after the call {shown(id)} has its output")
+        found.add("unanswered_call", path, f"no item after the call {as_json(id)} has its output")
     format = body["text"].get("format") if isinstance(body.get("text"), dict) else None
     if isinstance(format, dict) and format.get("type") == "json_schema":
         if "json_schema" in format:
@@ -35,7 +35,7 @@ def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], found: Fi
     prefix = PREFIXES.get(str(kind))
     if prefix is not None and item.get("id") is not None and not str(item["id"]).startswith(prefix):
         found.add(
-            "value", f"{path}.id", f"the id of a {kind} begins with {prefix!r}, not {shown(item['id'])}", "quirks: drop_item_ids"
+            "value", f"{path}.id", f"the id of a {kind} begins with {prefix!r}, not {as_json(item['id'])}", "quirks: drop_item_ids"
         )
     match kind:
         case "message":
@@ -49,7 +49,7 @@ def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], found: Fi
         case "function_call_output" | "custom_tool_call_output":
             _lint_id(item, path, found)
             if calls.pop(str(item.get("call_id")), None) is None:
-                said = f"this is the output of a call that is not there: no item before it calls {shown(item.get('call_id'))}"
+                said = f"this is the output of a call that is not there: no item before it calls {as_json(item.get('call_id'))}"
                 found.add("orphan_result", path, said, *ORPHANS)
             lint_parts(item.get("output"), f"{path}.output", PARTS["user"], found)
         case "reasoning":
@@ -57,7 +57,7 @@ def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], found: Fi
         case None:
             found.add("discriminator", f"{path}.type", f"an item says what it is: wanted is one of {', '.join(ITEMS)}")
         case _ if kind not in ITEMS and not is_extension_type(str(kind)):
-            said = f"{shown(kind)} is no known type of item{_explained(str(kind))}"
+            said = f"{as_json(kind)} is no known type of item{_explained(str(kind))}"
             found.add("discriminator", f"{path}.type", said, 'wire.unknown_items = "drop"')
 
 
@@ -73,7 +73,7 @@ def _lint_call(item: dict[str, Any], path: str, found: Findings) -> None:
     if field not in item:
         found.add("missing_field", f"{path}.{field}", f"a call has {field}, in a string")
     elif not isinstance(item[field], str):
-        found.add("value", f"{path}.{field}", f"{field} is JSON in a string, not {shown(item[field])}")
+        found.add("value", f"{path}.{field}", f"{field} is JSON in a string, not {as_json(item[field])}")
     lint_name(item.get("name"), f"{path}.name", "responses", found)
 
 
@@ -82,7 +82,7 @@ def _lint_id(item: dict[str, Any], path: str, found: Findings) -> None:
     if id is None:
         found.add("missing_field", f"{path}.call_id", "calls and their outputs are joined by a call_id")
     elif not isinstance(id, str) or not id:
-        found.add("value", f"{path}.call_id", f"a call_id is a string, not {shown(id)}")
+        found.add("value", f"{path}.call_id", f"a call_id is a string, not {as_json(id)}")
     elif len(id) > LONGEST_ID:
         found.add("long_id", f"{path}.call_id", f"the call_id has {len(id)} characters; {LONGEST_ID} are allowed")
 
@@ -90,9 +90,9 @@ def _lint_id(item: dict[str, Any], path: str, found: Findings) -> None:
 def _lint_reasoning(item: dict[str, Any], path: str, found: Findings) -> None:
     if not isinstance(item.get("summary"), list):
         found.add("missing_field", f"{path}.summary", "reasoning has a summary, a list that may be empty", "quirks: drop_reasoning")
-    for place, part in objects(item.get("content"), f"{path}.content"):
+    for place, part in iter_objects(item.get("content"), f"{path}.content"):
         if part.get("type") != "reasoning_text":
-            said = f"{shown(part.get('type'))} is no type of reasoning's own text: wanted is reasoning_text"
+            said = f"{as_json(part.get('type'))} is no type of reasoning's own text: wanted is reasoning_text"
             found.add("content_type", place, said, "quirks: drop_reasoning")
 
 

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from antiphon.diagnosis.finding import Finding
 from antiphon.profiles import QUIRKS, Dialect, Profile
-from antiphon.profiles.profile import WIRES
+from antiphon.profiles.profile import WIRE_TYPES
 
 QUIRK = "quirks: "
 WIRE = "wire."
 
 
-def useful(findings: list[Finding], dialect: Dialect, profile: Profile | None) -> list[Finding]:
+def keep_useful_settings(findings: list[Finding], dialect: Dialect, profile: Profile | None) -> list[Finding]:
     """The same findings, and of their settings those that would change something. A profile of another dialect says nothing."""
     own = profile if profile is not None and profile.dialect == dialect else None
     return [
@@ -28,8 +28,8 @@ def _changes(setting: str, dialect: Dialect, profile: Profile | None) -> bool:
         return name in QUIRKS and (profile is None or name not in {quirk.name for quirk in profile.quirks})
     name, _, value = setting.removeprefix(WIRE).partition(" = ")
     try:
-        changed = msgspec.convert({name: msgspec.json.decode(value)}, WIRES[dialect])
+        changed = msgspec.convert({name: msgspec.json.decode(value)}, WIRE_TYPES[dialect])
     except msgspec.ValidationError:  # one of another dialect
         return False
-    wire = WIRES[dialect]() if profile is None else profile.wire
+    wire = WIRE_TYPES[dialect]() if profile is None else profile.wire
     return bool(getattr(wire, name) != getattr(changed, name))

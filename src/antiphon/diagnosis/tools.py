@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Literal, assert_never
 
-from antiphon.diagnosis.finding import Findings, camel_case, objects, shown
+from antiphon.diagnosis.finding import Findings, as_json, iter_objects, to_camel_case
 from antiphon.profiles import Dialect
 
 Form = Literal["flat", "nested", "input_schema", "declarations"]
@@ -18,7 +18,7 @@ def lint_tools(body: dict[str, Any], dialect: Dialect, found: Findings) -> None:
     names = [] if tools is None else _lint_tools(tools, dialect, found)
     for path, name in _chosen(body, dialect):
         if name not in names:
-            found.add("name", path, f"the tool {shown(name)} is chosen, and not offered")
+            found.add("name", path, f"the tool {as_json(name)} is chosen, and not offered")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function":
         nested = isinstance(choice.get("function"), dict)
@@ -33,13 +33,13 @@ def lint_tools(body: dict[str, Any], dialect: Dialect, found: Findings) -> None:
 def _lint_tools(tools: Any, dialect: Dialect, found: Findings) -> list[str]:
     """The names of the tools."""
     if not isinstance(tools, list):
-        found.add("value", "tools", f"{shown(tools)} is no list of tools")
+        found.add("value", "tools", f"{as_json(tools)} is no list of tools")
         return []
     if not 1 <= len(tools) <= MOST_TOOLS:
         said = f"there are {len(tools)} tools; many servers take 1 to {MOST_TOOLS}, and a request without tools has no such field"
         found.add("value", "tools", said, certain=False)
     names: list[Any] = []
-    for path, tool in objects(tools, "tools"):
+    for path, tool in iter_objects(tools, "tools"):
         form = form_of(tool)
         if form is None and isinstance(tool.get("name"), str):
             names.append(tool["name"])  # the server's own
@@ -57,7 +57,7 @@ def _lint_tools(tools: Any, dialect: Dialect, found: Findings) -> list[str]:
     known = [name for name in names if isinstance(name, str)]
     for name, count in Counter(known).items():
         if count > 1:
-            found.add("name", "tools", f"{count} tools are called {shown(name)}; each needs a name of its own")
+            found.add("name", "tools", f"{count} tools are called {as_json(name)}; each needs a name of its own")
     return known
 
 
@@ -69,7 +69,7 @@ def _chosen(body: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, str]]
         case ("responses", {"type": "function" | "custom", "name": str(name)}) | ("messages", {"type": "tool", "name": str(name)}):
             yield "tool_choice", name
         case ("responses", {"type": "allowed_tools", "tools": list(allowed)}):
-            yield from (("tool_choice", tool["name"]) for _, tool in objects(allowed, "") if isinstance(tool.get("name"), str))
+            yield from (("tool_choice", tool["name"]) for _, tool in iter_objects(allowed, "") if isinstance(tool.get("name"), str))
 
 
 def form_of(tool: dict[str, Any]) -> Form | None:
@@ -88,7 +88,7 @@ def lint_name(name: Any, path: str, dialect: Dialect, found: Findings) -> None:
     if name is None:
         found.add("missing_field", path, "a function has a name")
     elif not isinstance(name, str) or not pattern.fullmatch(name):
-        found.add("name", path, f"{shown(name)} is no name that servers take: wanted is {pattern.pattern}")
+        found.add("name", path, f"{as_json(name)} is no name that servers take: wanted is {pattern.pattern}")
 
 
 def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> None:
@@ -96,7 +96,7 @@ def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> Non
     if path.count(".") > DEEPEST:
         return
     if not isinstance(schema, dict):
-        found.add("schema", path, f"{shown(schema)} is no JSON schema: wanted is an object")
+        found.add("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
         return
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
@@ -104,13 +104,15 @@ def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> Non
         return
     unknown = [name for name in required if not isinstance(name, str) or name not in properties]
     if unknown:
-        found.add("schema", f"{path}.required", f"{shown(unknown)} are required, and no properties")
+        found.add("schema", f"{path}.required", f"{as_json(unknown)} are required, and no properties")
     if strict and (schema.get("type") == "object" or properties):
         if schema.get("additionalProperties") is not False:
             found.add("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
         optional = [name for name in properties if name not in required]
         if optional:
-            found.add("schema", f"{path}.required", f"a strict schema requires every property; {shown(optional)} are not", *STRICT)
+            found.add(
+                "schema", f"{path}.required", f"a strict schema requires every property; {as_json(optional)} are not", *STRICT
+            )
     for step, child in _children(schema):
         lint_schema(child, f"{path}.{step}", found, strict=strict)
 
@@ -121,7 +123,7 @@ def _functions(tool: dict[str, Any], path: str, form: Form | None) -> Iterator[t
             yield from [(f"{path}.{kind}", tool[kind]) for kind in ("function", "custom") if isinstance(tool.get(kind), dict)]
         case "declarations":
             name = "functionDeclarations" if "functionDeclarations" in tool else "function_declarations"
-            yield from objects(tool[name], f"{path}.{name}")
+            yield from iter_objects(tool[name], f"{path}.{name}")
         case "flat" | "input_schema":
             yield path, tool
         case None:
@@ -137,7 +139,7 @@ def _lint_parameters(function: dict[str, Any], path: str, dialect: Dialect, foun
     schema, place = function[field], f"{path}.{field}"
     kind = schema.get("type") if isinstance(schema, dict) else None
     if schema is not None and str(kind).lower() != "object":
-        found.add("schema", place, f"the schema of a function's parameters has the type object, not {shown(kind)}")
+        found.add("schema", place, f"the schema of a function's parameters has the type object, not {as_json(kind)}")
     elif dialect == "gemini" and field == "parameters" and schema is not None:
         _lint_openapi(schema, place, found)
     elif schema is not None:
@@ -148,11 +150,11 @@ def _lint_openapi(schema: dict[str, Any], path: str, found: Findings) -> None:
     """The older kind of schema that servers of the gemini dialect have: a part of OpenAPI's."""
     if path.count(".") > DEEPEST:
         return
-    for word in sorted(name for name in schema if camel_case(name) not in OPENAPI):
+    for word in sorted(name for name in schema if to_camel_case(name) not in OPENAPI):
         said = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
         found.add("schema", f"{path}.{word}", said, 'wire.schemas = "openapi"')
     if isinstance(schema.get("type"), list):
-        said = f"a type is one word, not {shown(schema['type'])}"
+        said = f"a type is one word, not {as_json(schema['type'])}"
         found.add("schema", f"{path}.type", said, 'wire.schemas = "openapi"')
     for step, child in _children(schema):
         if isinstance(child, dict):
@@ -164,9 +166,9 @@ def _lint_other(tool: dict[str, Any], path: str, found: Findings) -> None:
     if kind in ("function", "custom"):
         found.add("missing_field", f"{path}.name", "a function has its name beside its type")
     elif not isinstance(kind, str):
-        found.add("discriminator", f"{path}.type", f"a tool says what it is; {shown(kind)} stands there")
+        found.add("discriminator", f"{path}.type", f"a tool says what it is; {as_json(kind)} stands there")
     else:
-        said = f"{shown(kind)} is a tool that the server would have to have itself, and not every server has"
+        said = f"{as_json(kind)} is a tool that the server would have to have itself, and not every server has"
         found.add("unsupported", f"{path}.type", said, 'wire.extension_tools = "flatten"', certain=False)
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.diagnosis.finding import Finding, Rule, objects
+from antiphon.diagnosis.finding import Finding, Rule, iter_objects
 from antiphon.profiles import Dialect
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class TraitKind(Struct, frozen=True, kw_only=True):
     """One kind of thing that some servers refuse. `words` is how their refusals speak of it."""
 
     rule: Rule
@@ -27,15 +27,15 @@ class Kind(Struct, frozen=True, kw_only=True):
 class Trait(Struct, frozen=True, kw_only=True):
     """A thing of that kind, in a body."""
 
-    kind: Kind
+    kind: TraitKind
     finding: Finding
 
 
-def traits_of(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
+def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
     """The first thing of each kind."""
     found: dict[str, Trait] = {}
-    for name, path in LOOKS[dialect](body):
-        kind = KINDS[name]
+    for name, path in TRAIT_FINDERS[dialect](body):
+        kind = TRAIT_KINDS[name]
         if name not in found:
             finding = Finding(rule=kind.rule, path=path, problem=kind.problem, settings=kind.settings, certain=False)
             found[name] = Trait(kind=kind, finding=finding)
@@ -43,7 +43,7 @@ def traits_of(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
 
 
 def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for path, item in objects(body.get("input"), "input"):
+    for path, item in iter_objects(body.get("input"), "input"):
         kind = item.get("type", "message")
         if kind == "message":
             yield from _message(item, path)
@@ -64,7 +64,7 @@ def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for path, message in objects(body.get("messages"), "messages"):
+    for path, message in iter_objects(body.get("messages"), "messages"):
         yield from _message(message, path)
         if isinstance(message.get("content"), list):
             yield "parts", f"{path}.content"
@@ -73,14 +73,14 @@ def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name in ("reasoning_content", "reasoning"):
             if name in message:
                 yield "reasoning", f"{path}.{name}"
-        for place, call in objects(message.get("tool_calls"), f"{path}.tool_calls"):
+        for place, call in iter_objects(message.get("tool_calls"), f"{path}.tool_calls"):
             if call.get("type") == "custom":
                 yield "custom_tools", place
         if message.get("tool_calls") and message.get("content", "") is None:
             yield "null_content", f"{path}.content"
         if message.get("tool_calls") and not message.get("reasoning_content"):
             yield "absent_reasoning", f"{path}.reasoning_content"
-    for path, tool in objects(body.get("tools"), "tools"):
+    for path, tool in iter_objects(body.get("tools"), "tools"):
         if isinstance(tool.get("function"), dict) and "strict" in tool["function"]:
             yield "strict", f"{path}.function.strict"
     for name in ("max_tokens", "max_completion_tokens", "user", "stream_options", "reasoning_effort", "response_format"):
@@ -89,12 +89,12 @@ def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for path, message in objects(body.get("messages"), "messages"):
+    for path, message in iter_objects(body.get("messages"), "messages"):
         yield from _message(message, path)
-        for place, block in objects(message.get("content"), f"{path}.content"):
+        for place, block in iter_objects(message.get("content"), f"{path}.content"):
             if block.get("type") in ("thinking", "redacted_thinking"):
                 yield "reasoning", place
-    for path, tool in objects(body.get("tools"), "tools"):
+    for path, tool in iter_objects(body.get("tools"), "tools"):
         if "strict" in tool:
             yield "strict", f"{path}.strict"
     for name in ("thinking", "output_config", "output_format"):
@@ -103,8 +103,8 @@ def _messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for path, content in objects(body.get("contents"), "contents"):
-        for place, part in objects(content.get("parts"), f"{path}.parts"):
+    for path, content in iter_objects(body.get("contents"), "contents"):
+        for place, part in iter_objects(content.get("parts"), f"{path}.parts"):
             if "inlineData" in part or "fileData" in part:
                 yield "images", place
             for name in ("functionCall", "functionResponse"):
@@ -112,9 +112,9 @@ def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
                     yield "call_ids", f"{place}.{name}.id"
             if "thoughtSignature" in part:
                 yield "reasoning", f"{place}.thoughtSignature"
-    for path, tool in objects(body.get("tools"), "tools"):
-        for place, function in objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
-            if any(name != "functionDeclarations" for _, other in objects(body["tools"], "") for name in other):
+    for path, tool in iter_objects(body.get("tools"), "tools"):
+        for place, function in iter_objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
+            if any(name != "functionDeclarations" for _, other in iter_objects(body["tools"], "") for name in other):
                 yield "hosted_and_functions", path
             if "parametersJsonSchema" in function:
                 yield "json_schema", f"{place}.parametersJsonSchema"
@@ -131,7 +131,7 @@ def _message(message: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """What messages of several dialects have in common."""
     if message.get("role") == "developer":
         yield "developer", f"{path}.role"
-    for place, part in objects(message.get("content"), f"{path}.content"):
+    for place, part in iter_objects(message.get("content"), f"{path}.content"):
         if part.get("type") in ("image_url", "input_image", "image"):
             yield "images", place
         if part.get("type") in ("file", "input_file", "document"):
@@ -140,18 +140,18 @@ def _message(message: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
             yield "cache_control", f"{place}.cache_control"
 
 
-def _kind(rule: Rule, problem: str, words: str, *settings: str) -> Kind:
-    return Kind(rule=rule, problem=problem, settings=settings, words=re.compile(words, re.IGNORECASE))
+def _kind(rule: Rule, problem: str, words: str, *settings: str) -> TraitKind:
+    return TraitKind(rule=rule, problem=problem, settings=settings, words=re.compile(words, re.IGNORECASE))
 
 
 CALLS: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
-LOOKS: Final[dict[Dialect, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]]] = {
+TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]]] = {
     "chat": _chat,
     "responses": _responses,
     "messages": _messages,
     "gemini": _gemini,
 }
-KINDS: Final[dict[str, Kind]] = {
+TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     "developer": _kind(
         "role",
         "not every server knows the role `developer`",

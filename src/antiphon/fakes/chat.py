@@ -155,7 +155,7 @@ class _Stream:
         if "usage" not in omit and (self._body.get("stream_options") or {}).get("include_usage"):
             self._frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
         if "done" not in omit:
-            self._steps.append(sse.END)
+            self._steps.append(sse.DONE_FRAME)
 
     def _delta(self, delta: dict[str, Any], *, finish_reason: str | None = None, logprobs: Any = None) -> None:
         if not self._begun:

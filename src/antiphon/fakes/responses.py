@@ -41,7 +41,7 @@ from antiphon.fakes.script import (
 from antiphon.protocol import codec
 from antiphon.protocol import response as hub
 from antiphon.protocol.content import LogProb, TopLogProb
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -118,8 +118,8 @@ class ResponsesManners:
     def _tell(self, turn: Turn, received: Received) -> tuple[list[Any], hub.Response]:
         """The events of a turn, with what happens between them; and the response they make."""
         request, _ = request_to_hub(received.body)
-        opening = hub.opening(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
-        events = Collector()
+        opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
+        events = EventCollector()
         seal = partial(responses_rules.sealed, maker=self._limits.maker)
         teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
         told: list[Any] = []
@@ -201,7 +201,7 @@ class _Teller:
             id = self._new_id("rs")
             self.writer.reasoning_item(key, id=id)
             if self._wants_sealed:
-                self.writer.encrypted(key, self._seal(id))
+                self.writer.encrypted_content(key, self._seal(id))
         return key
 
     def _close(self) -> None:

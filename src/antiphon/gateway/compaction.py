@@ -16,12 +16,21 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import note_of
+from antiphon.dialects.common.placeholders import placeholder_for
 from antiphon.errors import ClientFault
+from antiphon.gateway.conversation_steps import (
+    CALLS,
+    OUTPUTS,
+    is_permanent,
+    is_summary,
+    is_user_message,
+    last_user_index,
+    split_steps,
+    summary_message,
+)
 from antiphon.gateway.history_budget import HistoryBudget
-from antiphon.gateway.sealing import Seal, is_ours
+from antiphon.gateway.sealing import Seal, has_seal_mark
 from antiphon.gateway.token_estimate import estimate_items
-from antiphon.gateway.window import CALLS, OUTPUTS, is_standing, is_summary, is_users, last_place, steps_of, summary_message
 from antiphon.protocol import codec
 from antiphon.protocol.base import Unknown
 from antiphon.protocol.content import (
@@ -35,44 +44,48 @@ from antiphon.protocol.content import (
 from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam, ReasoningParam
 
 
-class Contents(Struct, frozen=True, kw_only=True):
+class CompactionContents(Struct, frozen=True, kw_only=True):
     """What is sealed."""
 
     summary: str
-    standing: list[ItemParam]  # what holds for the whole conversation
-    kept: list[ItemParam]  # what comes behind the summary
-    covered: frozenset[bytes]  # the fingerprints of all that it stands for
+    permanent_items: list[ItemParam]  # what holds for the whole conversation
+    verbatim_items: list[ItemParam]  # what comes behind the summary
+    covered_fingerprints: frozenset[bytes]  # the fingerprints of all that it stands for
 
     def items(self) -> list[ItemParam]:
         """The conversation, as it is from here on."""
-        return [*self.standing, summary_message(self.summary), *self.kept]
+        return [*self.permanent_items, summary_message(self.summary), *self.verbatim_items]
 
-    def encoded(self) -> bytes:
-        covered = b64encode(b"".join(sorted(self.covered))).decode()
-        return codec.encode({"summary": self.summary, "standing": self.standing, "kept": self.kept, "covered": covered})
+    def encode(self) -> bytes:
+        covered = b64encode(b"".join(sorted(self.covered_fingerprints))).decode()
+        return codec.encode(
+            {"summary": self.summary, "standing": self.permanent_items, "kept": self.verbatim_items, "covered": covered}
+        )
 
 
-class Unsealing(Struct, frozen=True, kw_only=True):
+class CompactionOpener(Struct, frozen=True, kw_only=True):
     """How the compactions of one request are opened."""
 
     seal: Seal
     owner: str
     keeps_foreign: bool = False  # the upstream may be the one that made those which we did not
-    opened: dict[str, Contents] = field(default_factory=dict)  # so that none is opened, or counted, twice
+    contents_cache: dict[str, CompactionContents] = field(default_factory=dict)  # so that none is opened, or counted, twice
 
     def open(self, item: CompactionParam, path: str) -> bytes | None:
         """What an item holds, as JSON; None if it is another server's and goes there as it is."""
-        if not is_ours(item.encrypted_content):
+        if not has_seal_mark(item.encrypted_content):
             if self.keeps_foreign:
                 return None
             raise _invalid(path, "this gateway did not make it, and the model that is asked for cannot read it")
-        content = self.seal.open(self.owner, item.encrypted_content)
+        content = self.seal.decrypt(self.owner, item.encrypted_content)
         if content is None:
             raise _invalid(path, "it is damaged, or was not made for you by this gateway")
         return content
 
 
-def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int], str], budget: HistoryBudget) -> list[ItemParam]:
+def open_compactions(
+    items: list[ItemParam], opener: CompactionOpener, path_of: Callable[[int], str], budget: HistoryBudget
+) -> list[ItemParam]:
     """The conversation with what its compactions stand for in their place, the newest first: what that one covers need not be
     opened. Triggers that were answered say nothing any more. What a compaction holds is counted before it is decoded."""
     front: list[list[ItemParam]] = []
@@ -84,9 +97,9 @@ def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int]
         place, item = rest[at]
         if not isinstance(item, CompactionParam):
             continue
-        found = unsealing.opened.get(item.encrypted_content)
+        found = opener.contents_cache.get(item.encrypted_content)
         if found is None:
-            content, path = unsealing.open(item, path_of(place)), path_of(place)
+            content, path = opener.open(item, path_of(place)), path_of(place)
             if content is None:
                 continue
             if not budget.take(len(content), path, "the compaction"):
@@ -99,12 +112,12 @@ def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int]
                     rest = rest[1:]
                     break
                 budget.drop(path, "everything before the compaction")
-            found = unsealing.opened[item.encrypted_content] = _decoded(content)
+            found = opener.contents_cache[item.encrypted_content] = _decoded(content)
         for earlier, other in rest[:at]:
             prints[earlier] = prints.get(earlier) or fingerprint(other)
-        behind.append([summary_message(found.summary), *found.kept, *(other for _, other in rest[at + 1 :])])
-        front.append(found.standing)
-        gone = found.covered | {fingerprint(item)}
+        behind.append([summary_message(found.summary), *found.verbatim_items, *(other for _, other in rest[at + 1 :])])
+        front.append(found.permanent_items)
+        gone = found.covered_fingerprints | {fingerprint(item)}
         rest = [each for each in rest[:at] if prints[each[0]] not in gone and not isinstance(each[1], ReasoningParam)]
         at = len(rest)
     window = [item for part in reversed(front) for item in part]
@@ -112,17 +125,19 @@ def opened(items: list[ItemParam], unsealing: Unsealing, path_of: Callable[[int]
     return window + [item for part in reversed(behind) for item in part]
 
 
-def chosen(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
+def select_verbatim_items(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
     """Of an open conversation, what holds for all of it, and what is kept word for word in about `room` tokens, half of them for
     what the user said before, half for the newest steps. What the user said last and calls without outputs are kept whatever they
     take."""
-    standing = {fingerprint(item): item for item in items if is_standing(item)}
-    spoken = [item for item in items if not is_standing(item) and not is_summary(item)]
-    last = last_place(spoken)
+    standing = {fingerprint(item): item for item in items if is_permanent(item)}
+    spoken = [item for item in items if not is_permanent(item) and not is_summary(item)]
+    last = last_user_index(spoken)
     begin = 0 if last is None else last + 1
-    kept = _newest_words([item for item in spoken[:begin] if is_users(item)], room // 2) + _newest_steps(spoken, begin, room // 2)
+    kept = _newest_words([item for item in spoken[:begin] if is_user_message(item)], room // 2) + _newest_steps(
+        spoken, begin, room // 2
+    )
     items_kept = list(standing.values())
-    if len(codec.encode([*items_kept, *kept])) > LARGEST:
+    if len(codec.encode([*items_kept, *kept])) > MAX_VERBATIM_BYTES:
         items_kept, kept = list(map(_without_media, items_kept)), list(map(_without_media, kept))
     return items_kept, kept
 
@@ -139,7 +154,7 @@ def fingerprint(item: ItemParam) -> bytes:
         case CompactionParam():
             known = ["compaction", item.encrypted_content]
         case Unknown():
-            known = [item.kind, {name: raw for name, raw in item.fields().items() if name not in BOOKKEEPING}]
+            known = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
         case _:
             known = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
     return sha256(codec.encode(known)).digest()[:PRINT]
@@ -158,11 +173,11 @@ def _newest_words(said: list[ItemParam], room: int) -> list[ItemParam]:
 def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemParam]:
     places: set[int] = set()
     is_full = False
-    for step in reversed(steps_of(items)):
-        tokens = estimate_items(items[place] for place in step.places)
-        is_full = is_full or step.places[0] < begin or tokens > room
+    for step in reversed(split_steps(items)):
+        tokens = estimate_items(items[place] for place in step.indexes)
+        is_full = is_full or step.indexes[0] < begin or tokens > room
         if not is_full or step.open_calls:
-            places.update(step.places)
+            places.update(step.indexes)
             room -= tokens
     return [item for place, item in enumerate(items) if place in places]
 
@@ -172,7 +187,7 @@ def _without_media(item: ItemParam) -> ItemParam:
     for name in ("content", "output"):
         parts = getattr(item, name, None)
         if isinstance(parts, list) and any(isinstance(part, MEDIA) for part in parts):
-            told = [InputText(text=note_of(part)) if isinstance(part, MEDIA) else part for part in parts]
+            told = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
             return replace(item, **{name: told})
     return item
 
@@ -190,14 +205,14 @@ def _text_of(part: Any) -> Any:
     return text if isinstance(text, str) else part
 
 
-def _decoded(content: bytes) -> Contents:
+def _decoded(content: bytes) -> CompactionContents:
     sealed = msgspec.json.decode(content, type=_Sealed)
     covered = b64decode(sealed.covered)
-    return Contents(
+    return CompactionContents(
         summary=sealed.summary,
-        standing=codec.decode_stored(sealed.standing, list[ItemParam]),
-        kept=codec.decode_stored(sealed.kept, list[ItemParam]),
-        covered=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
+        permanent_items=codec.decode_stored(sealed.standing, list[ItemParam]),
+        verbatim_items=codec.decode_stored(sealed.kept, list[ItemParam]),
+        covered_fingerprints=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
     )
 
 
@@ -215,4 +230,6 @@ def _invalid(path: str, why: str) -> ClientFault:
 BOOKKEEPING: Final = ("id", "status", "created_by")
 MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
 PRINT: Final = 8
-LARGEST: Final = 4 * 1024 * 1024  # bytes of what is kept; the sealed form is a third larger, and may have ten million characters
+MAX_VERBATIM_BYTES: Final = (
+    4 * 1024 * 1024
+)  # bytes of what is kept; the sealed form is a third larger, and may have ten million characters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 
-def context_in(row: dict[str, Any]) -> int | None:
+def context_size_in(row: dict[str, Any]) -> int | None:
     """The size that a row of `/models` tells; None if it tells none."""
     for path in PLACES:
         value: Any = row

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 
 from antiphon.errors import ClientFault
-from antiphon.gateway.naming import id_of, named
+from antiphon.gateway.item_ids import id_of, with_id
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.request import Request
@@ -22,14 +22,14 @@ from antiphon.store.conversations import Addition, ConversationStore, Entry
 from antiphon.store.record import Record
 
 
-class Joined(Struct, frozen=True, kw_only=True):
+class JoinedConversation(Struct, frozen=True, kw_only=True):
     """The conversation that a turn belongs to."""
 
     id: str
     store: ConversationStore
 
 
-def conversation_of(request: Request) -> str | None:
+def conversation_id_of(request: Request) -> str | None:
     """The id of the conversation that a request names, as text or as an object; None if it names none."""
     said = request.conversation
     if said is UNSET or said is None:
@@ -45,7 +45,7 @@ def conversation_of(request: Request) -> str | None:
     return id
 
 
-def addition(conversation: str, record: Record, stamps: Stamps) -> Addition | None:
+def make_addition(conversation: str, record: Record, stamps: Stamps) -> Addition | None:
     """What a turn that has ended adds: what it was asked, then what it said. One that failed adds nothing: the client will ask
     again."""
     if record.status not in ENDED_WELL:
@@ -53,10 +53,10 @@ def addition(conversation: str, record: Record, stamps: Stamps) -> Addition | No
     items: list[ItemParam] = [
         item for array in (record.input, record.output) for item in codec.decode_stored(array, list[ItemParam])
     ]
-    return Addition(conversation=conversation, entries=entries_of(items, stamps))
+    return Addition(conversation=conversation, entries=make_entries(items, stamps))
 
 
-def entries_of(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
+def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
     """Items as they are kept, each under an id. What only asks for something to be done is no part of a conversation."""
     kept: list[Entry] = []
     for item in items:
@@ -64,12 +64,12 @@ def entries_of(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
             continue
         id = id_of(item)
         if id is None:
-            item, id = named(item, stamps.new_id)
+            item, id = with_id(item, stamps.new_id)
         kept.append(Entry(id=id, item=codec.encode(item)))
     return kept
 
 
-def array_of(entries: Iterable[Entry]) -> bytes:
+def entries_to_array(entries: Iterable[Entry]) -> bytes:
     """Entries as one array of items."""
     return b"[" + b",".join(entry.item for entry in entries) + b"]"
 

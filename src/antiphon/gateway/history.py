@@ -16,12 +16,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
-from antiphon.gateway.compaction import Unsealing, opened
-from antiphon.gateway.conversation import conversation_of
+from antiphon.gateway.compaction import CompactionOpener, open_compactions
+from antiphon.gateway.conversation import conversation_id_of
 from antiphon.gateway.history_budget import HistoryBudget
-from antiphon.gateway.kept_items import KeptItems
-from antiphon.gateway.naming import id_of
-from antiphon.gateway.restoring import missing_in, restored
+from antiphon.gateway.item_ids import id_of
+from antiphon.gateway.restore_reasoning import find_missing_reasoning, restore_reasoning
+from antiphon.gateway.stored_items import StoredItems
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
@@ -40,17 +40,17 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.status import ItemStatus
 from antiphon.store.interface import Excerpt, Store, Turn
 
-Past = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
-Remembered = Callable[[str], Past | None]
+PastTurns = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
+FindLocalTurns = Callable[[str], PastTurns | None]
 
 
-class Ground(Struct, frozen=True, kw_only=True):
+class ResolvedRequest(Struct, frozen=True, kw_only=True):
     """A request with all that it stands on."""
 
     request: Request  # its input is the whole conversation
-    own: list[ItemParam]  # the part of it that is new
-    past: Past  # the part that is not
-    raw: list[ItemParam]  # the whole conversation with its compactions sealed
+    new_items: list[ItemParam]  # the part of it that is new
+    past_turns: PastTurns  # the part that is not
+    sealed_items: list[ItemParam]  # the whole conversation with its compactions sealed
     losses: Losses
 
 
@@ -62,32 +62,32 @@ class _Continued(Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Archive(Struct, frozen=True, kw_only=True):
+class HistorySource(Struct, frozen=True, kw_only=True):
     """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. One
     request resolves at most `limit` bytes of JSON."""
 
     owner: str
     store: Store | None
     limit: int
-    remembered: Remembered | None = None
+    find_local_turns: FindLocalTurns | None = None
 
-    async def continued_by(self, request: Request, *, drops_oldest: bool) -> _Continued:
+    async def load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
         """What a request goes on from."""
-        conversation, previous = conversation_of(request), request.previous_response_id
+        conversation, previous = conversation_id_of(request), request.previous_response_id
         if conversation is not None:
-            found = await self.conversation(conversation, drops_oldest=drops_oldest)
+            found = await self.load_conversation(conversation, drops_oldest=drops_oldest)
             return _Continued(found=found, path="conversation", what=f"the conversation {conversation[:100]!r}")
         if not previous:
             return NOTHING_CONTINUED
         what = f"the chain of {previous[:100]!r}"
-        local = self.remembered(previous) if self.remembered is not None else None
+        local = self.find_local_turns(previous) if self.find_local_turns is not None else None
         if local is not None:
             content = b",".join(local)
             return _Continued(found=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
-        found = await self.chain(previous, drops_oldest=drops_oldest)
+        found = await self.load_chain(previous, drops_oldest=drops_oldest)
         return _Continued(found=found, path="previous_response_id", what=what)
 
-    async def chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
+    async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
         store = self.store
         kept = await store.chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
@@ -104,40 +104,40 @@ class Archive(Struct, frozen=True, kw_only=True):
     async def _refuse_unended(self, id: str) -> None:
         """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
         record = await self.store.get(self.owner, id) if self.store is not None else None
-        if record is not None and record.status in UNDER_WAY:
+        if record is not None and record.status in UNFINISHED_STATUSES:
             raise ClientFault(
                 f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, then continue it",
                 param="previous_response_id",
             )
 
-    async def conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
+    async def load_conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
         if self.store is None:
             said = "conversation: this gateway keeps no conversations: see [store] in its configuration"
             raise UnsupportedParameter(said, param="conversation")
         kept = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
         if kept is None:
-            raise no_conversation(id, "conversation")
+            raise conversation_not_found(id, "conversation")
         return kept
 
-    def items(self, ids: list[str]) -> KeptItems:
+    def stored_items(self, ids: list[str]) -> StoredItems:
         """ITEM-6: the items of these ids."""
-        return KeptItems(self.store, self.owner, "item", ids, self.limit)
+        return StoredItems(self.store, self.owner, "item", ids, self.limit)
 
-    def calls(self, call_ids: list[str]) -> KeptItems:
+    def stored_calls(self, call_ids: list[str]) -> StoredItems:
         """D-3: the calls of these ids, where there is exactly one: some servers count their calls from 0 in every answer."""
-        return KeptItems(self.store, self.owner, "call", call_ids, self.limit)
+        return StoredItems(self.store, self.owner, "call", call_ids, self.limit)
 
-    async def with_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
+    async def restore_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
         """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept and there is room."""
-        missing = missing_in(items)
+        missing = find_missing_reasoning(items)
         if self.store is None or not any(missing):
             return items
-        outputs = await self.store.outputs_with(self.owner, *missing, budget.left)
-        return restored(items, [items_of([output]) for output in outputs], maker)
+        outputs = await self.store.outputs_with(self.owner, *missing, budget.remaining)
+        return restore_reasoning(items, [decode_past_turns([output]) for output in outputs], maker)
 
 
-def stands_alone(request: Request) -> bool:
+def is_self_contained(request: Request) -> bool:
     """Whether a request has everything it needs in itself, which is quick to see for most."""
     if request.previous_response_id or request.conversation:
         return False
@@ -155,70 +155,70 @@ def stands_alone(request: Request) -> bool:
 
 def lacks_reasoning(request: Request) -> bool:
     """Whether there is a call or a thought in the history whose sealed reasoning may be somewhere else."""
-    return type(request.input) is list and any(missing_in(request.input))
+    return type(request.input) is list and any(find_missing_reasoning(request.input))
 
 
-async def ground(
+async def resolve_history(
     request: Request,
-    archive: Archive,
+    archive: HistorySource,
     *,
     allow_orphans: bool = False,
-    unsealing: Unsealing | None = None,
+    opener: CompactionOpener | None = None,
     maker: str | None = None,
-) -> Ground:
+) -> ResolvedRequest:
     """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how, and
     reasoning is put back if it is told whose."""
     losses = Losses()
     budget = HistoryBudget(archive.limit, drops_oldest=request.truncation == "auto")
     own = input_items(request)
-    past = await archive.continued_by(request, drops_oldest=budget.drops_oldest)
+    past = await archive.load_continued(request, drops_oldest=budget.drops_oldest)
     if not budget.drops_oldest:
         budget.take(past.found.size, past.path, past.what)
     before = _without_unfinished_calls(_decode_arrays(past.found.content), losses, past.path)
-    own = await resolved(own, before, archive, budget)
+    own = await resolve_references(own, before, archive, budget)
     content = past.found.content
     if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
-        if past.found.size > budget.left:
+        if past.found.size > budget.remaining:
             content = _newest_of(past, budget)
             before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
         budget.take(len(content), past.path, past.what)
     if request.conversation:
         own = _new_to(before, own)
     raw = before + own
-    window = _opened(raw, len(before), unsealing, past.path, budget)
+    window = _opened(raw, len(before), opener, past.path, budget)
     can_look_further = not (request.previous_response_id or request.conversation)
     whole = await _with_their_calls(own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans)
     if maker is not None:
-        whole = await archive.with_reasoning(whole, maker, budget)
+        whole = await archive.restore_reasoning(whole, maker, budget)
     if whole is not own:
         own, raw = whole, before + whole
-        window = _opened(raw, len(before), unsealing, past.path, budget)
+        window = _opened(raw, len(before), opener, past.path, budget)
     request = replace(request, input=window)
     losses.extend(budget.losses)
-    return Ground(request=request, own=own, past=[content] if content else [], raw=raw, losses=losses)
+    return ResolvedRequest(request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses)
 
 
 def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
     """What is continued, without the oldest items for which there is no room. No item is decoded for that."""
     budget.drop(past.path, "the oldest part of the conversation")
     content = past.found.content
-    if len(content) <= budget.left:  # the store has left it out
+    if len(content) <= budget.remaining:  # the store has left it out
         return content
     arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
     raws = [bytes(raw) for array in arrays for raw in array]
     begin = len(raws)
-    room = budget.left - len(b"[]")
+    room = budget.remaining - len(b"[]")
     while begin and (room := room - len(raws[begin - 1]) - 1) >= 0:
         begin -= 1
     return b"[%b]" % b",".join(raws[begin:]) if begin < len(raws) else b""
 
 
-def past_of(turn: Turn) -> Past:
+def past_turns_of(turn: Turn) -> PastTurns:
     """What one turn leaves behind."""
     return [turn.input, turn.output]
 
 
-def items_of(past: Past) -> list[ItemParam]:
+def decode_past_turns(past: PastTurns) -> list[ItemParam]:
     """The conversation so far."""
     return _decode_arrays(b",".join(past))
 
@@ -229,8 +229,8 @@ def _decode_arrays(content: bytes) -> list[ItemParam]:
     return list(chain.from_iterable(arrays))
 
 
-async def resolved(
-    own: list[ItemParam], before: list[ItemParam], archive: Archive, budget: HistoryBudget, at: str = "input"
+async def resolve_references(
+    own: list[ItemParam], before: list[ItemParam], archive: HistorySource, budget: HistoryBudget, at: str = "input"
 ) -> list[ItemParam]:
     """ITEM-6: items instead of references to them, each counted wherever it stands. `at` is where they stand in the body."""
     references = [(place, item.id) for place, item in enumerate(own) if isinstance(item, ItemReference)]
@@ -240,7 +240,7 @@ async def resolved(
         references.reverse()  # the newest take their room first
     known = {id: item for item in before if (id := id_of(item)) is not None}
     sizes: dict[str, int] = {}
-    kept = archive.items([id for _, id in references if id not in known])
+    kept = archive.stored_items([id for _, id in references if id not in known])
     fitting: dict[int, str] = {}
     for place, id in references:
         path = f"{at}[{place}].id"
@@ -270,7 +270,7 @@ def _no_item(id: str, path: str) -> ClientFault:
     return ClientFault(f"{path}: no item with the id {id[:100]!r} is kept here", param=path)
 
 
-def no_conversation(id: str, param: str) -> ClientFault:
+def conversation_not_found(id: str, param: str) -> ClientFault:
     """The same for one that never was, one that is gone, and one that is somebody else's."""
     return ClientFault(f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param)
 
@@ -301,22 +301,22 @@ def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
 
 
 def _opened(
-    raw: list[ItemParam], before: int, unsealing: Unsealing | None, continued: str, budget: HistoryBudget
+    raw: list[ItemParam], before: int, opener: CompactionOpener | None, continued: str, budget: HistoryBudget
 ) -> list[ItemParam]:
     """The conversation with what its compactions stand for; the first `before` items are not the request's own."""
-    if unsealing is None or set(map(type, raw)).isdisjoint(SEALED):
+    if opener is None or set(map(type, raw)).isdisjoint(SEALED):
         return raw
 
     def path_of(place: int) -> str:
         return continued if place < before else f"input[{place - before}].encrypted_content"
 
-    return opened(raw, unsealing, path_of, budget)
+    return open_compactions(raw, opener, path_of, budget)
 
 
 async def _with_their_calls(
     own: list[ItemParam],
     before: list[ItemParam],
-    archive: Archive,
+    archive: HistorySource,
     budget: HistoryBudget,
     *,
     can_look_further: bool,
@@ -356,9 +356,9 @@ async def _with_their_calls(
     return placed
 
 
-async def _kept_calls(missing: dict[str, int], archive: Archive, budget: HistoryBudget) -> dict[str, ItemParam]:
+async def _kept_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
     """The calls of these ids that are kept; each has the place of the first output that answers it."""
-    kept = archive.calls(list(missing))
+    kept = archive.stored_calls(list(missing))
     found: list[str] = []
     for call_id, at in missing.items():
         size = await kept.size_of(call_id)
@@ -378,7 +378,7 @@ def _made_in(item: ItemParam) -> list[str]:
 
 NOTHING_CONTINUED: Final = _Continued(found=Excerpt(content=b"", size=0), path="previous_response_id", what="")
 NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
-UNDER_WAY: Final = ("queued", "in_progress")
+UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)

@@ -20,13 +20,13 @@ class HistoryBudget:
         self._used = 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         return self._limit - self._used
 
     def take(self, size: int, path: str, what: str) -> bool:
         """Counts `what`, which the request names at `path`. False if it does not fit and the oldest are dropped; else that is an
         error."""
-        if size <= self.left:
+        if size <= self.remaining:
             self._used += size
             return True
         if self.drops_oldest:

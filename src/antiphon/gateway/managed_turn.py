@@ -14,12 +14,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.compacting import Compactor, Made, added, usage_of
-from antiphon.gateway.keeping import Keeper
-from antiphon.gateway.preparing import Prepared, prepare
-from antiphon.gateway.token_estimate import estimate
-from antiphon.gateway.truncation import room_in, shortened
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
+from antiphon.gateway.preparation import PreparedRequest, prepare_request
+from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.token_estimate import estimate_request
+from antiphon.gateway.truncation import input_token_limit, truncate_request
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
     ItemAdded,
@@ -34,24 +34,24 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.output_limits import OutputLimits
-from antiphon.protocol.policy import Pad
+from antiphon.protocol.policy import PaddingSource
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
-from antiphon.trace.writing import Trace
-from antiphon.upstream.reading import Reader
-from antiphon.upstream.speech import EventsToHub
-from antiphon.upstream.transport import Answer, Transport
+from antiphon.trace.writer import Trace
+from antiphon.upstream.server_dialects import EventsToHub
+from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.transport import Transport, UpstreamResponse
 
 Told = TypeVar("Told", StreamEvent, StreamEvent | TextRun)
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class ContextPlan(Struct, frozen=True, kw_only=True):
     """What is to be done with the conversation of a turn."""
 
     request: Request  # with the whole conversation, its compactions open
-    raw: list[ItemParam]  # the same as the client knows it
+    sealed_items: list[ItemParam]  # the same as the client knows it
     compactor: Compactor | None = None  # None: nothing is summed up
     threshold: int | None = None
     only_compacts: bool = False
@@ -59,57 +59,59 @@ class Plan(Struct, frozen=True, kw_only=True):
     context: int | None = None
 
 
-class ManagedTurn(Turn):
+class ManagedTurn(UpstreamTurn):
     """One such turn."""
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedRequest,
         stamps: Stamps,
-        pad: Pad | None,
+        pad: PaddingSource | None,
         trace: Trace | None,
-        keeper: Keeper | None,
-        plan: Plan,
+        recorder: ResponseRecorder | None,
+        plan: ContextPlan,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
-        super().__init__(prepared, stamps, pad, trace, keeper, limits)
-        self._plan: Plan | None = plan  # until it is carried out: it holds all that was ever said
-        self._made: Made | None = None
+        super().__init__(prepared, stamps, pad, trace, recorder, limits)
+        self._plan: ContextPlan | None = plan  # until it is carried out: it holds all that was ever said
+        self._made: CompactionResult | None = None
 
-    async def ask(self, transport: Transport) -> Answer:
+    async def send_request(self, transport: Transport) -> UpstreamResponse:
         """Sums up if that is to be done, then asks. A server that finds the rest too long is asked once more with less of it."""
         plan, self._plan = self._plan, None
         assert plan is not None  # a turn is asked once
         request = plan.request
         if plan.compactor is not None:
-            made = await plan.compactor.compact(request, plan.raw, transport, self.losses, threshold=plan.threshold)
+            made = await plan.compactor.compact(request, plan.sealed_items, transport, self.losses, threshold=plan.threshold)
             self._made = made
             self._note("compacted")
             if plan.only_compacts:
-                return Nothing()
+                return EmptyResponse()
             request = replace(request, input=made.contents.items())
             if plan.truncates and plan.context is not None:
-                request = shortened(request, room_in(plan.context, request), self.losses)
+                request = truncate_request(request, input_token_limit(plan.context, request), self.losses)
             self._prepare(request)
         try:
-            return await super().ask(transport)
+            return await super().send_request(transport)
         except ClientFault as error:
             if not plan.truncates or error.code != "context_length_exceeded":
                 raise
-            shorter = shortened(request, estimate(request) * AGAIN // 100, self.losses)
+            shorter = truncate_request(request, estimate_request(request) * AGAIN // 100, self.losses)
             if shorter is request:
                 raise
         self._note("shortened")
         self._prepare(shorter)
-        return await super().ask(transport)
+        return await super().send_request(transport)
 
-    def reader(self) -> Reader:
+    def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
-        to_hub = self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire)
-        return ReaderBehind(to_hub, lambda: self._made, self._limits)
+        to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
+            self.prepared.upstream_request, self.opening, self._stamps, wire
+        )
+        return PrefixedStreamReader(to_hub, lambda: self._made, self._limits)
 
-    async def body_of(self, answer: Answer, limit: int | None = None) -> bytes:
-        return b"" if isinstance(answer, Nothing) else await super().body_of(answer, limit)
+    async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
+        return b"" if isinstance(answer, EmptyResponse) else await super().read_body(answer, limit)
 
     def _read_whole(self, body: bytes) -> Response:
         made = self._made
@@ -117,14 +119,14 @@ class ManagedTurn(Turn):
             return super()._read_whole(body)
         if body:
             return _behind(super()._read_whole(body), made)
-        usage = usage_of(made, self.losses)
+        usage = compaction_usage(made, self.losses)
         now = self._stamps.now()
         return replace(self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[made.item], usage=usage)
 
     def _prepare(self, request: Request) -> None:
-        prepared = prepare(request, self.prepared.target, keeps=bool(self.prepared.request.store))
+        prepared = prepare_request(request, self.prepared.target, is_stored=bool(self.prepared.request.store))
         self.prepared.body = prepared.body
-        self.prepared.repeat = prepared.repeat
+        self.prepared.build_retry = prepared.build_retry
         self.losses.extend(prepared.losses)
         if self._trace is not None:
             self._trace.hub_request(codec.encode(request))
@@ -134,7 +136,7 @@ class ManagedTurn(Turn):
             self._trace.note("conversation", what)
 
 
-class Nothing:
+class EmptyResponse:
     """The answer of a turn that asks no upstream for one."""
 
     status: Final = 200
@@ -148,11 +150,11 @@ class Nothing:
         pass  # nothing is held
 
 
-class ReaderBehind(Reader):
+class PrefixedStreamReader(StreamReader):
     """An upstream's stream that comes behind an item of ours: the item is told once the response is in progress, and everything of
     the upstream's is counted on from there."""
 
-    def __init__(self, to_hub: EventsToHub, made: Callable[[], Made | None], limits: OutputLimits) -> None:
+    def __init__(self, to_hub: EventsToHub, made: Callable[[], CompactionResult | None], limits: OutputLimits) -> None:
         super().__init__(to_hub, limits)
         self._made = made
         self._is_told = False
@@ -167,7 +169,7 @@ class ReaderBehind(Reader):
         made = self._made()
         return list(events) if made is None else [told for event in events for told in self._move(event, made)]
 
-    def _move(self, event: Told, made: Made) -> Iterable[Told]:
+    def _move(self, event: Told, made: CompactionResult) -> Iterable[Told]:
         if isinstance(event, ResponseCreated | ResponseQueued):
             return (event,)
         if isinstance(event, ResponseInProgress):
@@ -190,12 +192,12 @@ class ReaderBehind(Reader):
         return (replace(event, **changes),)
 
 
-def _behind(response: Response, made: Made) -> Response:
-    return replace(response, output=[made.item, *response.output], usage=added(made.usage, response.usage))
+def _behind(response: Response, made: CompactionResult) -> Response:
+    return replace(response, output=[made.item, *response.output], usage=add_usage(made.usage, response.usage))
 
 
 def _renumbered(event: UnknownEvent) -> Raw:
-    members: dict[str, Any] = event.fields() | {"sequence_number": event.sequence_number + BEFORE}
+    members: dict[str, Any] = event.raw_members() | {"sequence_number": event.sequence_number + BEFORE}
     if "output_index" in members:
         index = msgspec.json.decode(members["output_index"])
         members["output_index"] = index + 1 if isinstance(index, int) else index

@@ -1,7 +1,7 @@
 """Upstream bytes → client bytes, in one synchronous step: frames, hub events, policy, the client's own frames. Pure.
 
-A pipe has both halves, that which faces the upstream (`Reader`) and that which faces the client. It keeps what the gateway wants to
-know afterwards: the response the client was told of, what was lost, and what it failed with.
+A pipe has both halves: the reader of the upstream's stream (`StreamReader`) and the writer for the client. Afterwards it has
+the response the client was told of, what was lost, and what it failed with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError
-from antiphon.protocol.errors import Error, payload_of
+from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
     ErrorEvent,
     ResponseCompleted,
@@ -30,7 +30,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.reading import Reader
+from antiphon.upstream.stream_reader import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
 TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that can take many deltas of a text at once
@@ -52,26 +52,26 @@ class Pipe:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: StreamReader,
         policy: Policy,
         from_hub: EventsFromHub,
         losses: Losses,
         *,
-        tells_losses: bool = False,
+        reports_losses: bool = False,
         on_violation: Callable[[Violation], None] | None = None,
-        holds_end: bool = False,
-        between: bytes = b"",
+        holds_terminal_event: bool = False,
+        separator: bytes = b"",
     ) -> None:
         self.response: Response | None = None  # as the terminal event had it
-        self.events = 0  # that the client was told, once the terminal one has come
-        self.kept: Response | None = None  # the same with all that the client did not ask for
+        self.event_count = 0  # that the client was told, once the terminal one has come
+        self.recorded_response: Response | None = None  # the same with all that the client did not ask for
         self._reader = reader
         self._policy = policy
         self._from_hub = from_hub
         self._before = losses
-        self._tells_losses = tells_losses
-        self._holds_end = holds_end
-        self._between = between  # what parts one event from the next, for a client that gets them one by one
+        self._reports_losses = reports_losses
+        self._holds_terminal_event = holds_terminal_event
+        self._separator = separator  # what parts one event from the next, for a client that gets them one by one
         self._held: TerminalEvent | None = None
         self._shift = 0
         self._on_violation = on_violation
@@ -79,12 +79,12 @@ class Pipe:
         self._text_run: TextRunFromHub | None = getattr(from_hub, "text_run", None) if on_violation is None else None
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the terminal event has come; it is out too, unless it is held."""
         return self.response is not None
 
     @property
-    def holds(self) -> bool:
+    def is_holding_end(self) -> bool:
         """Whether the end is held back, until somebody says that the response is safe (`release`) or that it is not (`fail`)."""
         return self._held is not None
 
@@ -108,7 +108,7 @@ class Pipe:
             error=Error(code=error.code, message=error.message),
         )
         out: list[bytes] = []
-        event = ErrorEvent(sequence_number=number, error=payload_of(error))
+        event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._judge(event)
         out.append(self._from_hub.feed(event))
         self._held, self.response = None, failed
@@ -135,19 +135,19 @@ class Pipe:
 
     def feed(self, data: bytes) -> bytes:
         """What the client is sent for these bytes of the upstream."""
-        return self.tell(self._reader.feed_runs(data))
+        return self.write_events(self._reader.feed_runs(data))
 
     def finish(self, error: ApiError | None = None) -> bytes:
         """The upstream's bytes are over: whatever is missing of the client's stream, to its end."""
-        return self.tell(self._reader.finish(error))
+        return self.write_events(self._reader.finish(error))
 
-    def tell(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
+    def write_events(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
         """What the client is sent for events; they may also come from an upstream's answer that was no stream."""
         out: list[bytes] = []
         for event in events:
             if type(event) is not TextRun:
                 self._tell_all((cast(StreamEvent, event),), out)
-            elif self._text_run is not None and self._policy.passes_text:  # nearly all of them
+            elif self._text_run is not None and self._policy.passes_text_deltas:  # nearly all of them
                 out.append(self._text_run(event))
             else:
                 self._tell_all(event.events(), out)
@@ -158,10 +158,10 @@ class Pipe:
             for told in self._policy.feed(event):
                 self._tell_one(told, out)
             if self.response is not None and _is_end(event):
-                self.kept = replace(self.response, output=self._policy.unabridged(event.response).output)
+                self.recorded_response = replace(self.response, output=self._policy.without_withheld_items(event.response).output)
 
     def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
-        if self._tells_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
+        if self._reports_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
         if self._shift:
             event = replace(event, sequence_number=event.sequence_number + self._shift)
@@ -169,8 +169,8 @@ class Pipe:
             self._judge(event)
             out.append(self._from_hub.feed(event))
             return
-        self.response, self.events = event.response, event.sequence_number + 1
-        if self._holds_end and not isinstance(event, ResponseFailed):
+        self.response, self.event_count = event.response, event.sequence_number + 1
+        if self._holds_terminal_event and not isinstance(event, ResponseFailed):
             self._held = event
         else:
             self._tell_end(event, out)
@@ -183,7 +183,7 @@ class Pipe:
     def _joined(self, out: list[bytes]) -> bytes:
         if len(out) == 1:
             return out[0]
-        return self._between.join(filter(None, out)) if self._between else b"".join(out)
+        return self._separator.join(filter(None, out)) if self._separator else b"".join(out)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: before the end, for a client that wants to know. It is an event like any other, and counted (STR-5)."""

@@ -10,53 +10,53 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
-from antiphon.gateway.compacting import LEAST, Compactor, room_for
-from antiphon.gateway.compaction import chosen
-from antiphon.gateway.managed_turn import Plan
-from antiphon.gateway.models import Models
+from antiphon.gateway.compaction import select_verbatim_items
+from antiphon.gateway.compactor import MIN_SUMMARY_TOKENS, Compactor, verbatim_token_limit
+from antiphon.gateway.managed_turn import ContextPlan
+from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.routes import Target
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.token_estimate import estimate, estimate_items
-from antiphon.gateway.truncation import room_in, shortened
+from antiphon.gateway.token_estimate import estimate_items, estimate_request
+from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.stamps import Stamps
 
 
-def is_planned(request: Request, own: list[ItemParam] | None) -> bool:
+def needs_context_plan(request: Request, own: list[ItemParam] | None) -> bool:
     """Whether anything of the kind is asked for; `own` are the items that are new, if anything was looked up for them."""
     return bool(request.context_management) or request.truncation == "auto" or (own is not None and _has_trigger(own))
 
 
-class Planner(Struct, frozen=True, kw_only=True):
+class ContextPlanner(Struct, frozen=True, kw_only=True):
     """What all plans need."""
 
     seal: Seal
-    models: Models
+    models: ModelCatalog
     stamps: Stamps
 
-    async def plan(
+    async def make_plan(
         self, request: Request, raw: list[ItemParam], own: list[ItemParam], target: Target, owner: str, losses: Losses
-    ) -> Plan:
+    ) -> ContextPlan:
         """The plan for a request that has its whole conversation, its compactions open; `raw` is the same with them sealed."""
         only_compacts = _is_triggered(own)
         if only_compacts:
             if not input_items(request):
                 raise MissingField("input: there is nothing before the compaction_trigger that could be compacted", param="input")
-            self.seal.check()
-        context = await self.models.context_of(target)
+            self.seal.check_keys()
+        context = await self.models.context_size(target)
         threshold = None if only_compacts else _threshold(request, context, losses)
         truncates = request.truncation == "auto"
         compactor = None
         if only_compacts or (threshold is not None and _is_worth_it(request, context, threshold)):
-            self.seal.check()
+            self.seal.check_keys()
             compactor = Compactor(seal=self.seal, owner=owner, target=target, context=context, stamps=self.stamps)
         elif truncates and context is not None:
-            request = shortened(request, room_in(context, request), losses)
-        return Plan(
+            request = truncate_request(request, input_token_limit(context, request), losses)
+        return ContextPlan(
             request=request,
-            raw=raw,
+            sealed_items=raw,
             compactor=compactor,
             threshold=threshold,
             only_compacts=only_compacts,
@@ -106,11 +106,11 @@ def _threshold(request: Request, context: int | None, losses: Losses) -> int | N
 
 def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
     """Whether the conversation is too long, and would be clearly shorter: what is kept word for word may be most of it."""
-    if estimate(request) <= threshold:
+    if estimate_request(request) <= threshold:
         return False
     items = input_items(request)
-    standing, kept = chosen(items, room_for(context, threshold))
-    return estimate_items(items) - estimate_items([*standing, *kept]) > max(LEAST, threshold // 8)
+    standing, kept = select_verbatim_items(items, verbatim_token_limit(context, threshold))
+    return estimate_items(items) - estimate_items([*standing, *kept]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
 
 
 def _shown(value: Any) -> str:

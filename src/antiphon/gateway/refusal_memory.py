@@ -1,6 +1,6 @@
 """What an upstream refused for a model, so that the next request for it is written without that.
 
-It is held in memory, for each process by itself: at most `MOST` models of an upstream, each for an hour, since upstreams change.
+It is held in memory, for each process by itself: at most `MAX_MODELS` models of an upstream, each for an hour.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from antiphon.dialects.common.refused_reasoning import Refused
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.profiles.profile import Wire
 
-MOST: Final = 1024  # models of one upstream; one more takes the place of the oldest
-LONGEST: Final = 256  # characters of a name that is remembered: behind a pattern there may be any names
-HOUR: Final = 3600.0  # seconds
+MAX_MODELS: Final = 1024  # models of one upstream; one more takes the place of the oldest
+MAX_MODEL_NAME: Final = 256  # characters of a name that is remembered: behind a pattern there may be any names
+LIFETIME: Final = 3600.0  # seconds
 
 
-class Remembered(Struct, frozen=True):
+class RememberedRefusals(Struct, frozen=True):
     """What was refused for one model, and the wire options under which it is not sent."""
 
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedPart, ...]
     wire: Wire
     until: float
 
@@ -33,10 +33,10 @@ class RefusalMemory:
     __slots__ = ("_by_model", "_now")
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._by_model: dict[str, Remembered] = {}
+        self._by_model: dict[str, RememberedRefusals] = {}
         self._now = now
 
-    def find(self, model: str) -> Remembered | None:
+    def find(self, model: str) -> RememberedRefusals | None:
         """What is remembered of a model, None if there is nothing or it is too old."""
         found = self._by_model.get(model)
         if found is None or self._now() < found.until:
@@ -44,13 +44,13 @@ class RefusalMemory:
         del self._by_model[model]
         return None
 
-    def remember(self, model: str, refused: Refused, wire: Wire) -> None:
+    def remember(self, model: str, refused: RefusedPart, wire: Wire) -> None:
         """The upstream took a request for this model once `refused` was not in it, as `wire` has it."""
-        if len(model) > LONGEST:
+        if len(model) > MAX_MODEL_NAME:
             return
         before = self.find(model)
         self._by_model.pop(model, None)
-        if len(self._by_model) >= MOST:
+        if len(self._by_model) >= MAX_MODELS:
             del self._by_model[next(iter(self._by_model))]
         earlier = tuple(each for each in before.refused if each != refused) if before is not None else ()
-        self._by_model[model] = Remembered((*earlier, refused), wire, self._now() + HOUR)
+        self._by_model[model] = RememberedRefusals((*earlier, refused), wire, self._now() + LIFETIME)

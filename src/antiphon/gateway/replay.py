@@ -17,24 +17,24 @@ from msgspec import Struct
 from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
-from antiphon.dialects.common.refused_reasoning import Refused
-from antiphon.dialects.responses.events_from_hub import STYLES, Style
+from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.responses.events_from_hub import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
-from antiphon.gateway.client_speech import HUB, ClientSpeech, request_at, speech_at
-from antiphon.gateway.history import stands_alone
+from antiphon.gateway.client_dialect import HUB_DIALECT, ClientDialect, dialect_at_path, request_at_path
+from antiphon.gateway.history import is_self_contained
 from antiphon.gateway.pipe import EventsFromHub, Pipe
-from antiphon.gateway.preparing import prepare
+from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.routes import Target, Upstream
-from antiphon.gateway.turn import LEFT_OUT, Turn, is_json
+from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
-from antiphon.trace.reading import TraceRecord
+from antiphon.trace.reader import RecordedTrace
 from antiphon.trace.records import ClientHead, ClientRequest, Route
-from antiphon.upstream.speech import SPEECHES
-from antiphon.upstream.transport import Answer
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
+from antiphon.upstream.transport import UpstreamResponse
 
 
 class NotReplayable(AntiphonError):
@@ -49,7 +49,7 @@ class Difference(Struct, frozen=True):
     made: str
 
 
-class Replay(Struct, frozen=True, kw_only=True):
+class ReplayResult(Struct, frozen=True, kw_only=True):
     """What the turn gives today, and where that is not what was recorded."""
 
     upstream_body: bytes | None  # None: today nothing would be sent
@@ -60,22 +60,22 @@ class Replay(Struct, frozen=True, kw_only=True):
     is_cut_short: bool  # the recorded answer breaks off: it is compared as far as it goes
 
 
-def replay(record: TraceRecord) -> Replay:
+def replay_trace(record: RecordedTrace) -> ReplayResult:
     """Goes through the recorded turn again."""
     return asyncio.run(_replay(record))
 
 
-class RecordedAnswer:
+class RecordedResponse:
     """An upstream's answer as the trace has it, its bytes cut as they arrived. It also is the network: it gives itself."""
 
-    def __init__(self, record: TraceRecord) -> None:
+    def __init__(self, record: RecordedTrace) -> None:
         head = record.upstream_head
         self.status = head.status if head else 0
         self.headers: Mapping[str, str] = head.headers if head else {}
         self._pieces = [piece.data.raw for piece in record.upstream_pieces]
         self._fault = _fault_in(record)
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Answer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
         del method, url, headers, body, timeouts  # whatever is asked, this was the answer
         if not self.status:
             raise self._fault or NotReplayable("the upstream never began to answer, and the trace does not say why")
@@ -94,25 +94,25 @@ class RecordedAnswer:
         pass
 
 
-async def _replay(record: TraceRecord) -> Replay:
+async def _replay(record: RecordedTrace) -> ReplayResult:
     client, head = _complete(record)
-    speech = speech_at(client.path)
+    dialect = dialect_at_path(client.path)
     losses = Losses()
-    turn: Turn | None = None
+    turn: UpstreamTurn | None = None
     body: bytes | None = None
     try:
-        request, found = request_at(client.path, speech, client.body.raw)
+        request, found = request_at_path(client.path, dialect, client.body.raw)
         losses.extend(found)
         body, turn = _turn(_grounded(request, record), record)
-        status, answer = 200, await _answer(turn, record, client, speech, losses)
+        status, answer = 200, await _answer(turn, record, client, dialect, losses)
     except ApiError as error:
-        status, answer = speech.error_from_hub(error)
+        status, answer = dialect.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
     sent = record.upstream_request
     told = b"".join(piece.data.raw for piece in record.client_pieces)
     then, now, is_cut_short = _comparable(told, answer) if _is_stream(head) else (told, answer, False)
-    return Replay(
+    return ReplayResult(
         upstream_body=body,
         status=status,
         answer=answer,
@@ -126,7 +126,7 @@ async def _replay(record: TraceRecord) -> Replay:
     )
 
 
-def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
+def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
     """What every replay begins and ends with."""
     client, head = record.client_request, record.client_head
     if client is None:
@@ -137,14 +137,14 @@ def _complete(record: TraceRecord) -> tuple[ClientRequest, ClientHead]:
         raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
     if record.notes.get("conversation"):
         raise NotReplayable(f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it")
-    if record.missing:
-        raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.missing))}")
+    if record.omitted_bytes:
+        raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.omitted_bytes))}")
     return client, head
 
 
-def _grounded(request: Request, record: TraceRecord) -> Request:
+def _grounded(request: Request, record: RecordedTrace) -> Request:
     """What the request stood on was looked up then, and is in the trace with it; so is what was left of it."""
-    if stands_alone(request) and request.truncation != "auto":
+    if is_self_contained(request) and request.truncation != "auto":
         return request
     hub = record.hub_request
     if hub is None:
@@ -152,15 +152,17 @@ def _grounded(request: Request, record: TraceRecord) -> Request:
     return codec.decode_request(hub.body.raw)
 
 
-def _turn(request: Request, record: TraceRecord) -> tuple[bytes, Turn]:
+def _turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]:
     """What the upstream is asked today, and the turn that asks it."""
     route = record.route
     if route is None:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    prepared = prepare(request, _target(route, str(record.notes.get(LEFT_OUT) or "")), keeps=bool(record.notes.get("kept")))
-    return prepared.body, Turn(prepared, stamps, _padding)
+    prepared = prepare_request(
+        request, _target(route, str(record.notes.get(OMISSIONS_NOTE) or "")), is_stored=bool(record.notes.get("kept"))
+    )
+    return prepared.body, UpstreamTurn(prepared, stamps, _padding)
 
 
 def _target(route: Route, left_out: str) -> Target:
@@ -169,40 +171,44 @@ def _target(route: Route, left_out: str) -> Target:
     upstream = Upstream(
         config=UpstreamConfig(name=route.upstream, dialect=profile.dialect),
         profile=profile,
-        speech=SPEECHES[profile.dialect],
+        server_dialect=SERVER_DIALECTS[profile.dialect],
         base_url="",
         headers={},
         timeouts=Timeouts(),
     )
     target = Target(upstream=upstream, model=route.model)
     for part in left_out.split():
-        learn = upstream.speech.wire_after_refusal
-        wire = learn(target.wire, route.model, cast(Refused, part)) if learn is not None else None
+        learn = upstream.server_dialect.wire_after_refusal
+        wire = learn(target.wire, route.model, cast(RefusedPart, part)) if learn is not None else None
         if wire is not None:
-            upstream.refusals.remember(route.model, cast(Refused, part), wire)
+            upstream.refusals.remember(route.model, cast(RefusedPart, part), wire)
     return target
 
 
-async def _answer(turn: Turn, record: TraceRecord, client: ClientRequest, speech: ClientSpeech, losses: Losses) -> bytes:
+async def _answer(
+    turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
+) -> bytes:
     """The body of the answer; what goes wrong before it begins is raised."""
     if record.upstream_request is None:
         raise NotReplayable(f"{record.id}: no upstream was asked, so there is no answer to translate")
     if turn.prepared.request.stream:
-        return await _stream(turn, record, client, speech, losses)
-    response = await turn.whole(await turn.ask(RecordedAnswer(record)))
-    body, found = speech.response_from_hub(response, turn.prepared.request)
+        return await _stream(turn, record, client, dialect, losses)
+    response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
+    body, found = dialect.response_from_hub(response, turn.prepared.request)
     losses.extend(found)
     return body
 
 
-async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, speech: ClientSpeech, losses: Losses) -> bytes:
+async def _stream(
+    turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
+) -> bytes:
     asked = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
-    pipe = turn.pipe(_writer(turn, record, speech), tells_losses=speech is HUB and "losses" in asked)
+    pipe = turn.make_pipe(_writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in asked)
     # Whether the 200 was out before something failed was a matter of time: only the recorded answer knows.
     has_begun = record.client_head is not None and record.client_head.status == 200
     out: list[bytes] = []
     try:
-        await _pump(turn, await turn.ask(RecordedAnswer(record)), pipe, out)
+        await _pump(turn, await turn.send_request(RecordedResponse(record)), pipe, out)
     except ApiError as error:
         if not has_begun:
             raise
@@ -213,31 +219,31 @@ async def _stream(turn: Turn, record: TraceRecord, client: ClientRequest, speech
     return b"".join(out)
 
 
-def _writer(turn: Turn, record: TraceRecord, speech: ClientSpeech) -> EventsFromHub:
+def _writer(turn: UpstreamTurn, record: RecordedTrace, dialect: ClientDialect) -> EventsFromHub:
     request = turn.prepared.request
-    if speech is HUB:
+    if dialect is HUB_DIALECT:
         return responses.EventsFromHub(request, style=_style_in(record))
-    if speech.dialect == "gemini" and record.client_head is not None and not _is_stream(record.client_head):
-        return speech.events_from_hub(request, array=True)
-    return speech.events_from_hub(request)
+    if dialect.name == "gemini" and record.client_head is not None and not _is_stream(record.client_head):
+        return dialect.events_from_hub(request, as_json_array=True)
+    return dialect.events_from_hub(request)
 
 
-def _style_in(record: TraceRecord) -> Style:
-    return next((style for style in STYLES if style == record.notes.get("style")), "default")
+def _style_in(record: RecordedTrace) -> EventStyle:
+    return next((style for style in EVENT_STYLES if style == record.notes.get("style")), "default")
 
 
-async def _pump(turn: Turn, answer: Answer, pipe: Pipe, out: list[bytes]) -> None:
+async def _pump(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, out: list[bytes]) -> None:
     if is_json(answer):
-        out.append(pipe.tell(await turn.whole_as_events(answer)))
+        out.append(pipe.write_events(await turn.read_response_as_events(answer)))
         return
     async for piece in answer.pieces():
         out.append(pipe.feed(piece))
-        if pipe.ended:
+        if pipe.has_ended:
             return
     out.append(pipe.finish())
 
 
-def _fault_in(record: TraceRecord) -> UpstreamFault | None:
+def _fault_in(record: RecordedTrace) -> UpstreamFault | None:
     """How the network failed the turn, which no bytes tell."""
     match record.notes.get("upstream_fault"):
         case str() as told:

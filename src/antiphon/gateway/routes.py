@@ -16,14 +16,14 @@ from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.refusal_memory import RefusalMemory
 from antiphon.profiles import Profile, Wire, load_profile
-from antiphon.upstream.speech import SPEECHES, Speech
+from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
-AGENT: Final = "agent:"  # before the name of one that runs in this process
+AGENT_SCHEME: Final = "agent:"  # before the name of one that runs in this process
 A_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class UpstreamAddress(Struct, frozen=True, kw_only=True):
     """Where an upstream is, and what opens it; the embedded model's is known only once it runs."""
 
     base_url: str
@@ -36,7 +36,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
 
     config: UpstreamConfig
     profile: Profile
-    speech: Speech
+    server_dialect: ServerDialect
     base_url: str
     headers: dict[str, str]
     timeouts: Timeouts
@@ -47,7 +47,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return self.config.name
 
-    def without_key(self, body: bytes) -> bytes:
+    def redact_key(self, body: bytes) -> bytes:
         """What a server said, without the key that it may have said after us, whatever that looks like (ERR-5)."""
         return body.replace(self.key.encode(), b"[key]") if len(self.key) >= SHORTEST_KEY else body
 
@@ -68,8 +68,8 @@ class Target(Struct, frozen=True, kw_only=True):
 class Routes:
     """Every upstream of a configuration."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], places: Mapping[str, Place]) -> None:
-        self.upstreams = [_upstream(config, each, environ, places) for each in config.upstreams]
+    def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
+        self.upstreams = [_upstream(config, each, environ, addresses) for each in config.upstreams]
         self._known: dict[str, Target] = {}
 
     def find(self, model: object) -> Target:
@@ -99,8 +99,10 @@ class Routes:
         return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
-def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], places: Mapping[str, Place]) -> Upstream:
-    place = places.get(each.name) or _place(each, environ)
+def _upstream(
+    config: Config, each: UpstreamConfig, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]
+) -> Upstream:
+    place = addresses.get(each.name) or _place(each, environ)
     profile = load_profile(each.profile_name)
     headers = {"content-type": "application/json", "user-agent": USER_AGENT, **profile.headers}
     if place.key:
@@ -108,7 +110,7 @@ def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], 
     return Upstream(
         config=each,
         profile=profile,
-        speech=SPEECHES[profile.dialect],
+        server_dialect=SERVER_DIALECTS[profile.dialect],
         base_url=place.base_url.rstrip("/"),
         headers=headers,
         timeouts=each.timeouts or place.timeouts or config.timeouts,
@@ -116,10 +118,10 @@ def _upstream(config: Config, each: UpstreamConfig, environ: Mapping[str, str], 
     )
 
 
-def _place(each: UpstreamConfig, environ: Mapping[str, str]) -> Place:
+def _place(each: UpstreamConfig, environ: Mapping[str, str]) -> UpstreamAddress:
     if each.agent:
-        return Place(base_url=AGENT + each.agent, timeouts=Timeouts(total=A_DAY))
-    return Place(base_url=each.base_url, key=each.api_key(environ))
+        return UpstreamAddress(base_url=AGENT_SCHEME + each.agent, timeouts=Timeouts(total=A_DAY))
+    return UpstreamAddress(base_url=each.base_url, key=each.api_key(environ))
 
 
 def _shown(model: str) -> str:

@@ -22,28 +22,28 @@ from antiphon.store.opening import sqlite_file
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-Keys = Callable[[], Sequence[bytes]]
+KeySource = Callable[[], Sequence[bytes]]
 
 
 class Seal:
     """Seals and opens. The keys are looked for when one is needed first: most gateways never compact anything."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: KeySource) -> None:
         self._keys = keys
         self._ciphers: dict[bytes, AESGCM] = {}  # by the id of the key; the first seals
 
-    def close(self, owner: str, content: bytes) -> str:
+    def encrypt(self, owner: str, content: bytes) -> str:
         """`content` as text that only this owner's requests can bring back."""
         id, cipher = next(iter(self._ready().items()))
         nonce = secrets.token_bytes(NONCE)
         sealed = id + nonce + cipher.encrypt(nonce, content, _bound_to(id, owner))
-        return MARK + urlsafe_b64encode(sealed).decode().rstrip("=")
+        return SEAL_MARK + urlsafe_b64encode(sealed).decode().rstrip("=")
 
-    def open(self, owner: str, sealed: str) -> bytes | None:
+    def decrypt(self, owner: str, sealed: str) -> bytes | None:
         """The content; None if it is damaged, forged, somebody else's, or older than the oldest key."""
         from cryptography.exceptions import InvalidTag  # the package takes a while to load, which most need not wait for
 
-        text = sealed.removeprefix(MARK)
+        text = sealed.removeprefix(SEAL_MARK)
         try:
             data = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError:
@@ -53,14 +53,14 @@ class Seal:
             cipher = self._ready().get(id)
         except UnsupportedParameter:  # without a key nothing can be ours
             return None
-        if cipher is None or not sealed.startswith(MARK) or len(rest) < TAG:
+        if cipher is None or not sealed.startswith(SEAL_MARK) or len(rest) < TAG:
             return None
         try:
             return cipher.decrypt(nonce, rest, _bound_to(id, owner))
         except InvalidTag:
             return None
 
-    def check(self) -> None:
+    def check_keys(self) -> None:
         """Raises what keeps this gateway from sealing anything, before any work is done for it."""
         self._ready()
 
@@ -72,25 +72,25 @@ class Seal:
         return self._ciphers
 
 
-def is_ours(content: str) -> bool:
+def has_seal_mark(content: str) -> bool:
     """Whether a gateway like this one sealed it, or somebody who would like us to think so."""
     return ANY_MARK.match(content) is not None
 
 
-def keys_for(config: Config, environ: Mapping[str, str]) -> Keys:
+def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
     """Where the keys are: in the environment, else in a file beside the SQLite database, else, where nothing is kept and there is
     one process, in its memory alone."""
     if config.compaction.keys_env:
         return lambda: config.compaction.keys(environ)
     file = sqlite_file(config.store, environ)
     if file is not None:
-        return lambda: [key_in(file.with_name(file.name + KEY_FILE))]
+        return lambda: [load_or_create_key(file.with_name(file.name + KEY_FILE_SUFFIX))]
     if config.store.url == "off" and config.server.workers == 1:
         return lambda: [secrets.token_bytes(KEY)]
     return _no_key
 
 
-def key_in(file: Path) -> bytes:
+def load_or_create_key(file: Path) -> bytes:
     """The key in a file, which is made if it is not there: by one of all who look for it at once."""
     try:
         if not file.exists():
@@ -136,13 +136,13 @@ def _id_of(key: bytes) -> bytes:
 
 
 def _bound_to(id: bytes, owner: str) -> bytes:
-    return MARK.encode() + id + owner.encode("utf-8", "surrogatepass")
+    return SEAL_MARK.encode() + id + owner.encode("utf-8", "surrogatepass")
 
 
-MARK: Final = "antiphon1."  # a later form has another number
+SEAL_MARK: Final = "antiphon1."  # a later form has another number
 ANY_MARK: Final = re.compile(r"antiphon\d+\.")
 KEY: Final = 32
 KEY_ID: Final = 4
 NONCE: Final = 12
 TAG: Final = 16
-KEY_FILE: Final = "-compaction.key"
+KEY_FILE_SUFFIX: Final = "-compaction.key"

@@ -46,7 +46,7 @@ from antiphon.protocol.request import JsonSchemaFormatParam, Request, input_item
 from antiphon.protocol.tools import ToolParam
 
 
-def estimate(request: Request) -> int:
+def estimate_request(request: Request) -> int:
     """All that a model reads of a request: instructions, items, tools, and the schema that its answer must obey."""
     tally = _Tally()
     tally.tokens += AROUND_REQUEST
@@ -136,7 +136,7 @@ class _Tally:
             case AdditionalTools(tools=tools):
                 self.tools(tools)
             case ImageGenerationCall():
-                self.tokens += IMAGE
+                self.tokens += IMAGE_TOKENS
             case ItemReference() | CompactionTrigger():
                 pass  # nothing of these is ever read by a model
             case _:
@@ -156,15 +156,15 @@ class _Tally:
             case Refusal():
                 self.texts.append(part.refusal)
             case InputImageParam(detail=detail):
-                self.tokens += SMALL_IMAGE if detail == "low" else IMAGE
+                self.tokens += SMALL_IMAGE_TOKENS if detail == "low" else IMAGE_TOKENS
             case InputFileParam(file_data=str() as data):
                 self.tokens += _media(data)
             case InputFileParam():
-                self.tokens += FILE
+                self.tokens += FILE_TOKENS
             case InputAudio():
                 self.tokens += len(part.input_audio.data) * 3 // 4 // AUDIO + 1
             case InputVideo():
-                self.tokens += VIDEO
+                self.tokens += VIDEO_TOKENS
             case _:
                 self.json(part)
 
@@ -174,12 +174,12 @@ def _media(data: str) -> int:
     kind, _, body = data.rpartition(",")
     size = len(body) * 3 // 4
     if kind.startswith("data:image/"):
-        return IMAGE
+        return IMAGE_TOKENS
     if kind.startswith("data:audio/"):
         return size // AUDIO + 1
     if kind.startswith(("data:text/", "data:application/json")):
         return size // PLAIN + 1
-    return max(FILE, size // PAGES)
+    return max(FILE_TOKENS, size // PAGES)
 
 
 # One match is about one token: a word or the first letters of a long one, two digits, three marks, one character of scripts that
@@ -195,10 +195,10 @@ SLICE: Final = 256
 AROUND_REQUEST: Final = 3
 AROUND_ITEM: Final = 4
 AROUND_CALL: Final = 6
-IMAGE: Final = 1_100
-SMALL_IMAGE: Final = 85
-VIDEO: Final = 5_000
-FILE: Final = 1_500  # at least, and where there is only its address
+IMAGE_TOKENS: Final = 1_100
+SMALL_IMAGE_TOKENS: Final = 85
+VIDEO_TOKENS: Final = 5_000
+FILE_TOKENS: Final = 1_500  # at least, and where there is only its address
 SEALED: Final = 6  # characters a token, of what only its maker can open
 AUDIO: Final = 500  # bytes a token
 PLAIN: Final = 3

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from antiphon.dialects.common.notes import note_of, type_of
-from antiphon.dialects.common.tool_errors import failure_in_text
+from antiphon.dialects.common.placeholders import placeholder_for, type_of
+from antiphon.dialects.common.tool_errors import mark_failure_in_text
+from antiphon.gateway.conversation_steps import is_permanent, is_summary
 from antiphon.gateway.token_estimate import estimate_text
-from antiphon.gateway.window import is_standing, is_summary
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
     InputText,
@@ -38,13 +38,13 @@ from antiphon.protocol.items import (
 
 class Transcript(NamedTuple):
     text: str
-    left_out: int  # of the oldest items
-    media: int  # parts that are told by a note
+    omitted_items: int  # of the oldest items
+    media_parts: int  # parts that are told by a note
 
 
-def transcript_of(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
+def make_transcript(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
     """The conversation in at most `room` tokens, if it must. Words that hold all the way through are not in it: they are kept."""
-    told = [item for item in items if not is_standing(item)]
+    told = [item for item in items if not is_permanent(item)]
     media = sum(map(_media_in, told))
     head = [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
     blocks: list[str] = []
@@ -76,7 +76,7 @@ def _told(item: ItemParam, longest: int) -> str:
         case CustomToolCallParam():
             return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.input, longest)}"
         case FunctionCallOutputParam() | CustomToolCallOutputParam():
-            return f"[{item.call_id} gave]\n{_cut(_words(failure_in_text(item).output), longest)}"
+            return f"[{item.call_id} gave]\n{_cut(_words(mark_failure_in_text(item).output), longest)}"
         case ReasoningParam():
             thoughts = _words([*item.summary, *(item.content or ())])
             return f"[the assistant thought]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
@@ -99,7 +99,7 @@ def _part(part: Any) -> str:
         case ToolUse() | ToolResult():
             return codec.encode(part).decode()
         case _:
-            return note_of(part)
+            return placeholder_for(part)
 
 
 def _media_in(item: ItemParam) -> int:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from antiphon.gateway.token_estimate import estimate, estimate_items
-from antiphon.gateway.window import is_standing, is_summary, last_place, steps_of
+from antiphon.gateway.conversation_steps import is_permanent, is_summary, last_user_index, split_steps
+from antiphon.gateway.token_estimate import estimate_items, estimate_request
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-def shortened(request: Request, room: int, losses: Losses) -> Request:
+def truncate_request(request: Request, room: int, losses: Losses) -> Request:
     """The request with as few steps less as it takes to fit into `room` tokens; the same one if it fits, or if nothing can go."""
-    excess = estimate(request) - room
+    excess = estimate_request(request) - room
     if excess <= 0:
         return request
     items = input_items(request)
@@ -35,7 +35,7 @@ def shortened(request: Request, room: int, losses: Losses) -> Request:
     return replace(request, input=[item for place, item in enumerate(items) if place not in dropped])
 
 
-def room_in(context: int, request: Request) -> int:
+def input_token_limit(context: int, request: Request) -> int:
     """How long the input may be, if the answer is to fit as well."""
     answer = request.max_output_tokens or min(ANSWER, context // 4)
     return max(context - answer, context // 4)
@@ -43,14 +43,14 @@ def room_in(context: int, request: Request) -> int:
 
 def _droppable(items: list[ItemParam]) -> list[list[int]]:
     """The steps that may go, the oldest first, each by its places."""
-    spoken = last_place(items)
-    steps = steps_of(items)
+    spoken = last_user_index(items)
+    steps = split_steps(items)
     return [
-        step.places
+        step.indexes
         for step in steps[:-1]
         if not step.open_calls
-        and spoken not in step.places
-        and not any(is_standing(items[place]) or is_summary(items[place]) for place in step.places)
+        and spoken not in step.indexes
+        and not any(is_permanent(items[place]) or is_summary(items[place]) for place in step.indexes)
     ]
 
 

@@ -12,60 +12,60 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from antiphon.diagnosis import diagnose, sentence
+from antiphon.diagnosis import diagnose, summary_sentence
 from antiphon.dialects.common.refused_reasoning import refused_part
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
-from antiphon.gateway.keeping import Keeper
 from antiphon.gateway.pipe import EventsFromHub, Pipe
-from antiphon.gateway.preparing import Prepared, Repeated
+from antiphon.gateway.preparation import PreparedRequest, RetryRequest
+from antiphon.gateway.recording import ResponseRecorder
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import Violation
 from antiphon.protocol.output_limits import OutputLimits
-from antiphon.protocol.policy import Pad, Policy
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.policy import PaddingSource, Policy
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
-from antiphon.trace.writing import Trace
-from antiphon.upstream.reading import Reader
-from antiphon.upstream.transport import Answer, Flow, Transport, flow_of, flow_of_pieces
+from antiphon.trace.writer import Trace
+from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
 
 MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
 MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
-LEFT_OUT: Final = "left_out"  # a note in traces
+OMISSIONS_NOTE: Final = "left_out"  # a note in traces
 
 
-class Turn:
+class UpstreamTurn:
     """A prepared turn, on its way."""
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedRequest,
         stamps: Stamps,
-        pad: Pad | None,
+        pad: PaddingSource | None,
         trace: Trace | None = None,
-        keeper: Keeper | None = None,
+        recorder: ResponseRecorder | None = None,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
-        self.keeper = keeper  # None: the response is not kept
+        self.recorder = recorder  # None: the response is not kept
         self.prepared = prepared
-        self.opening = opening(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
+        self.opening = initial_response(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
-        self.headers: dict[str, str] = {}  # that the upstream is sent besides its own
-        self.asks_again = True  # though something is lost by it, if what is said of reasoning is refused
-        self.on_asking_again: Callable[[ApiError], None] | None = None
+        self.extra_headers: dict[str, str] = {}  # that the upstream is sent besides its own
+        self.allows_lossy_retry = True  # though something is lost by it, if what is said of reasoning is refused
+        self.on_retry: Callable[[ApiError], None] | None = None
         self._stamps = stamps
-        self._policy = Policy.of(prepared.request, pad=pad)
+        self._policy = Policy.for_request(prepared.request, pad=pad)
         self._trace = trace
         self._limits = limits
-        self._answer: Answer | None = None
+        self._answer: UpstreamResponse | None = None
 
-    async def ask(self, transport: Transport) -> Answer:
+    async def send_request(self, transport: Transport) -> UpstreamResponse:
         """Sends the request; raises what the upstream says instead of an answer. RSN-3: one that does not take what is said of
         reasoning is asked once more without it, before the client has heard of anything."""
         body, self.prepared.body = self.prepared.body, b""
-        repeat, self.prepared.repeat = self.prepared.repeat, None
+        repeat, self.prepared.build_retry = self.prepared.build_retry, None
         try:
             return await self._send(transport, body)
         except ClientFault as error:
@@ -78,24 +78,26 @@ class Turn:
         if repeated.wire is not None:
             target = self.prepared.target
             target.upstream.refusals.remember(target.model, refused, repeated.wire)
-            self.note_left_out()
+            self.note_omissions()
         return answer
 
-    def note_left_out(self) -> None:
+    def note_omissions(self) -> None:
         """Who reads or replays the trace has to know what was left out because the upstream refused it, now or a while ago."""
         remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
         if self._trace is not None and remembered is not None:
-            self._trace.note(LEFT_OUT, " ".join(remembered.refused))
+            self._trace.note(OMISSIONS_NOTE, " ".join(remembered.refused))
 
-    def _may_repeat(self, repeated: Repeated, body: bytes) -> bool:
+    def _may_repeat(self, repeated: RetryRequest, body: bytes) -> bool:
         if repeated.body == body:  # the refused part was not sent
             return False
-        return self.asks_again or set(repeated.losses) <= set(self.losses)
+        return self.allows_lossy_retry or set(repeated.losses) <= set(self.losses)
 
-    async def _send(self, transport: Transport, body: bytes) -> Answer:
+    async def _send(self, transport: Transport, body: bytes) -> UpstreamResponse:
         upstream = self.prepared.target.upstream
-        url = upstream.speech.url(upstream.base_url, self.prepared.target.model, streams=bool(self.prepared.sent.stream))
-        headers = upstream.headers | self.headers if self.headers else upstream.headers
+        url = upstream.server_dialect.url(
+            upstream.base_url, self.prepared.target.model, streams=bool(self.prepared.upstream_request.stream)
+        )
+        headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
         if self._trace is not None:
             self._trace.upstream_request("POST", url, headers, body)
         try:
@@ -107,9 +109,13 @@ class Turn:
             self._trace.upstream_head(answer.status, answer.headers)
         if answer.status != 200:
             raise await self._refusal(answer, body)
-        if is_packed(answer) or is_page(answer):
+        if is_compressed(answer) or is_html(answer):
             answer.abort()
-            what = "a compressed answer, which it was not asked for" if is_packed(answer) else "a page of HTML instead of an answer"
+            what = (
+                "a compressed answer, which it was not asked for"
+                if is_compressed(answer)
+                else "a page of HTML instead of an answer"
+            )
             raise UpstreamFault(f"the upstream sent {what}", code="upstream_invalid_response")
         return answer
 
@@ -119,56 +125,58 @@ class Turn:
             self._answer.abort()
 
     @property
-    def has_heard_all(self) -> bool:
+    def has_complete_response(self) -> bool:
         """Whether nothing more can come from the upstream, and nobody wants to see what has."""
         return self._trace is None and getattr(self._answer, "is_complete", False)
 
-    def reader(self) -> Reader:
+    def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
-        to_hub = self.prepared.target.upstream.speech.events_to_hub(self.prepared.sent, self.opening, self._stamps, wire)
-        return Reader(to_hub, self._limits)
+        to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
+            self.prepared.upstream_request, self.opening, self._stamps, wire
+        )
+        return StreamReader(to_hub, self._limits)
 
-    def pipe(
+    def make_pipe(
         self,
         from_hub: EventsFromHub,
         *,
-        tells_losses: bool = False,
+        reports_losses: bool = False,
         on_violation: Callable[[Violation], None] | None = None,
-        between: bytes = b"",
+        separator: bytes = b"",
     ) -> Pipe:
         """For a client that wants a stream. If the response is kept, its end waits until it is."""
         return Pipe(
-            self.reader(),
+            self.make_reader(),
             self._policy,
             from_hub,
             self.losses,
-            tells_losses=tells_losses,
+            reports_losses=reports_losses,
             on_violation=on_violation,
-            holds_end=self.keeper is not None,
-            between=between,
+            holds_terminal_event=self.recorder is not None,
+            separator=separator,
         )
 
-    async def whole(self, answer: Answer) -> Response:
+    async def read_response(self, answer: UpstreamResponse) -> Response:
         """For a client that wants none: the response, kept if it is to be, or the error it failed with."""
-        response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.body_of(answer))
-        told = self._policy.whole(response)
+        response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
+        told = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
         if told.status == ResponseStatus.FAILED and told.error is not None:
             # TOOL-3: of all that can fail a response, only the policy comes this late.
             raise ApiError(told.error.message, type="model_error", code=told.error.code)
-        if self.keeper is not None:
-            await self.keeper.keep(replace(told, output=self._policy.unabridged(response).output))
+        if self.recorder is not None:
+            await self.recorder.save(replace(told, output=self._policy.without_withheld_items(response).output))
         return told
 
-    async def whole_as_events(self, answer: Answer) -> list[StreamEvent]:
+    async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of an answer that is no stream though one was asked for."""
         waited = self.opening.status == ResponseStatus.QUEUED
-        return replay(self._read_whole(await self.body_of(answer)), waited=waited)
+        return replay(self._read_whole(await self.read_body(answer)), was_queued=waited)
 
-    async def body_of(self, answer: Answer, limit: int | None = None) -> bytes:
+    async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit
-        take_all: Callable[[], bytes | None] | None = getattr(answer, "take_all", None) if self._trace is None else None
-        whole = take_all() if take_all is not None else None  # it came with the head, as most do
+        take_body: Callable[[], bytes | None] | None = getattr(answer, "take_body", None) if self._trace is None else None
+        whole = take_body() if take_body is not None else None  # it came with the head, as most do
         if whole is None:
             whole = await self._gather(answer, limit)
         if len(whole) > limit:
@@ -176,7 +184,7 @@ class Turn:
             raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
         return whole
 
-    async def _gather(self, answer: Answer, limit: int) -> bytes:
+    async def _gather(self, answer: UpstreamResponse, limit: int) -> bytes:
         """A body that comes by and by; of one that is too long, enough to see it."""
         pieces: list[bytes] = []
         room = limit
@@ -187,18 +195,18 @@ class Turn:
             room -= len(piece)
             return room >= 0
 
-        await self.flow(answer)(keep)
+        await self.body_flow(answer)(keep)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+    def body_pieces(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
         """The body of an answer, seen by the trace if there is one."""
         return answer.pieces() if self._trace is None else self._traced(answer, self._trace)
 
-    def flow(self, answer: Answer) -> Flow:
+    def body_flow(self, answer: UpstreamResponse) -> Flow:
         """The same for a sink, and at less cost if there is no trace."""
         return flow_of(answer) if self._trace is None else flow_of_pieces(self._traced(answer, self._trace))
 
-    async def _traced(self, answer: Answer, trace: Trace) -> AsyncIterator[bytes]:
+    async def _traced(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
         try:
             async for piece in answer.pieces():
                 trace.upstream_piece(piece)
@@ -207,12 +215,12 @@ class Turn:
             self._note_fault(fault)
             raise
 
-    def _note_refusal(self, error: ApiError, repeated: Repeated) -> None:
+    def _note_refusal(self, error: ApiError, repeated: RetryRequest) -> None:
         self.losses.extend(repeated.losses)
         if self._trace is not None:
             self._trace.note("reasoning_refused", f"{error.code}: {error.message}")
-        if self.on_asking_again is not None:
-            self.on_asking_again(error)
+        if self.on_retry is not None:
+            self.on_retry(error)
 
     def _note_fault(self, fault: UpstreamFault) -> None:
         """What went wrong on the way, which no byte tells who reads the trace."""
@@ -221,8 +229,8 @@ class Turn:
 
     def _read_whole(self, body: bytes) -> Response:
         upstream = self.prepared.target.upstream
-        response, losses = upstream.speech.response_to_hub(
-            body, self.prepared.sent, self.opening, self._stamps, upstream.profile.wire
+        response, losses = upstream.server_dialect.response_to_hub(
+            body, self.prepared.upstream_request, self.opening, self._stamps, upstream.profile.wire
         )
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
@@ -231,41 +239,43 @@ class Turn:
         if response.status == ResponseStatus.FAILED and response.error is not None:
             # A server may say in an answer of 200 that it failed; a client that waits for an answer is told so by the status.
             body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
-            raise upstream.speech.error_to_hub(0, {}, body)
+            raise upstream.server_dialect.error_to_hub(0, {}, body)
         return response
 
-    async def _stream_as_whole(self, answer: Answer) -> Response:
-        reader = self.reader()
+    async def _stream_as_whole(self, answer: UpstreamResponse) -> Response:
+        reader = self.make_reader()
         last: list[StreamEvent | TextRun] = []
         fault: UpstreamFault | None = None
         try:
-            async for piece in self.pieces(answer):
+            async for piece in self.body_pieces(answer):
                 last = reader.feed_runs(piece)
                 if last and isinstance(last[-1], TerminalEvent):
                     break  # whatever the upstream does with its connection now
         except UpstreamFault as error:
-            fault = error.anew()  # what had come to its end before is complete all the same, as it is for a client that streams
+            fault = (
+                error.without_traceback()
+            )  # what had come to its end before is complete all the same, as it is for a client that streams
         # The terminal event holds the whole response: those before it are not kept.
         last = [*last[-1:], *reader.finish(fault)]
         self.losses.extend(reader.losses)
         if reader.error is not None:
-            raise reader.error.anew()
+            raise reader.error.without_traceback()
         end = next(event for event in last if isinstance(event, TerminalEvent))
         return end.response
 
-    async def _refusal(self, answer: Answer, sent: bytes) -> ApiError:
+    async def _refusal(self, answer: UpstreamResponse, sent: bytes) -> ApiError:
         """ERR-4: an answer that is not 200, by its meaning. A redirect is none: nobody is followed anywhere."""
         try:
-            body = await self.body_of(answer, MAX_ERROR)
+            body = await self.read_body(answer, MAX_ERROR)
         except UpstreamFault:
             body = b""  # the status alone says enough
-        if is_packed(answer):
+        if is_compressed(answer):
             body = b""
         if 200 <= answer.status < 400:
             return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
         upstream = self.prepared.target.upstream
-        body = upstream.without_key(body)
-        error = upstream.speech.error_to_hub(answer.status, answer.headers, body)
+        body = upstream.redact_key(body)
+        error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
         self._explain(error, sent, answer.status, body)
         return error
 
@@ -278,25 +288,25 @@ class Turn:
         if self._trace is not None:
             for finding in findings:
                 self._trace.note("diagnosis", str(finding))
-        told = sentence(findings)
+        told = summary_sentence(findings)
         if told and refused_part(error) is None:  # there, the words decide whether it is asked again
             error.message = f"{error.message.rstrip()} {told}"
 
 
-def is_stream(answer: Answer) -> bool:
+def is_stream(answer: UpstreamResponse) -> bool:
     """Whether a body is to be read as events. Servers that do not say what it is get the benefit of the doubt by the caller."""
     return answer.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
-def is_json(answer: Answer) -> bool:
+def is_json(answer: UpstreamResponse) -> bool:
     return answer.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def is_page(answer: Answer) -> bool:
+def is_html(answer: UpstreamResponse) -> bool:
     """Whether it is for people: what a proxy or a login in between says, with a 200 as often as not."""
     return answer.headers.get("content-type", "").lower().startswith("text/html")
 
 
-def is_packed(answer: Answer) -> bool:
+def is_compressed(answer: UpstreamResponse) -> bool:
     """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
     return "content-encoding" in answer.headers and answer.headers["content-encoding"].strip().lower() not in ("", "identity")

@@ -11,7 +11,7 @@ from antiphon.probe.run import BRIEF, STEPS
 from antiphon.probe.samples import Form
 from antiphon.probe.target import Came, Line, Target
 from antiphon.protocol.nesting import decode_json
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import Transport
 
 
@@ -23,7 +23,7 @@ async def first_model(targets: Sequence[Target], transport: Transport) -> str:
     """The first model that the server lists."""
     said = ""
     for target in targets:
-        came = await Line(target, transport).ask(None, path=SPEECHES[target.dialect].models_path, method="GET")
+        came = await Line(target, transport).ask(None, path=SERVER_DIALECTS[target.dialect].models_path, method="GET")
         _check_there(target, came)
         name = _name_in(came.body) if came.verdict == "accepted" else ""
         if name:

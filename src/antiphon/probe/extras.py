@@ -16,7 +16,7 @@ from antiphon.protocol.grammar import Grammar
 from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
-from antiphon.upstream.websocket import Refused, open_websocket
+from antiphon.upstream.websocket import UpgradeRefused, open_websocket
 
 #: Asks carefully, as every experiment is asked.
 Ask = Callable[[Body], Awaitable[Came]]
@@ -90,7 +90,7 @@ async def websocket(line: Line, transport: Transport) -> Finding:
     headers = {name: value for name, value in line.target.headers.items() if name != "content-type"}
     try:
         socket = await open_websocket(transport, url, headers, line.target.timeouts)
-    except Refused as refused:
+    except UpgradeRefused as refused:
         told = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
         return Finding(id=id, title=title, verdict="refused", said=f"{refused.status} to the upgrade", evidence=told)
     except UpstreamFault as fault:

@@ -14,7 +14,7 @@ from antiphon.probe.finding import Body
 from antiphon.probe.samples import ALICE, ARGUMENTS, CITY, HELLO, PERSON, PNG, WEATHER_IN_PARIS
 from antiphon.profiles import Profile
 from antiphon.protocol.codec import decode_request
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 
 class Proof(NamedTuple):
@@ -29,9 +29,9 @@ def proofs(profile: Profile, model: str) -> list[Proof]:
     found: list[Proof] = []
     for name, turn in TURNS.items():
         streams = bool(turn.get("stream"))
-        request, _ = profile.prepare(decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn})))
+        request, _ = profile.apply_quirks(decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn})))
         try:
-            body, _ = SPEECHES[profile.dialect].request_from_hub(request, profile.wire)
+            body, _ = SERVER_DIALECTS[profile.dialect].request_from_hub(request, profile.wire)
         except ApiError:
             continue
         found.append(Proof(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))

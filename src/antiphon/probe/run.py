@@ -306,7 +306,7 @@ class Probe:
         return draft
 
     def profile(self) -> Profile:
-        return parse_profile(self._toml(), "probed", parent=load_profile)
+        return parse_profile(self._toml(), "probed", find_parent=load_profile)
 
     def _toml(self) -> str:
         target = self.line.target

@@ -23,10 +23,10 @@ from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.fold import Fold
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import Transport
 
 
@@ -46,7 +46,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return self.base.dialect
 
     def url(self, path: str = "", *, streams: bool = False) -> str:
-        speech = SPEECHES[self.dialect]
+        speech = SERVER_DIALECTS[self.dialect]
         return speech.url_at(path, self.base_url, self.model) if path else speech.url(self.base_url, self.model, streams=streams)
 
     @property
@@ -146,12 +146,12 @@ class Line:
 
     def _whole(self, body: bytes) -> Response:
         request = Request(model=self.target.model)
-        speech = SPEECHES[self.target.dialect]
+        speech = SERVER_DIALECTS[self.target.dialect]
         return speech.response_to_hub(body, request, _opening(request), STAMPS, self.target.base.wire)[0]
 
     def _streamed(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
-        reader = SPEECHES[self.target.dialect].events_to_hub(request, _opening(request), STAMPS, self.target.base.wire)
+        reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(request, _opening(request), STAMPS, self.target.base.wire)
         frames = sse.Decoder()
         fold = Fold()
         for frame in [*frames.feed(body), *frames.finish()]:
@@ -181,7 +181,7 @@ def message_in(body: bytes) -> str:
 
 
 def _opening(request: Request) -> Response:
-    return opening(request, id="resp_probe", created_at=0)
+    return initial_response(request, id="resp_probe", created_at=0)
 
 
 STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))

@@ -28,7 +28,7 @@ from antiphon.dialects.common.thread_events import (
     TurnFailed,
     TurnStarted,
     WebSearchItem,
-    thread_event,
+    decode_thread_event,
 )
 from antiphon.producer.agent import Agent, agent
 from antiphon.producer.builder import ResponseBuilder
@@ -36,23 +36,23 @@ from antiphon.producer.command import command_agent
 from antiphon.producer.integration import OpenResponsesCallback, OpenResponsesIntegration
 from antiphon.producer.settings import OpenResponsesConfig, load_settings
 from antiphon.producer.turn import Turn
-from antiphon.protocol.emitters import Callback, Collector, Emitter, Null, SseBytes
+from antiphon.protocol.emitters import CallbackEmitter, Emitter, EventCollector, NullEmitter, SseEmitter
 
 __all__ = [
     "Agent",
     "AgentMessageItem",
     "AgentUsage",
-    "Callback",
-    "Collector",
+    "CallbackEmitter",
     "CommandExecutionItem",
     "Emitter",
     "ErrorItem",
+    "EventCollector",
     "FileChangeItem",
     "ItemCompleted",
     "ItemStarted",
     "ItemUpdated",
     "McpToolCallItem",
-    "Null",
+    "NullEmitter",
     "OpenResponsesCallback",
     "OpenResponsesConfig",
     "OpenResponsesIntegration",
@@ -60,7 +60,7 @@ __all__ = [
     "OtherItem",
     "ReasoningItem",
     "ResponseBuilder",
-    "SseBytes",
+    "SseEmitter",
     "ThreadCompleted",
     "ThreadError",
     "ThreadEvent",
@@ -75,6 +75,6 @@ __all__ = [
     "WebSearchItem",
     "agent",
     "command_agent",
+    "decode_thread_event",
     "load_settings",
-    "thread_event",
 ]

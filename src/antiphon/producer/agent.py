@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from antiphon.config import Config
 from antiphon.errors import ApiError
-from antiphon.producer.stamps import STAMPS
+from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.producer.turn import Outlet, Turn
 from antiphon.protocol.emitters import Emitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -41,15 +41,21 @@ class Agent:
         self._run = run
 
     async def answer(
-        self, request: Request, emit: Emitter, *, outlet: Outlet | None = None, stamps: Stamps = STAMPS, total: float | None = None
+        self,
+        request: Request,
+        emit: Emitter,
+        *,
+        outlet: Outlet | None = None,
+        stamps: Stamps = SYSTEM_STAMPS,
+        total: float | None = None,
     ) -> Response:
         """Runs one turn to its end, within `total` seconds if there is a limit. Cancelling it cancels the function."""
-        begun = opening(request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model)
+        begun = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model)
         writer = ResponseWriter(begun, emit, stamps)
         writer.start()
-        turn = Turn(request, writer, stamps, outlet or Unhurried())
+        turn = Turn(request, writer, stamps, outlet or UnboundedOutlet())
         error = await self._error_of(turn, total)
-        if not writer.ended:
+        if not writer.has_ended:
             if error is None:
                 writer.complete()
             else:
@@ -59,9 +65,9 @@ class Agent:
     def asgi(self, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         """An ASGI application that serves it; `config` has keys, hosts and the store, without one nothing is kept."""
         # Imported here: whoever only produces events needs no server.
-        from antiphon.producer.serving import asgi
+        from antiphon.producer.serving import asgi_app
 
-        return asgi(self, config)
+        return asgi_app(self, config)
 
     async def _error_of(self, turn: Turn, total: float | None) -> ApiError | None:
         """Runs the function, and tells what it failed with."""
@@ -79,11 +85,11 @@ class Agent:
         return None
 
 
-class Unhurried:
+class UnboundedOutlet:
     """An outlet that nobody ever waits for."""
 
     def is_busy(self) -> bool:
         return False
 
-    async def rest(self) -> None:
+    async def wait_for_reader(self) -> None:
         """Takes no time."""

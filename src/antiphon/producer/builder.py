@@ -9,12 +9,12 @@ from antiphon.dialects.common.thread_events import ThreadEvent
 from antiphon.dialects.common.thread_to_hub import ThreadToHub
 from antiphon.errors import ApiError
 from antiphon.producer.settings import OpenResponsesConfig
-from antiphon.producer.stamps import STAMPS
-from antiphon.protocol.emitters import Emitter, Null
+from antiphon.producer.stamps import SYSTEM_STAMPS
+from antiphon.protocol.emitters import Emitter, NullEmitter
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -28,10 +28,10 @@ class ResponseBuilder:
         *,
         config: OpenResponsesConfig = OpenResponsesConfig(enabled=True),  # noqa: B008
         slug: str = "vtcode",
-        stamps: Stamps = STAMPS,
+        stamps: Stamps = SYSTEM_STAMPS,
     ) -> None:
-        begun = opening(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
-        self._emitter: Emitter = Null()
+        begun = initial_response(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
+        self._emitter: Emitter = NullEmitter()
         self._writer = ResponseWriter(begun, self._emit, stamps)
         self._thread = ThreadToHub(self._writer, config.wire(slug))
 
@@ -45,7 +45,7 @@ class ResponseBuilder:
         self._emitter = emitter
         if error is not None:
             self._thread.finish(error)
-        elif not self._writer.ended:
+        elif not self._writer.has_ended:
             self._writer.complete()
 
     def response(self) -> Response:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.dialects.common.json_lines import JsonLines
-from antiphon.dialects.common.thread_events import thread_event
+from antiphon.dialects.common.thread_events import decode_thread_event
 from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import UpstreamFault
 from antiphon.producer.agent import LOG, Agent
-from antiphon.producer.turn import Turn, text_of
+from antiphon.producer.turn import Turn, message_text
 from antiphon.protocol.items import MessageParam
 
 PIECE: Final = 64 * 1024
@@ -39,7 +39,7 @@ def command_agent(
     async def run(turn: Turn) -> None:
         process = await _started(command, folder, environ)
         thread = ThreadToHub(turn.writer, ThreadWire(slug=slug))
-        asking = asyncio.ensure_future(_ask(process, prompt_of(turn)))
+        asking = asyncio.ensure_future(_ask(process, format_prompt(turn)))
         try:
             await _read(process, thread, turn)
             await asking
@@ -53,9 +53,9 @@ def command_agent(
     return Agent(run, model)
 
 
-def prompt_of(turn: Turn) -> str:
+def format_prompt(turn: Turn) -> str:
     """The conversation as text: the user's words alone if there is nothing else, and who said what otherwise."""
-    told = [(item.role, text_of(item)) for item in turn.input if isinstance(item, MessageParam)]
+    told = [(item.role, message_text(item)) for item in turn.input if isinstance(item, MessageParam)]
     if turn.request.instructions:
         told.insert(0, ("system", turn.request.instructions))
     if len(told) == 1:
@@ -91,12 +91,12 @@ async def _read(process: Process, thread: ThreadToHub, turn: Turn) -> None:
 
 async def _tell(lines: list[bytes], thread: ThreadToHub, turn: Turn) -> None:
     for line in lines:
-        event = thread_event(line)
+        event = decode_thread_event(line)
         if event is None:
             thread.losses.add("a line", "it was not told", "it is no event")
         else:
             thread.feed(event)
-            await turn.rest()
+            await turn.wait_for_reader()
 
 
 async def _end(process: Process) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from antiphon.dialects.common.thread_events import ThreadEvent
-from antiphon.errors import IllegalMove
+from antiphon.errors import InvalidTransition
 from antiphon.producer.builder import ResponseBuilder
 from antiphon.producer.settings import OpenResponsesConfig, load_settings
-from antiphon.producer.stamps import STAMPS
-from antiphon.protocol.emitters import Emitter, Null
+from antiphon.producer.stamps import SYSTEM_STAMPS
+from antiphon.protocol.emitters import Emitter, NullEmitter
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -26,7 +26,7 @@ class OpenResponsesIntegration:
         config: OpenResponsesConfig = OpenResponsesConfig(),  # noqa: B008
         *,
         slug: str = "vtcode",
-        stamps: Stamps = STAMPS,
+        stamps: Stamps = SYSTEM_STAMPS,
     ) -> None:
         self._config = config
         self._slug = slug
@@ -48,7 +48,9 @@ class OpenResponsesIntegration:
         if not self._config.enabled:
             return
         if self._builder is not None:
-            raise IllegalMove(f"the response {self._builder.response().id} is under way: finish it before the next one starts")
+            raise InvalidTransition(
+                f"the response {self._builder.response().id} is under way: finish it before the next one starts"
+            )
         self._builder = ResponseBuilder(model, config=self._config, slug=self._slug, stamps=self._stamps)
 
     def process_event(self, event: ThreadEvent) -> None:
@@ -56,7 +58,7 @@ class OpenResponsesIntegration:
         if not self._config.enabled:
             return
         if self._builder is None:
-            raise IllegalMove("no response is under way: call start_response before process_event")
+            raise InvalidTransition("no response is under way: call start_response before process_event")
         self._builder.process_event(event, self._emitter())
 
     def finish_response(self) -> Response | None:
@@ -68,4 +70,4 @@ class OpenResponsesIntegration:
         return builder.response()
 
     def _emitter(self) -> Emitter:
-        return self._callback if self._callback is not None and self._config.emit_events else Null()
+        return self._callback if self._callback is not None and self._config.emit_events else NullEmitter()

@@ -16,7 +16,7 @@ from antiphon.producer.agent import Agent
 from antiphon.producer.transport import AgentTransport
 from antiphon.server.app import App
 from antiphon.server.asgi import Receive, Scope, Send
-from antiphon.server.logs import Logger
+from antiphon.server.logger import Logger
 from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 
@@ -40,20 +40,20 @@ def load_agent(spec: str, folder: str) -> Agent:
     return found
 
 
-def upstream_of(spec: str, agent: Agent) -> UpstreamConfig:
+def agent_upstream(spec: str, agent: Agent) -> UpstreamConfig:
     """An agent as an upstream."""
     return UpstreamConfig(name=agent.model, dialect="responses", models=[agent.model], agent=spec)
 
 
-def opener(config: Config, folder: str) -> Callable[[Mapping[str, str]], AgentTransport]:
+def transport_opener(config: Config, folder: str) -> Callable[[Mapping[str, str]], AgentTransport]:
     """What each process that serves opens its transport with: agents are imported there."""
     return partial(_open, [each.agent for each in config.upstreams if each.agent], folder)
 
 
-def asgi(agent: Agent, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+def asgi_app(agent: Agent, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """The gateway with one agent, for somebody else's server. It may stand under any path."""
     config = config or Config(store=StoreConfig(url="off"))
-    config = replace(config, upstreams=[upstream_of(agent.model, agent), *config.upstreams])
+    config = replace(config, upstreams=[agent_upstream(agent.model, agent), *config.upstreams])
     environ = dict(os.environ)
     transport = AgentTransport({agent.model: agent}, HttpTransport(environ))
     app = App(Services(config, environ, transport, Logger(sys.stderr, config.server.log)), environ)

@@ -46,5 +46,5 @@ def load_settings(file: Path) -> OpenResponsesConfig:
     agent: Any = source.toml.get("agent", {})
     table = agent.get("open_responses", {}) if isinstance(agent, dict) else {}
     if not isinstance(table, dict):
-        raise source.fault(("agent", "open_responses"), "agent.open_responses: wanted a table of switches")
-    return source.read(table, OpenResponsesConfig, ("agent", "open_responses"), "agent.open_responses.")
+        raise source.error_at(("agent", "open_responses"), "agent.open_responses: wanted a table of switches")
+    return source.convert(table, OpenResponsesConfig, ("agent", "open_responses"), "agent.open_responses.")

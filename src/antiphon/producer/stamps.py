@@ -17,4 +17,4 @@ def _now() -> int:
     return int(time.time())
 
 
-STAMPS: Final = Stamps(_new_id, _now)
+SYSTEM_STAMPS: Final = Stamps(_new_id, _now)

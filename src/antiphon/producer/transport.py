@@ -13,11 +13,11 @@ from typing import Final
 from antiphon.config import Timeouts
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.routes import AGENT
+from antiphon.gateway.routes import AGENT_SCHEME
 from antiphon.producer.agent import Agent
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.upstream.transport import Answer, Transport
+from antiphon.upstream.transport import Transport, UpstreamResponse
 
 MAX_HELD: Final = 32 * 1024  # bytes that wait for the reader before the agent does
 ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
@@ -32,16 +32,16 @@ class AgentTransport:
         self._agents = agents
         self._answers: set[AgentAnswer] = set()
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Answer:
-        if not url.startswith(AGENT):
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
+        if not url.startswith(AGENT_SCHEME):
             return await self.network.send(method, url, headers, body, timeouts)
-        name, _, path = url.removeprefix(AGENT).rpartition("/")
+        name, _, path = url.removeprefix(AGENT_SCHEME).rpartition("/")
         try:
             if (method, path) != ("POST", "responses"):
                 raise ClientFault("an agent only answers turns", type="not_found", code="not_found")
             request, _ = responses.request_to_hub(body)
         except ApiError as error:
-            return Refusal(error)
+            return ErrorAnswer(error)
         answer = AgentAnswer(self._agents[name], request, timeouts.total)
         self._answers.add(answer)
         answer.task.add_done_callback(lambda _: self._answers.discard(answer))
@@ -97,7 +97,7 @@ class AgentAnswer:
     def is_busy(self) -> bool:
         return self._size > MAX_HELD or self._loop.time() - self._rested > TURN
 
-    async def rest(self) -> None:
+    async def wait_for_reader(self) -> None:
         await asyncio.sleep(0)  # the reader takes what there is
         if self._size > MAX_HELD:
             self._room.clear()
@@ -119,7 +119,7 @@ class AgentAnswer:
         return piece
 
 
-class Refusal:
+class ErrorAnswer:
     """An answer that is an error."""
 
     def __init__(self, error: ApiError) -> None:

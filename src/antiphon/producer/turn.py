@@ -29,7 +29,7 @@ class Outlet(Protocol):
         """Whether it is time to wait; asked with every piece of text, so it must be cheap."""
         ...
 
-    async def rest(self) -> None:
+    async def wait_for_reader(self) -> None:
         """Waits for whoever reads."""
         ...
 
@@ -56,7 +56,7 @@ class Turn:
         """The user's last words."""
         for item in reversed(self.input):
             if isinstance(item, MessageParam) and item.role == "user":
-                return text_of(item)
+                return message_text(item)
         return ""
 
     @property
@@ -66,17 +66,17 @@ class Turn:
 
     # What is answered
 
-    def message(self, *, phase: Phase | UnsetType = UNSET) -> MessageOut:
+    def message(self, *, phase: Phase | UnsetType = UNSET) -> MessageWriter:
         """A message, written while the `async with` lasts."""
-        return MessageOut(self, self._key("message"), phase)
+        return MessageWriter(self, self._key("message"), phase)
 
-    def reasoning(self) -> ReasoningOut:
+    def reasoning(self) -> ReasoningWriter:
         """Reasoning, likewise."""
-        return ReasoningOut(self, self._key("reasoning"))
+        return ReasoningWriter(self, self._key("reasoning"))
 
-    def function_call(self, name: str, *, call_id: str | None = None) -> CallOut:
+    def function_call(self, name: str, *, call_id: str | None = None) -> CallWriter:
         """A call of one of the client's tools, its arguments written piece by piece as JSON text."""
-        return CallOut(self, self._key("call"), name, call_id or self._new_id("call"))
+        return CallWriter(self, self._key("call"), name, call_id or self._new_id("call"))
 
     async def call(self, name: str, arguments: Any, *, call_id: str | None = None) -> str:
         """The same in one step, from arguments as objects; returns the call's id."""
@@ -87,21 +87,21 @@ class Turn:
     async def output(self, call_id: str, output: str) -> None:
         """What came of a call that the agent made itself."""
         done = FunctionCallOutput(id=self._new_id("fco"), call_id=call_id, output=output, status=ItemStatus.COMPLETED)
-        self.writer.item(self._key("output"), done)
-        await self.rest()
+        self.writer.whole_item(self._key("output"), done)
+        await self.wait_for_reader()
 
     async def extension(self, kind: str, members: Mapping[str, Any], *, status: ItemStatus = ItemStatus.COMPLETED) -> None:
         """An item of the agent's own kind, `slug:name`, whole (B-3)."""
         key = self._key(kind)
         self.writer.extension_item(key, kind, dict(members))
         final = Raw(msgspec.json.encode({**members, "type": kind, "status": status}))
-        self.writer.done(key, UnknownItem(kind=kind, raw=final))
-        await self.rest()
+        self.writer.finish_item(key, UnknownItem(kind=kind, raw=final))
+        await self.wait_for_reader()
 
     async def event(self, kind: str, members: Mapping[str, Any]) -> None:
         """An event of the agent's own kind, `slug:name`; it leaves no trace in the response."""
-        self.writer.extension(kind, dict(members))
-        await self.rest()
+        self.writer.extension_event(kind, dict(members))
+        await self.wait_for_reader()
 
     def usage(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0) -> None:
         """What the turn has cost so far (B-7); the last word counts."""
@@ -119,17 +119,17 @@ class Turn:
         """Ends the response before its time: the item that is open, if one is, is incomplete. Nothing can follow."""
         self.writer.incomplete(reason)
 
-    async def rest(self) -> None:
+    async def wait_for_reader(self) -> None:
         """Lets whoever reads keep up."""
         if self.outlet.is_busy():
-            await self.outlet.rest()
+            await self.outlet.wait_for_reader()
 
     def _key(self, kind: str) -> str:
         self._count += 1
         return f"{kind} {self._count}"
 
 
-class ItemOut(ABC):
+class ItemWriter(ABC):
     """An item that is open while an `async with` lasts. If that ends with an exception, the item is left as it is: the response
     fails, and closes it."""
 
@@ -143,20 +143,20 @@ class ItemOut(ABC):
 
     async def __aenter__(self) -> Self:
         self._announce()
-        await self._turn.rest()
+        await self._turn.wait_for_reader()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None and not self._writer.ended:
+        if error is None and not self._writer.has_ended:
             self._writer.close(self._key)
-            await self._turn.rest()
+            await self._turn.wait_for_reader()
 
     @abstractmethod
     def _announce(self) -> None:
         """Opens the item."""
 
 
-class MessageOut(ItemOut):
+class MessageWriter(ItemWriter):
     """A message that is being written."""
 
     __slots__ = ("_phase",)
@@ -169,23 +169,23 @@ class MessageOut(ItemOut):
         """The next piece of its text."""
         self._writer.text(self._key, text)
         if self._outlet.is_busy():
-            await self._outlet.rest()
+            await self._outlet.wait_for_reader()
 
     async def refuse(self, text: str) -> None:
         """The next piece of a refusal (STR-11)."""
         self._writer.refusal(self._key, text)
-        await self._turn.rest()
+        await self._turn.wait_for_reader()
 
     async def cite(self, annotation: Annotation) -> None:
         """A citation of the text (STR-11)."""
         self._writer.annotation(self._key, annotation)
-        await self._turn.rest()
+        await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
         self._writer.message(self._key, phase=self._phase)
 
 
-class ReasoningOut(ItemOut):
+class ReasoningWriter(ItemWriter):
     """Reasoning that is being written."""
 
     __slots__ = ()
@@ -194,18 +194,18 @@ class ReasoningOut(ItemOut):
         """The next piece of the reasoning itself."""
         self._writer.reasoning(self._key, text)
         if self._outlet.is_busy():
-            await self._outlet.rest()
+            await self._outlet.wait_for_reader()
 
     async def summarise(self, text: str) -> None:
         """The next piece of a summary of it (STR-10)."""
         self._writer.summary(self._key, text)
-        await self._turn.rest()
+        await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
         self._writer.reasoning_item(self._key)
 
 
-class CallOut(ItemOut):
+class CallWriter(ItemWriter):
     """A call whose arguments are being written."""
 
     __slots__ = ("_name", "call_id")
@@ -218,13 +218,13 @@ class CallOut(ItemOut):
     async def write(self, arguments: str) -> None:
         """The next piece of the arguments, as JSON text (STR-9)."""
         self._writer.arguments(self._key, arguments)
-        await self._turn.rest()
+        await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
         self._writer.call(self._key, name=self._name, call_id=self.call_id)
 
 
-def text_of(message: MessageParam) -> str:
+def message_text(message: MessageParam) -> str:
     """The words of a message."""
     if isinstance(message.content, str):
         return message.content

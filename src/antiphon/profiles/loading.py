@@ -8,10 +8,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from antiphon.errors import ProfileError
-from antiphon.profiles.closest import closest
 from antiphon.profiles.profile import Profile, parse_profile
+from antiphon.profiles.suggestions import suggestion_or_known_names
 
-SUFFIX = ".toml"
+PROFILE_SUFFIX = ".toml"
 
 
 def load_profile(name_or_path: str | Path, *, folders: Iterable[str | Path] = ()) -> Profile:
@@ -25,9 +25,9 @@ def profile_names(*, folders: Iterable[str | Path] = ()) -> list[str]:
     return _names([*map(Path, folders), files("antiphon.profiles")])
 
 
-def is_path(name_or_path: str) -> bool:
+def is_profile_path(name_or_path: str) -> bool:
     """Whether a profile is meant by its file, not by its name."""
-    return name_or_path.endswith(SUFFIX) or "/" in name_or_path or "\\" in name_or_path
+    return name_or_path.endswith(PROFILE_SUFFIX) or "/" in name_or_path or "\\" in name_or_path
 
 
 def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Profile:
@@ -36,28 +36,28 @@ def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Travers
     chain = (*chain, file)
     return parse_profile(
         _text_of(file),
-        file.name.removesuffix(SUFFIX),
+        file.name.removesuffix(PROFILE_SUFFIX),
         file=str(file),
-        parent=lambda name: _load(_find(name, places, chain), places, chain),
+        find_parent=lambda name: _load(_find(name, places, chain), places, chain),
     )
 
 
 def _find(name: str, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Traversable:
     """The file behind a name, or behind a path; a path in a file is meant from its own folder."""
-    if is_path(name):
+    if is_profile_path(name):
         beside = [Path(str(file)).parent for file in chain[-1:]]
         return Path(*beside, name).resolve()
-    found = [place / f"{name}{SUFFIX}" for place in places if (place / f"{name}{SUFFIX}").is_file()]
+    found = [place / f"{name}{PROFILE_SUFFIX}" for place in places if (place / f"{name}{PROFILE_SUFFIX}").is_file()]
     # A user's own file may extend the shipped one of the same name.
     found = [file for file in found if file not in chain[-1:]] or found
     if not found:
-        raise ProfileError(f"no profile is named {name!r}{closest(name, _names(places))}")
+        raise ProfileError(f"no profile is named {name!r}{suggestion_or_known_names(name, _names(places))}")
     return found[0]
 
 
 def _names(places: Iterable[Traversable]) -> list[str]:
     found = [file.name for place in places if place.is_dir() for file in place.iterdir()]
-    return sorted({name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)})
+    return sorted({name.removesuffix(PROFILE_SUFFIX) for name in found if name.endswith(PROFILE_SUFFIX)})
 
 
 def _text_of(file: Traversable) -> str:

@@ -18,10 +18,10 @@ from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
-from antiphon.profiles.closest import closest
 from antiphon.profiles.quirks import QUIRKS, Quirk
 from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
-from antiphon.profiles.toml_source import Steps, TomlSource, shown
+from antiphon.profiles.suggestions import suggestion_or_known_names
+from antiphon.profiles.toml_source import SettingPath, TomlSource, as_toml
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
@@ -48,13 +48,15 @@ class Profile(Struct, frozen=True, kw_only=True):
     pass_headers: tuple[str, ...] = ()
     foreign_reasoning: ForeignReasoning = "drop"
 
-    def prepare(self, request: Request) -> tuple[Request, Losses]:
+    def apply_quirks(self, request: Request) -> tuple[Request, Losses]:
         """The request as this server takes it, and what was lost. A loss has the path under which its quirk saw the thing."""
         losses = Losses()
         for quirk in self.quirks:
             request = quirk.apply(request, losses)
         if self.foreign_reasoning == "text":
-            request = foreign_reasoning_as_text(request, losses, self.wire.maker, takes_open=self.dialect in TAKES_OPEN_REASONING)
+            request = foreign_reasoning_as_text(
+                request, losses, self.wire.maker, accepts_unsealed=self.dialect in ACCEPTS_UNSEALED_REASONING
+            )
         return request, losses
 
 
@@ -72,11 +74,11 @@ class ProfileFile(Struct, frozen=True, kw_only=True):
     foreign_reasoning: ForeignReasoning | UnsetType = UNSET
 
 
-def parse_profile(text: str, name: str, *, file: str = "", parent: FindParent | None = None) -> Profile:
-    """The profile in `text`; `file` is what errors call it, `parent` finds the profile it extends."""
+def parse_profile(text: str, name: str, *, file: str = "", find_parent: FindParent | None = None) -> Profile:
+    """The profile in `text`; `file` is what errors call it, `find_parent` finds the profile it extends."""
     source = TomlSource(file or name, text, ProfileError)
-    written = source.read(source.toml, ProfileFile)
-    base = _base(source, written, parent)
+    written = source.convert(source.toml, ProfileFile)
+    base = _base(source, written, find_parent)
     return Profile(
         name=name,
         dialect=base.dialect,
@@ -90,21 +92,21 @@ def parse_profile(text: str, name: str, *, file: str = "", parent: FindParent | 
     )
 
 
-def _base(source: TomlSource, written: ProfileFile, parent: FindParent | None) -> Profile:
+def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | None) -> Profile:
     """What the profile builds on: the one it extends, or its dialect as it is."""
     if written.extends is UNSET:
         if written.dialect is UNSET:
-            raise ProfileError(f"{source.file}: wanted a dialect ({', '.join(WIRES)}) or a profile to extend, got neither")
-        return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRES[written.dialect]())
+            raise ProfileError(f"{source.file}: wanted a dialect ({', '.join(WIRE_TYPES)}) or a profile to extend, got neither")
+        return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRE_TYPES[written.dialect]())
     try:
-        if parent is None:
+        if find_parent is None:
             raise ProfileError("there is no other profile to be found from here")
-        base = parent(written.extends)
+        base = find_parent(written.extends)
     except ProfileError as error:
-        raise source.fault(("extends",), f"extends {written.extends!r}: {error}") from None
+        raise source.error_at(("extends",), f"extends {written.extends!r}: {error}") from None
     if written.dialect not in (UNSET, base.dialect):
         problem = f"dialect: got {written.dialect!r}, but {written.extends!r}, which it extends, has {base.dialect!r}"
-        raise source.fault(("dialect",), problem)
+        raise source.error_at(("dialect",), problem)
     return base
 
 
@@ -117,8 +119,8 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
             case str() if entry.startswith("-"):
                 kept = [quirk for quirk in quirks if quirk.name != entry[1:]]
                 if len(kept) == len(quirks):
-                    hint = closest(entry[1:], {quirk.name for quirk in quirks})
-                    raise source.fault(at, f"quirks: {entry!r} takes out what is not there{hint}")
+                    hint = suggestion_or_known_names(entry[1:], {quirk.name for quirk in quirks})
+                    raise source.error_at(at, f"quirks: {entry!r} takes out what is not there{hint}")
                 quirks = kept
             case str():
                 quirks.append(_quirk(source, entry, {}, at))
@@ -127,36 +129,36 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
                 quirks.append(_quirk(source, name, options, at))
             case _:
                 wanted = "a name, or a table with a name and options"
-                raise source.fault(at, f"quirks: got {shown(entry)}, wanted {wanted}")
+                raise source.error_at(at, f"quirks: got {as_toml(entry)}, wanted {wanted}")
     return tuple(quirks)
 
 
-def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: Steps) -> Quirk:
+def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: SettingPath) -> Quirk:
     if name not in QUIRKS:
-        raise source.fault(at, f"quirks: {name!r} is no known quirk{closest(name, QUIRKS)}")
-    return Quirk(name, source.read(options, QUIRKS[name].options, at, f"quirk {name}: "))
+        raise source.error_at(at, f"quirks: {name!r} is no known quirk{suggestion_or_known_names(name, QUIRKS)}")
+    return Quirk(name, source.convert(options, QUIRKS[name].options, at, f"quirk {name}: "))
 
 
 def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
             wanted = "a name in small letters and a value on one line"
-            raise source.fault(("headers", name), f"headers: got {shown(name)} = {shown(value)}, wanted {wanted}")
+            raise source.error_at(("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, wanted {wanted}")
     return headers
 
 
 def _wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
-    given = source.read(values, type(base), ("wire",), "wire.")
+    given = source.convert(values, type(base), ("wire",), "wire.")
     return replace(base, **{name: getattr(given, name) for name in values})
 
 
-WIRES: Final[dict[Dialect, type[Wire]]] = {
+WIRE_TYPES: Final[dict[Dialect, type[Wire]]] = {
     "chat": ChatWire,
     "responses": ResponsesWire,
     "messages": MessagesWire,
     "gemini": GeminiWire,
 }
 # The others know reasoning by its signature alone.
-TAKES_OPEN_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
+ACCEPTS_UNSEALED_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
 HEADER: Final = re.compile("[a-z0-9-]+")
 VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

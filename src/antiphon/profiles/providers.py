@@ -31,8 +31,8 @@ class _ProvidersFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     providers: list[Provider]
 
 
-def usual_providers() -> list[Provider]:
+def builtin_providers() -> list[Provider]:
     """Every provider that is known by itself, in the order in which they are asked."""
     file = files("antiphon.profiles") / "data" / "providers.toml"
     source = TomlSource(file.name, file.read_text(encoding="utf-8"), ProfileError)
-    return source.read(source.toml, _ProvidersFile).providers
+    return source.convert(source.toml, _ProvidersFile).providers

@@ -16,11 +16,11 @@ from msgspec import inspect as shapes
 from msgspec.structs import fields
 
 from antiphon.errors import AntiphonError
-from antiphon.profiles.closest import closest, did_you_mean
-from antiphon.protocol.wording import describe, excerpt
+from antiphon.profiles.suggestions import did_you_mean, suggestion_or_known_names
+from antiphon.protocol.error_messages import describe_type, excerpt
 
 #: The steps to a setting: names, and places in arrays.
-Steps = tuple[str | int, ...]
+SettingPath = tuple[str | int, ...]
 _Shape = TypeVar("_Shape", bound=Struct)
 
 
@@ -36,32 +36,32 @@ class TomlSource:
         except tomllib.TOMLDecodeError as problem:
             raise error(f"{file}: not valid TOML: {problem}") from None
 
-    def fault(self, steps: Steps, problem: str) -> AntiphonError:
+    def error_at(self, steps: SettingPath, problem: str) -> AntiphonError:
         """The error about a setting; one that is not there is told at what it would stand in."""
         while steps and not _leads_somewhere(self.toml, steps):
             steps = steps[:-1]
         where = f"{self.file}, line {self._line_of(steps)}" if steps else self.file
         return self._error(f"{where}: {problem}")
 
-    def read(self, values: dict[str, Any], shape: type[_Shape], at: Steps = (), label: str = "") -> _Shape:
+    def convert(self, values: dict[str, Any], shape: type[_Shape], at: SettingPath = (), label: str = "") -> _Shape:
         """`values`, which stand at a place in the source, as `shape`."""
         self._check_members(values, shape, at, label)
         try:
             return msgspec.convert(values, shape)
         except msgspec.ValidationError as error:  # each value is good by itself, so this is what the shape says of its values
-            raise self.fault(at, f"{label}{error}") from None
+            raise self.error_at(at, f"{label}{error}") from None
 
-    def _check_members(self, values: dict[str, Any], shape: type[Struct], at: Steps, label: str) -> None:
+    def _check_members(self, values: dict[str, Any], shape: type[Struct], at: SettingPath, label: str) -> None:
         known = {member.encode_name: member for member in fields(shape)}
         for name, value in values.items():
             if name not in known:
-                raise self.fault((*at, name), f"{label}{name} is no known setting{closest(name, known)}")
+                raise self.error_at((*at, name), f"{label}{name} is no known setting{suggestion_or_known_names(name, known)}")
             self._check(value, known[name].type, (*at, name), f"{label}{name}")
         for name, member in known.items():
             if member.required and name not in values:
-                raise self.fault(at, f"{label}{name} is missing: wanted {in_words(member.type)}")
+                raise self.error_at(at, f"{label}{name} is missing: wanted {describe_toml_type(member.type)}")
 
-    def _check(self, value: Any, type: Any, at: Steps, label: str) -> None:
+    def _check(self, value: Any, type: Any, at: SettingPath, label: str) -> None:
         info = _info(type)
         table = _table_in(info)
         if table is not None and isinstance(value, dict):
@@ -72,24 +72,26 @@ class TomlSource:
         else:
             self._check_value(value, type, info, at, label)
 
-    def _check_value(self, value: Any, type: Any, info: shapes.Type, at: Steps, label: str) -> None:
+    def _check_value(self, value: Any, type: Any, info: shapes.Type, at: SettingPath, label: str) -> None:
         try:
             msgspec.convert(value, type)
         except msgspec.ValidationError:
-            raise self.fault(at, f"{label}: got {shown(value)}, wanted {in_words(type)}{_hint(value, info)}") from None
+            raise self.error_at(
+                at, f"{label}: got {as_toml(value)}, wanted {describe_toml_type(type)}{_hint(value, info)}"
+            ) from None
 
-    def _line_of(self, steps: Steps) -> int:
+    def _line_of(self, steps: SettingPath) -> int:
         """The line on which a setting begins: the first whose addition makes it appear, since the TOML reader keeps no places."""
         return next(end for end in range(1, len(self._lines) + 1) if _has(self._lines[:end], steps))
 
 
-def shown(value: Any) -> str:
+def as_toml(value: Any) -> str:
     """A value as an author knows it, shortened."""
     # JSON has no word for these two, TOML has.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else excerpt(msgspec.json.encode(value))
 
 
-def in_words(type: Any) -> str:
+def describe_toml_type(type: Any) -> str:
     """What may stand there, as an author knows it."""
     match _info(type):
         case shapes.FloatType(gt=low, le=high) if low is not None:
@@ -97,10 +99,10 @@ def in_words(type: Any) -> str:
         case shapes.FloatType(ge=low, le=high) if low is not None:
             return f"a number from {low} to {high}"
         case shapes.ListType(item_type=shapes.UnionType(types=options)):
-            said = " or ".join(describe(shapes.ListType(option)).removeprefix("an array of ") for option in options)
+            said = " or ".join(describe_type(shapes.ListType(option)).removeprefix("an array of ") for option in options)
             return f"an array of {said.replace('objects', 'tables')}"
         case info:
-            return describe(info).replace("an object", "a table").replace("objects", "tables")
+            return describe_type(info).replace("an object", "a table").replace("objects", "tables")
 
 
 def _hint(value: Any, info: shapes.Type) -> str:
@@ -111,7 +113,7 @@ def _hint(value: Any, info: shapes.Type) -> str:
             return ""
 
 
-def _leads_somewhere(toml: Any, steps: Steps) -> bool:
+def _leads_somewhere(toml: Any, steps: SettingPath) -> bool:
     try:
         for step in steps:
             toml = toml[step]
@@ -120,7 +122,7 @@ def _leads_somewhere(toml: Any, steps: Steps) -> bool:
     return True
 
 
-def _has(lines: list[str], steps: Steps) -> bool:
+def _has(lines: list[str], steps: SettingPath) -> bool:
     for ending in ("", "]"):  # the second for lines that break off inside an array
         try:
             if _leads_somewhere(tomllib.loads("\n".join([*lines, ending])), steps):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 # Both spellings begin alike, so that one search through encoded bytes tells whether anything has to be put back.
-MARK: Final = b'"antiphon:raw'
+RAW_MARK: Final = b'"antiphon:raw'
 EXTRA_NAME: Final = "antiphon:raw_fields"
 UNKNOWN_TAG: Final = "antiphon:raw"
 # Nothing is both longer and shorter: msgspec never decodes into these places, so no client can fill them by using our spellings.
@@ -38,13 +38,13 @@ class Unknown(Struct, frozen=True, kw_only=True, gc=False):
     kind: Annotated[str, NEVER_DECODED]
     raw: Raw
 
-    def fields(self) -> dict[str, Raw]:
+    def raw_members(self) -> dict[str, Raw]:
         """Its members, each still raw."""
         return msgspec.json.decode(self.raw, type=dict[str, Raw])
 
-    def text(self, name: str) -> str | None:
+    def string_member(self, name: str) -> str | None:
         """The member `name` if it is a string."""
-        value: Any = msgspec.json.decode(self.fields().get(name, Raw(b"null")))
+        value: Any = msgspec.json.decode(self.raw_members().get(name, Raw(b"null")))
         return value if isinstance(value, str) else None
 
 

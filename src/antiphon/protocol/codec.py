@@ -15,15 +15,15 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec import inspect as shapes
 from msgspec.structs import replace
 
-from antiphon.protocol.base import EXTRA_NAME, MARK, Shape, Unknown
+from antiphon.protocol.base import EXTRA_NAME, RAW_MARK, Shape, Unknown
+from antiphon.protocol.error_messages import DECODE_ERRORS, fault_from_decode_error
 from antiphon.protocol.events import REASONING_TEXT_EVENTS, StreamEvent, UnknownEvent
 from antiphon.protocol.items import Item, ItemParam
+from antiphon.protocol.lenient_decoding import LenientDecoder, lenient_decoder
 from antiphon.protocol.nesting import NestingError, check_nesting
 from antiphon.protocol.request import CompactRequest, Request
 from antiphon.protocol.response import Response
-from antiphon.protocol.second_reading import Place, place_of
 from antiphon.protocol.tools import ToolList, ToolParam
-from antiphon.protocol.wording import UNREADABLE, fault_of
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -42,7 +42,7 @@ def decode_stored_request(body: bytes) -> Request:
     """A request that was accepted before: its nesting is not bounded."""
     try:
         return _request_of(_decode_around_tools(body))
-    except UNREADABLE:
+    except DECODE_ERRORS:
         request: Request = _read(body, _REQUEST)  # which knows what can be kept, and where it went wrong
         return request
 
@@ -77,19 +77,19 @@ def decode_event(data: bytes | Raw) -> StreamEvent:
     event: StreamEvent = _read(data, _EVENT)
     if isinstance(event, UnknownEvent) and event.kind in REASONING_TEXT_EVENTS:
         name = Raw(_encode(REASONING_TEXT_EVENTS[event.kind]))
-        event = _read(_encode({**event.fields(), "type": name}), _EVENT)
+        event = _read(_encode({**event.raw_members(), "type": name}), _EVENT)
     return event
 
 
 def decode_as(body: bytes | Raw, type: Any) -> Any:
     """Any shape or union of shapes, by its type."""
     _check_nesting(body)
-    return _read(body, _place_for(type))
+    return _read(body, _decoder_for(type))
 
 
 def decode_stored(row: bytes | Raw, type: Any) -> Any:
     """The same from the store, where the nesting is not bounded."""
-    return _read(row, _place_for(type))
+    return _read(row, _decoder_for(type))
 
 
 def encode(value: Any) -> bytes:
@@ -99,10 +99,10 @@ def encode(value: Any) -> bytes:
         value = replace(value, tools=_encode_tools(value.tools))
     # The mark can also be a piece of somebody's text: then putting back changes nothing.
     encoded = _encode(value)
-    return encoded if MARK not in encoded else _encode(put_back(value))
+    return encoded if RAW_MARK not in encoded else _encode(restore_raw(value))
 
 
-def put_back(value: Any) -> Any:
+def restore_raw(value: Any) -> Any:
     """`value` with unknown fields among the known ones and unknown objects as their bytes, ready to be encoded."""
     match value:
         case Shape():
@@ -110,9 +110,9 @@ def put_back(value: Any) -> Any:
         case Unknown():
             return value.raw
         case list():
-            return [put_back(member) for member in value]
+            return [restore_raw(member) for member in value]
         case dict():
-            return {name: put_back(member) for name, member in value.items()}
+            return {name: restore_raw(member) for name, member in value.items()}
         case _:
             return value
 
@@ -123,7 +123,7 @@ def _members(shape: Shape) -> dict[str, Any]:
     for name, wire_name, is_plain in _fields(type(shape)):
         member = getattr(shape, name)
         if member is not UNSET:
-            members[wire_name] = member if is_plain else put_back(member)
+            members[wire_name] = member if is_plain else restore_raw(member)
     # A known field of the same name was read as such, so the two cannot meet; if they do, the known one counts.
     return {**shape.extra, **members} if shape.extra else members
 
@@ -185,28 +185,28 @@ def _check_nesting(body: bytes | Raw) -> None:
     try:
         check_nesting(body)
     except NestingError as error:
-        raise fault_of(error, bytes(body)) from None
+        raise fault_from_decode_error(error, bytes(body)) from None
 
 
-def _read(raw: bytes | Raw, place: Place) -> Any:
+def _read(raw: bytes | Raw, decoder: LenientDecoder) -> Any:
     try:
-        return place.read(raw if isinstance(raw, Raw) else Raw(raw), "")
-    except UNREADABLE as error:
-        raise fault_of(error, bytes(raw)) from None
+        return decoder.decode(raw if isinstance(raw, Raw) else Raw(raw), "")
+    except DECODE_ERRORS as error:
+        raise fault_from_decode_error(error, bytes(raw)) from None
 
 
 @cache
-def _place_for(type: Any) -> Place:
-    return place_of(type)
+def _decoder_for(type: Any) -> LenientDecoder:
+    return lenient_decoder(type)
 
 
-_REQUEST: Final = place_of(Request)
+_REQUEST: Final = lenient_decoder(Request)
 _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
 _WITH_TOOLS: Final = (Request, Response)
 _decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
 _decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
-_COMPACT_REQUEST: Final = place_of(CompactRequest)
-_ITEM_PARAM: Final = place_of(ItemParam)
-_ITEM: Final = place_of(Item)
-_RESPONSE: Final = place_of(Response)
-_EVENT: Final = place_of(StreamEvent)
+_COMPACT_REQUEST: Final = lenient_decoder(CompactRequest)
+_ITEM_PARAM: Final = lenient_decoder(ItemParam)
+_ITEM: Final = lenient_decoder(Item)
+_RESPONSE: Final = lenient_decoder(Response)
+_EVENT: Final = lenient_decoder(StreamEvent)

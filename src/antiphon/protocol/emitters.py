@@ -16,7 +16,7 @@ class Emitter(Protocol):
     def __call__(self, event: StreamEvent, /) -> None: ...
 
 
-class Collector:
+class EventCollector:
     """Keeps events until they are taken."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Collector:
         return taken
 
 
-class Callback:
+class CallbackEmitter:
     """Tells every listener of every event, in the order in which they were given."""
 
     def __init__(self, *listeners: Callable[[StreamEvent], None]) -> None:
@@ -42,7 +42,7 @@ class Callback:
             tell(event)
 
 
-class SseBytes:
+class SseEmitter:
     """Hands each event to a sink as ready SSE bytes (HTTP-3), and `[DONE]` after the terminal one (HTTP-4)."""
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
@@ -55,7 +55,7 @@ class SseBytes:
             self._sink(b"data: [DONE]\n\n")
 
 
-class Null:
+class NullEmitter:
     """Forgets them."""
 
     def __call__(self, event: StreamEvent, /) -> None:

@@ -29,6 +29,6 @@ class ErrorBody(Shape, frozen=True, kw_only=True):
     error: ErrorPayload
 
 
-def payload_of(error: ApiError) -> ErrorPayload:
+def error_payload(error: ApiError) -> ErrorPayload:
     """An exception as it is told to a client."""
     return ErrorPayload(type=error.type, code=error.code, message=error.message, param=error.param)

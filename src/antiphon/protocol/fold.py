@@ -13,7 +13,7 @@ from typing import Final, assert_never, cast
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from antiphon.errors import IllegalMove
+from antiphon.errors import InvalidTransition
 from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import (
     AnnotationAdded,
@@ -48,7 +48,7 @@ from antiphon.protocol.open_items import StreamedPart, status_of
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
-from antiphon.protocol.writer import TERMINAL, ResponseWriter
+from antiphon.protocol.writer import TERMINAL_EVENT_OF_STATUS, ResponseWriter
 
 
 def fold(events: Iterable[StreamEvent]) -> Response:
@@ -59,12 +59,12 @@ def fold(events: Iterable[StreamEvent]) -> Response:
     return reader.response
 
 
-def replay(response: Response, *, waited: bool = False) -> list[StreamEvent]:
+def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]:
     """A stream that tells of this response. If it has not ended there is no terminal event, and items in progress stay open.
 
     For `cancelled` the table of events has no terminal one, so that is told as far as it goes too. An item that the writer could
-    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole. What `waited` was queued before
-    it was begun, which a response does not tell by itself.
+    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole. `was_queued`: the
+    response was queued before it was in progress, which the response itself does not say.
     """
     events: list[StreamEvent] = []
     numbers = count(1)
@@ -72,11 +72,11 @@ def replay(response: Response, *, waited: bool = False) -> list[StreamEvent]:
     stamps = Stamps(lambda prefix: f"{prefix}_{response.id}_{next(numbers)}", lambda: response.created_at)
     opening = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
     writer = ResponseWriter(opening, events.append, stamps)
-    if waited or response.status == ResponseStatus.QUEUED:
+    if was_queued or response.status == ResponseStatus.QUEUED:
         writer.queue()
     if response.status != ResponseStatus.QUEUED:
         writer.start()
-    has_ended = response.status in TERMINAL
+    has_ended = response.status in TERMINAL_EVENT_OF_STATUS
     for key, item in enumerate(response.output):
         is_open = not has_ended and status_of(item) == ItemStatus.IN_PROGRESS
         _replay_item(writer, key, item, is_open)
@@ -109,7 +109,7 @@ class Fold:
     def response(self) -> Response:
         """The response so far; items that are not done as far as they came."""
         if self._newest is None:
-            raise IllegalMove("there is no response yet: none of the events was a response event such as response.created")
+            raise InvalidTransition("there is no response yet: none of the events was a response event such as response.created")
         output: dict[int, Item] = {}
         for index, folded in self._items.items():
             item = folded.form()
@@ -247,7 +247,7 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
             _replay_parts(writer, key, item.summary, is_open)
             _replay_parts(writer, key, item.content or [], is_open)
             if isinstance(item.encrypted_content, str):
-                writer.encrypted(key, item.encrypted_content)
+                writer.encrypted_content(key, item.encrypted_content)
         case FunctionCall() if is_streamed:
             writer.call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
             writer.arguments(key, item.arguments)
@@ -255,12 +255,12 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
             writer.custom_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
             writer.custom_input(key, item.input)
         case _:
-            writer.add(key, item)
+            writer.add_item(key, item)
             if not is_open:
-                writer.done(key, item)
+                writer.finish_item(key, item)
             return
     if item.extra:
-        writer.keep(key, item.extra)
+        writer.set_extra_fields(key, item.extra)
     if not is_open:
         writer.close(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
 

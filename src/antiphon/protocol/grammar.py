@@ -22,13 +22,13 @@ from antiphon.protocol.events import (
     TerminalEvent,
     UnknownEvent,
 )
-from antiphon.protocol.grammar_items import ItemLife, Report, Violation, difference_of, name_of
+from antiphon.protocol.grammar_items import ItemState, Violation, ViolationReport, event_type, first_difference
 from antiphon.protocol.grammar_tables import (
+    EXPECTED_IN_RESPONSE,
     HOSTED_EVENTS,
-    RESPONSE,
+    RESPONSE_GRAMMAR,
     ROW_OF_RESPONSE,
     STATUS_OF_EVENT,
-    WANTED_OF_RESPONSE,
     ItemStage,
     ResponseStage,
     next_stage,
@@ -37,10 +37,10 @@ from antiphon.protocol.open_items import id_of, status_of
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
-__all__ = ["Grammar", "Violation", "judge"]
+__all__ = ["Grammar", "Violation", "find_violations"]
 
 
-def judge(events: Iterable[StreamEvent]) -> list[Violation]:
+def find_violations(events: Iterable[StreamEvent]) -> list[Violation]:
     """All that is wrong with a whole stream."""
     grammar = Grammar()
     found = [violation for event in events for violation in grammar.feed(event)]
@@ -51,18 +51,18 @@ class Grammar:
     """Follows one stream."""
 
     def __init__(self) -> None:
-        self._report = Report()
-        self._stage = ResponseStage.BEFORE
+        self._report = ViolationReport()
+        self._stage = ResponseStage.NOT_CREATED
         self._number = 0
         self._id: str | None = None
-        self._places: dict[int, ItemLife] = {}
-        self._items: list[ItemLife] = []  # all that came, also where two came under one index
+        self._places: dict[int, ItemState] = {}
+        self._items: list[ItemState] = []  # all that came, also where two came under one index
 
     def feed(self, event: StreamEvent) -> list[Violation]:
         """What is wrong with this event, after those before it."""
         self._report.sequence = event.sequence_number
         if self._stage is ResponseStage.ENDED:
-            self._report.add("STR-7", "response", f"{name_of(event)} came after the terminal event; expected nothing but [DONE]")
+            self._report.add("STR-7", "response", f"{event_type(event)} came after the terminal event; expected nothing but [DONE]")
             return self._report.take()
         self._count(event)
         self._move(event)
@@ -84,7 +84,7 @@ class Grammar:
     def finish(self) -> list[Violation]:
         """What is wrong with ending here."""
         self._report.sequence = None
-        if self._stage is ResponseStage.BEFORE:
+        if self._stage is ResponseStage.NOT_CREATED:
             self._report.add("STR-1", "response", "the stream ended without any event; expected response.created")
         elif self._stage is not ResponseStage.ENDED:
             wanted = "response.completed, response.incomplete or response.failed"
@@ -97,22 +97,22 @@ class Grammar:
             self._report.add(
                 "STR-5",
                 "response",
-                f"{name_of(event)} has sequence_number {event.sequence_number}; expected {self._number}: "
+                f"{event_type(event)} has sequence_number {event.sequence_number}; expected {self._number}: "
                 "numbers start at 0 and rise by 1 with every event, extension events included",
             )
         self._number = event.sequence_number + 1
 
     def _move(self, event: StreamEvent) -> None:
         stage = self._stage
-        self._stage, legal = next_stage(RESPONSE, stage, event)
+        self._stage, legal = next_stage(RESPONSE_GRAMMAR, stage, event)
         if not legal:
-            wanted = WANTED_OF_RESPONSE[stage]
-            self._report.add(ROW_OF_RESPONSE[stage], "response", f"{name_of(event)} came; expected {wanted}")
+            wanted = EXPECTED_IN_RESPONSE[stage]
+            self._report.add(ROW_OF_RESPONSE[stage], "response", f"{event_type(event)} came; expected {wanted}")
 
     # The response
 
     def _judge_response(self, event: ResponseEvent) -> None:
-        name, response = name_of(event), event.response
+        name, response = event_type(event), event.response
         row = "STR-7" if isinstance(event, TerminalEvent) else "STR-1"
         statuses = STATUS_OF_EVENT[type(event)]
         if response.status not in statuses:
@@ -149,21 +149,21 @@ class Grammar:
             self._report.add("STR-7", "response.output", f"{name} has {told} items; expected the {streamed} that were streamed")
             return
         for item, last in zip(self._in_order(), response.output, strict=True):
-            if item.final is not None:
-                difference = difference_of(item.final, last)
+            if item.final_item is not None:
+                difference = first_difference(item.final_item, last)
                 if difference:
                     self._report.add("STR-6", item.place, f"{name} differs from response.output_item.done: {difference}")
 
     def _judge_incomplete_items(self, is_incomplete: bool, name: str) -> None:
         """ITEM-3: in a response that ends by itself."""
         for item in self._in_order()[:-1] if is_incomplete else self._items:
-            if item.final is not None and status_of(item.final) == ItemStatus.INCOMPLETE:
+            if item.final_item is not None and status_of(item.final_item) == ItemStatus.INCOMPLETE:
                 wanted = "only in the last item" if is_incomplete else "in none, or response.incomplete"
                 self._report.add(
                     "ITEM-3", item.place, f"the item has the status 'incomplete' before {name}; expected that {wanted}"
                 )
 
-    def _in_order(self) -> list[ItemLife]:
+    def _in_order(self) -> list[ItemState]:
         return sorted(self._items, key=lambda item: item.index)
 
     # Items
@@ -171,12 +171,12 @@ class Grammar:
     def _announce(self, event: ItemAdded) -> None:
         known = self._places.get(event.output_index)
         id = id_of(event.item) if event.item is not None else None
-        if known is None or (known.announced and known.id != id):
+        if known is None or (known.is_announced and known.id != id):
             self._judge_id(event, id)
             known = self._add(self._judge_index(event, known))
         known.announce(event)
 
-    def _judge_index(self, event: ItemAdded, known: ItemLife | None) -> int:
+    def _judge_index(self, event: ItemAdded, known: ItemState | None) -> int:
         """Where the item goes, which is where it says unless another one is open there."""
         index, wanted = event.output_index, max(self._places, default=-1) + 1
         if known is not None:
@@ -194,17 +194,17 @@ class Grammar:
         if same is not None:
             self._report.add("ITEM-6", f"output[{event.output_index}]", f"the id {id!r} is {same.place}'s; expected one of its own")
 
-    def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemLife:
+    def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemState:
         known = self._places.get(event.output_index)
         if known is None:
             place = f"output[{event.output_index}]"
-            self._report.add("STR-2", place, f"{name_of(event)} came; expected response.output_item.added before it")
+            self._report.add("STR-2", place, f"{event_type(event)} came; expected response.output_item.added before it")
             known = self._add(event.output_index)
-            known.suppose()
+            known.assume_announced()
         return known
 
-    def _add(self, index: int) -> ItemLife:
-        item = self._places[index] = ItemLife(self._report, index)
+    def _add(self, index: int) -> ItemState:
+        item = self._places[index] = ItemState(self._report, index)
         self._items.append(item)
         return item
 

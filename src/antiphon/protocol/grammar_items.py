@@ -44,24 +44,24 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.grammar_tables import (
-    EMPTY,
-    HOLDERS,
-    ITEM,
+    EMPTY_VALUES,
+    EXPECTED_IN_ITEM,
+    IMMUTABLE_FIELDS,
+    ITEM_GRAMMAR,
+    ITEM_TYPES_OF_EVENT,
     KIND_OF_EVENT,
-    KINDS,
-    NEVER_CHANGED,
-    PART,
     PART_ADDED,
+    PART_GRAMMAR,
     ROW_OF_EVENT,
     ROW_OF_ITEM,
-    ROW_OF_PLACE,
-    WANTED_OF_ITEM,
+    ROW_OF_PART_LIST,
+    STREAMED_KINDS,
     ItemStage,
     PartStage,
     next_stage,
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
-from antiphon.protocol.open_items import id_of, is_end, may_fail, status_of, type_of
+from antiphon.protocol.open_items import has_final_status, id_of, may_fail, status_of, type_of
 from antiphon.protocol.status import ItemStatus
 
 
@@ -76,7 +76,7 @@ class Violation(Struct, frozen=True):
         return f"{self.row}: {self.message}"
 
 
-class Report:
+class ViolationReport:
     """Keeps violations until they are taken; says a thing once for each place, so that one mistake is not told a hundred times."""
 
     def __init__(self) -> None:
@@ -94,37 +94,37 @@ class Report:
         return found
 
 
-class ItemLife:
+class ItemState:
     """What is known of one output index. Where it is doubtful, because of a violation, its contents are not compared any more."""
 
-    def __init__(self, report: Report, index: int) -> None:
+    def __init__(self, report: ViolationReport, index: int) -> None:
         self.index = index
         self.place = f"output[{index}]"
         self.stage = ItemStage.ABSENT
         self.id: str | None = None
-        self.announced = False
-        self.doubtful = False
-        self.final: Item | None = None
+        self.is_announced = False
+        self.is_unreliable = False
+        self.final_item: Item | None = None
         self._report = report
         self._first: Item | None = None
-        self._parts: dict[str, dict[int, PartLife]] = {"content": {}, "summary": {}}
+        self._parts: dict[str, dict[int, PartState]] = {"content": {}, "summary": {}}
         self._pieces: list[str] = []
         self._told: str | None = None
 
-    def suppose(self) -> None:
+    def assume_announced(self) -> None:
         """It was not announced, but is there: life goes on as though it had been."""
         self.stage = ItemStage.ANNOUNCED
-        self.doubtful = True
+        self.is_unreliable = True
 
     def announce(self, event: ItemAdded) -> None:
         """STR-2. It may come late, after the first content."""
-        late = self.doubtful and not self.announced
+        late = self.is_unreliable and not self.is_announced
         if not late and not self._move(event):
             return
-        self.announced = True
+        self.is_announced = True
         self._first = event.item
         if event.item is None:
-            self.doubtful = True
+            self.is_unreliable = True
             self._report.add("STR-2", self.place, "response.output_item.added has a null item; expected one with its id and type")
             return
         self.id = id_of(event.item) or self.id
@@ -142,14 +142,14 @@ class ItemLife:
         if self.id is None:
             self.id = event.item_id
         elif event.item_id != self.id:
-            self._report.add("ITEM-6", self.place, f"{name_of(event)} has the item_id {event.item_id!r}; expected {self.id!r}")
-        holders = HOLDERS[type(event)]
+            self._report.add("ITEM-6", self.place, f"{event_type(event)} has the item_id {event.item_id!r}; expected {self.id!r}")
+        holders = ITEM_TYPES_OF_EVENT[type(event)]
         if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
             wanted = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
-            what = f"{name_of(event)} came, and the item is a {type_of(self._first)}; expected it in a {wanted} only"
+            what = f"{event_type(event)} came, and the item is a {type_of(self._first)}; expected it in a {wanted} only"
             self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
         elif not self._move(event):
-            self.doubtful = True
+            self.is_unreliable = True
         elif isinstance(event, CallEvent):
             self._judge_call(event)
         elif isinstance(event, SummaryPartEvent):
@@ -164,33 +164,33 @@ class ItemLife:
             return
         self._judge_open_parts()
         if not self._move(event):
-            self.doubtful = True
-        self.final = event.item
+            self.is_unreliable = True
+        self.final_item = event.item
         if event.item is None:
             self._report.add("STR-4", self.place, "response.output_item.done has a null item; expected its final form")
             return
         self._judge_head(event.item, "response.output_item.done")
         self._judge_status(event.item)
-        if self._first is not None and not self.doubtful:
+        if self._first is not None and not self.is_unreliable:
             self._judge_against_announcement(self._first, event.item)
             self._judge_contents(self._first, event.item)
 
     def _move(self, event: ItemAdded | ItemDone | PartEvent | CallEvent) -> bool:
         stage = self.stage
-        self.stage, legal = next_stage(ITEM, stage, event)
+        self.stage, legal = next_stage(ITEM_GRAMMAR, stage, event)
         if not legal:
-            self._report.add(ROW_OF_ITEM[stage], self.place, f"{name_of(event)} came; expected {WANTED_OF_ITEM[stage]}")
+            self._report.add(ROW_OF_ITEM[stage], self.place, f"{event_type(event)} came; expected {EXPECTED_IN_ITEM[stage]}")
         return legal
 
-    def _part(self, where: str, index: int, event: PartEvent) -> PartLife:
+    def _part(self, where: str, index: int, event: PartEvent) -> PartState:
         parts = self._parts[where]
         found = parts.get(index)
         if found is None:
-            place, row = f"{self.place}.{where}[{index}]", ROW_OF_PLACE[where]
+            place, row = f"{self.place}.{where}[{index}]", ROW_OF_PART_LIST[where]
             wanted = max(parts, default=-1) + 1
             if isinstance(event, PART_ADDED) and (index > wanted or index < 0):
                 self._report.add(row, place, f"the next part came here; expected {where}_index {wanted}: no gaps")
-            found = parts[index] = PartLife(self._report, place, row)
+            found = parts[index] = PartState(self._report, place, row)
         return found
 
     # What the item says of itself
@@ -209,14 +209,14 @@ class ItemLife:
         if status is None:
             return
         wanted = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
-        if not is_end(item) or (status == ItemStatus.FAILED and not may_fail(item)):
+        if not has_final_status(item) or (status == ItemStatus.FAILED and not may_fail(item)):
             self._report.add("ITEM-2", self.place, f"the item is done with the status {status!r}; expected {wanted}")
 
     def _judge_against_announcement(self, first: Item, final: Item) -> None:
         if type_of(first) != type_of(final):
-            self.doubtful = True
+            self.is_unreliable = True
             self._report.add("STR-4", self.place, f"the item is done as {type_of(final)}; expected {type_of(first)}, as announced")
-        for name in NEVER_CHANGED:
+        for name in IMMUTABLE_FIELDS:
             told, now = getattr(first, name, None), getattr(final, name, None)
             if told and told != now:
                 self._report.add("STR-4", self.place, f"the item is done with the {name} {now!r}; expected {told!r}, as announced")
@@ -245,19 +245,19 @@ class ItemLife:
                 self._tell(event.arguments, "arguments", event)
                 called = getattr(self._first, "name", None)
                 if called and event.name and event.name != called:
-                    self._report.add("STR-9", self.place, f"{name_of(event)} has the name {event.name!r}; expected {called!r}")
+                    self._report.add("STR-9", self.place, f"{event_type(event)} has the name {event.name!r}; expected {called!r}")
             case CustomInputDone():
                 self._tell(event.input, "input", event)
             case _ as never:
                 assert_never(never)
 
     def _tell(self, told: str, field: str, event: CallEvent) -> None:
-        if not self.doubtful:
+        if not self.is_unreliable:
             announced = getattr(self._first, field, "")
             spoken = "".join(self._pieces) if self._pieces else announced
             if told != spoken:
                 self._report.add(
-                    "STR-6", f"{self.place}.{field}", f"{name_of(event)} differs from the deltas: {_parting(spoken, told)}"
+                    "STR-6", f"{self.place}.{field}", f"{event_type(event)} differs from the deltas: {_parting(spoken, told)}"
                 )
         self._told = told
 
@@ -273,18 +273,18 @@ class ItemLife:
     def _judge_open_parts(self) -> None:
         for where, parts in self._parts.items():
             for part in parts.values():
-                if part.stage is not PartStage.CLOSED and not part.doubtful:
+                if part.stage is not PartStage.CLOSED and not part.is_unreliable:
                     wanted = "response.content_part.done" if where == "content" else "response.reasoning_summary_part.done"
                     self._report.add(part.row, part.place, f"the item is done while the part is open; expected {wanted}")
-                    part.doubtful = True
+                    part.is_unreliable = True
 
     def _judge_parts(self, where: str, announced: list[Content], final: list[Content]) -> None:
         parts = self._parts[where]
         if not parts:
-            difference = difference_of(announced, final)
+            difference = first_difference(announced, final)
             if difference:
                 what = f"response.output_item.done has content that was not streamed: {difference}"
-                self._report.add(ROW_OF_PLACE[where], f"{self.place}.{where}", what)
+                self._report.add(ROW_OF_PART_LIST[where], f"{self.place}.{where}", what)
         elif len(parts) != len(final):
             what = f"response.output_item.done has {len(final)} parts; expected the {len(parts)} that were streamed"
             self._report.add("STR-6", f"{self.place}.{where}", what)
@@ -293,15 +293,15 @@ class ItemLife:
                 part.judge_in_item(content)
 
 
-class PartLife:
+class PartState:
     """What is known of one part of an item. Where it is doubtful, its content is not compared any more."""
 
-    def __init__(self, report: Report, place: str, row: str) -> None:
+    def __init__(self, report: ViolationReport, place: str, row: str) -> None:
         self.place = place
         self.row = row
         self.stage = PartStage.ABSENT
-        self._events = SummaryPartEvent if row == ROW_OF_PLACE["summary"] else ContentPartEvent
-        self.doubtful = False
+        self._events = SummaryPartEvent if row == ROW_OF_PART_LIST["summary"] else ContentPartEvent
+        self.is_unreliable = False
         self._report = report
         self._kind: type | None = None
         self._first: Content | None = None
@@ -326,20 +326,20 @@ class PartLife:
                 self._annotate(event)
             case OutputTextDone():
                 self._tell(event.text, event)
-                self._judge_logprobs(event.logprobs, name_of(event))
+                self._judge_logprobs(event.logprobs, event_type(event))
             case RefusalDone():
                 self._tell(event.refusal, event)
             case ReasoningDone() | SummaryTextDone():
                 self._tell(event.text, event)
             case ContentPartDone() | SummaryPartDone():
-                self._close(event.part, name_of(event))
+                self._close(event.part, event_type(event))
             case _ as never:
                 assert_never(never)
 
     def judge_in_item(self, content: Content) -> None:
         """STR-6: the part in the finished item."""
-        if self._final is not None and not self.doubtful:
-            difference = difference_of(self._final, content)
+        if self._final is not None and not self.is_unreliable:
+            difference = first_difference(self._final, content)
             if difference:
                 self._report.add(
                     "STR-6", self.place, f"response.output_item.done differs from the part that was done: {difference}"
@@ -347,17 +347,17 @@ class PartLife:
 
     def _move(self, event: PartEvent) -> None:
         stage, row = self.stage, self.row
-        self.stage, legal = next_stage(PART, stage, event)
+        self.stage, legal = next_stage(PART_GRAMMAR, stage, event)
         if self._kind is not None and KIND_OF_EVENT.get(type(event), self._kind) is not self._kind:
             self.stage, legal, row = stage, False, ROW_OF_EVENT[type(event)]
         if not legal:
-            if not self.doubtful:
-                self._report.add(row, self.place, f"{name_of(event)} came; expected {self._wanted(stage)}")
-            self.doubtful = True
+            if not self.is_unreliable:
+                self._report.add(row, self.place, f"{event_type(event)} came; expected {self._wanted(stage)}")
+            self.is_unreliable = True
 
     def _wanted(self, stage: PartStage) -> str:
         """The events that could have come, of this place and of this kind of part."""
-        mine = [event for event in PART[stage] if issubclass(event, self._events)]
+        mine = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._events)]
         wanted = [event for event in mine if KIND_OF_EVENT.get(event) in (None, self._kind)]
         return " or ".join(TYPE_OF_EVENT[event] for event in wanted) or "nothing more: the part is done"
 
@@ -365,7 +365,7 @@ class PartLife:
         if self._first is None:
             self._first = part
             self._kind = type(part)
-            kind = KINDS.get(self._kind)
+            kind = STREAMED_KINDS.get(self._kind)
             if self.stage is PartStage.OPEN and (kind is None or not issubclass(kind.delta, self._events)):
                 self.stage = PartStage.WHOLE
 
@@ -373,31 +373,31 @@ class PartLife:
         """STR-11"""
         wanted = len(self._annotations)
         if event.annotation_index != wanted:
-            what = f"{name_of(event)} has the annotation_index {event.annotation_index}; expected {wanted}"
+            what = f"{event_type(event)} has the annotation_index {event.annotation_index}; expected {wanted}"
             self._report.add("STR-11", self.place, what)
         self._annotations.append(event.annotation)
 
     def _tell(self, told: str, event: PartEvent) -> None:
         if self._told is None:
             spoken = "".join(self._pieces) if self._pieces else _text(self._first)
-            if told != spoken and not self.doubtful:
-                self._report.add("STR-6", self.place, f"{name_of(event)} differs from the deltas: {_parting(spoken, told)}")
+            if told != spoken and not self.is_unreliable:
+                self._report.add("STR-6", self.place, f"{event_type(event)} differs from the deltas: {_parting(spoken, told)}")
             self._told = told
 
     def _judge_logprobs(self, told: list[LogProb] | UnsetType, name: str) -> None:
         """STR-12"""
-        if not self.doubtful:
+        if not self.is_unreliable:
             announced = self._first.logprobs if isinstance(self._first, OutputText) else []
-            difference = difference_of(self._logprobs or announced or [], told or [])
+            difference = first_difference(self._logprobs or announced or [], told or [])
             if difference:
                 self._report.add("STR-12", self.place, f"the logprobs of {name} differ from those of the deltas: {difference}")
 
     def _close(self, part: Content, name: str) -> None:
         self._final = part
-        if self.doubtful or self._first is None:
+        if self.is_unreliable or self._first is None:
             return
         if type(part) is not type(self._first):
-            self.doubtful = True
+            self.is_unreliable = True
             wanted = self._first.__struct_config__.tag
             self._report.add(self.row, self.place, f"{name} has a part of another type; expected {wanted}, as announced")
             return
@@ -407,12 +407,12 @@ class PartLife:
             )
         if isinstance(part, OutputText):
             self._judge_logprobs(part.logprobs, name)
-            difference = difference_of(self._annotations or cast(OutputText, self._first).annotations, part.annotations)
+            difference = first_difference(self._annotations or cast(OutputText, self._first).annotations, part.annotations)
             if difference:
                 self._report.add("STR-11", self.place, f"the annotations of {name} differ from those that were added: {difference}")
 
 
-def name_of(event: StreamEvent | ResponseEvent) -> str:
+def event_type(event: StreamEvent | ResponseEvent) -> str:
     return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
 
 
@@ -433,7 +433,7 @@ def _parting(one: str, other: str) -> str:
     return f"they part at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
 
 
-def difference_of(one: Any, other: Any) -> str:
+def first_difference(one: Any, other: Any) -> str:
     """The first place where two values differ on the wire, in words; empty if they agree. Absent, null and empty are the same."""
     waiting = [("", _plain(one), _plain(other))]
     while waiting:
@@ -446,7 +446,7 @@ def difference_of(one: Any, other: Any) -> str:
                 waiting += [(f"{path}[{at}]", left[at], right[at]) for at in reversed(range(len(left)))]
             case str(), str() if left != right:
                 return f"{path}: {_parting(left, right)}".removeprefix(": ")
-            case _ if left != right and (left not in EMPTY or right not in EMPTY):
+            case _ if left != right and (left not in EMPTY_VALUES or right not in EMPTY_VALUES):
                 return f"{path}: {_excerpt(left)} against {_excerpt(right)}".removeprefix(": ")
     return ""
 

@@ -47,7 +47,7 @@ from antiphon.protocol.status import ResponseStatus
 class ResponseStage(IntEnum):
     """How far a response is."""
 
-    BEFORE = 0
+    NOT_CREATED = 0
     CREATED = 1
     QUEUED = 2
     IN_PROGRESS = 3
@@ -60,8 +60,8 @@ class ItemStage(IntEnum):
 
     ABSENT = 0
     ANNOUNCED = 1
-    IN_PIECES = 2
-    TOLD = 3
+    ARGUMENTS_OPEN = 2
+    ARGUMENTS_DONE = 3
     DONE = 4
 
 
@@ -71,7 +71,7 @@ class PartStage(IntEnum):
     ABSENT = 0
     OPEN = 1
     WHOLE = 2
-    TOLD = 3
+    CONTENT_DONE = 3
     CLOSED = 4
 
 
@@ -95,7 +95,7 @@ class StreamedKind(NamedTuple):
     done: type
 
 
-KINDS: Final[dict[type, StreamedKind]] = {
+STREAMED_KINDS: Final[dict[type, StreamedKind]] = {
     OutputText: StreamedKind(OutputTextDelta, OutputTextDone),
     Refusal: StreamedKind(RefusalDelta, RefusalDone),
     ReasoningText: StreamedKind(ReasoningDelta, ReasoningDone),
@@ -103,20 +103,20 @@ KINDS: Final[dict[type, StreamedKind]] = {
 }
 KIND_OF_EVENT: Final[dict[type, type]] = {
     AnnotationAdded: OutputText,
-    **{event: part for part, kind in KINDS.items() for event in kind},
+    **{event: part for part, kind in STREAMED_KINDS.items() for event in kind},
 }
 PART_ADDED: Final = (ContentPartAdded, SummaryPartAdded)
 PART_DONE: Final = (ContentPartDone, SummaryPartDone)
-DELTAS: Final = tuple(kind.delta for kind in KINDS.values())
-TOLD: Final = tuple(kind.done for kind in KINDS.values())
-CALL_DELTAS: Final = (ArgumentsDelta, CustomInputDelta)
-CALL_TOLD: Final = (ArgumentsDone, CustomInputDone)
-IN_PARTS: Final = (*PART_ADDED, *DELTAS, AnnotationAdded, *TOLD, *PART_DONE)
-OUTPUT: Final = (ItemAdded, *IN_PARTS, *CALL_DELTAS, *CALL_TOLD, ItemDone, UnknownEvent)
+CONTENT_DELTA_EVENTS: Final = tuple(kind.delta for kind in STREAMED_KINDS.values())
+CONTENT_DONE_EVENTS: Final = tuple(kind.done for kind in STREAMED_KINDS.values())
+CALL_DELTA_EVENTS: Final = (ArgumentsDelta, CustomInputDelta)
+CALL_DONE_EVENTS: Final = (ArgumentsDone, CustomInputDone)
+PART_EVENTS: Final = (*PART_ADDED, *CONTENT_DELTA_EVENTS, AnnotationAdded, *CONTENT_DONE_EVENTS, *PART_DONE)
+OUTPUT: Final = (ItemAdded, *PART_EVENTS, *CALL_DELTA_EVENTS, *CALL_DONE_EVENTS, ItemDone, UnknownEvent)
 
 # The life of a response (STR-1, STR-7, STR-8).
-RESPONSE: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
-    ResponseStage.BEFORE: {ResponseCreated: ResponseStage.CREATED},
+RESPONSE_GRAMMAR: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
+    ResponseStage.NOT_CREATED: {ResponseCreated: ResponseStage.CREATED},
     ResponseStage.CREATED: {ResponseQueued: ResponseStage.QUEUED, ResponseInProgress: ResponseStage.IN_PROGRESS},
     ResponseStage.QUEUED: {
         ResponseInProgress: ResponseStage.IN_PROGRESS,
@@ -134,14 +134,14 @@ RESPONSE: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
     ResponseStage.ENDED: {},
 }
 ROW_OF_RESPONSE: Final[dict[ResponseStage, str]] = {
-    ResponseStage.BEFORE: "STR-1",
+    ResponseStage.NOT_CREATED: "STR-1",
     ResponseStage.CREATED: "STR-1",
     ResponseStage.QUEUED: "STR-1",
     ResponseStage.IN_PROGRESS: "STR-1",
     ResponseStage.FAILING: "STR-8",
 }
-WANTED_OF_RESPONSE: Final[dict[ResponseStage, str]] = {
-    ResponseStage.BEFORE: "response.created before anything else",
+EXPECTED_IN_RESPONSE: Final[dict[ResponseStage, str]] = {
+    ResponseStage.NOT_CREATED: "response.created before anything else",
     ResponseStage.CREATED: "response.in_progress or response.queued after response.created",
     ResponseStage.QUEUED: "response.in_progress, or error and response.failed, after response.queued",
     ResponseStage.IN_PROGRESS: "output, error or a terminal event: the response is in progress already",
@@ -157,53 +157,53 @@ STATUS_OF_EVENT: Final[dict[type, tuple[ResponseStatus, ...]]] = {
 }
 
 # The life of an output index (STR-2, STR-4, STR-9, ITEM-4).
-ITEM: Final[dict[ItemStage, dict[type, ItemStage]]] = {
+ITEM_GRAMMAR: Final[dict[ItemStage, dict[type, ItemStage]]] = {
     ItemStage.ABSENT: {ItemAdded: ItemStage.ANNOUNCED},
     ItemStage.ANNOUNCED: {
-        **dict.fromkeys(IN_PARTS, ItemStage.ANNOUNCED),
-        **dict.fromkeys(CALL_DELTAS, ItemStage.IN_PIECES),
-        **dict.fromkeys(CALL_TOLD, ItemStage.TOLD),
+        **dict.fromkeys(PART_EVENTS, ItemStage.ANNOUNCED),
+        **dict.fromkeys(CALL_DELTA_EVENTS, ItemStage.ARGUMENTS_OPEN),
+        **dict.fromkeys(CALL_DONE_EVENTS, ItemStage.ARGUMENTS_DONE),
         ItemDone: ItemStage.DONE,
     },
-    ItemStage.IN_PIECES: {
-        **dict.fromkeys(CALL_DELTAS, ItemStage.IN_PIECES),
-        **dict.fromkeys(CALL_TOLD, ItemStage.TOLD),
+    ItemStage.ARGUMENTS_OPEN: {
+        **dict.fromkeys(CALL_DELTA_EVENTS, ItemStage.ARGUMENTS_OPEN),
+        **dict.fromkeys(CALL_DONE_EVENTS, ItemStage.ARGUMENTS_DONE),
     },
-    ItemStage.TOLD: {ItemDone: ItemStage.DONE},
+    ItemStage.ARGUMENTS_DONE: {ItemDone: ItemStage.DONE},
     ItemStage.DONE: {},
 }
 ROW_OF_ITEM: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "STR-2",
     ItemStage.ANNOUNCED: "STR-2",
-    ItemStage.IN_PIECES: "STR-9",
-    ItemStage.TOLD: "STR-9",
+    ItemStage.ARGUMENTS_OPEN: "STR-9",
+    ItemStage.ARGUMENTS_DONE: "STR-9",
     ItemStage.DONE: "ITEM-4",
 }
-WANTED_OF_ITEM: Final[dict[ItemStage, str]] = {
+EXPECTED_IN_ITEM: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "response.output_item.added before it",
     ItemStage.ANNOUNCED: "content of the item or response.output_item.done: it was announced before",
-    ItemStage.IN_PIECES: "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas",
-    ItemStage.TOLD: "response.output_item.done: the call was told whole",
+    ItemStage.ARGUMENTS_OPEN: "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas",
+    ItemStage.ARGUMENTS_DONE: "response.output_item.done: the call was told whole",
     ItemStage.DONE: "nothing more at this output_index: the item is done",
 }
 
 # The life of a part in an item (STR-3, STR-10). Citations may still come between the text's done and the part's.
-PART: Final[dict[PartStage, dict[type, PartStage]]] = {
+PART_GRAMMAR: Final[dict[PartStage, dict[type, PartStage]]] = {
     PartStage.ABSENT: dict.fromkeys(PART_ADDED, PartStage.OPEN),
     PartStage.OPEN: {
-        **dict.fromkeys(DELTAS, PartStage.OPEN),
+        **dict.fromkeys(CONTENT_DELTA_EVENTS, PartStage.OPEN),
         AnnotationAdded: PartStage.OPEN,
-        **dict.fromkeys(TOLD, PartStage.TOLD),
+        **dict.fromkeys(CONTENT_DONE_EVENTS, PartStage.CONTENT_DONE),
     },
     PartStage.WHOLE: dict.fromkeys(PART_DONE, PartStage.CLOSED),
-    PartStage.TOLD: {AnnotationAdded: PartStage.TOLD, **dict.fromkeys(PART_DONE, PartStage.CLOSED)},
+    PartStage.CONTENT_DONE: {AnnotationAdded: PartStage.CONTENT_DONE, **dict.fromkeys(PART_DONE, PartStage.CLOSED)},
     PartStage.CLOSED: {},
 }
-ROW_OF_PLACE: Final = {"content": "STR-3", "summary": "STR-10"}
+ROW_OF_PART_LIST: Final = {"content": "STR-3", "summary": "STR-10"}
 
 # Which items an event may speak of; an item of unknown type may hold anything.
-HOLDERS: Final[dict[type, tuple[Any, ...]]] = {
-    **dict.fromkeys(IN_PARTS, (Message, Reasoning)),
+ITEM_TYPES_OF_EVENT: Final[dict[type, tuple[Any, ...]]] = {
+    **dict.fromkeys(PART_EVENTS, (Message, Reasoning)),
     **dict.fromkeys((SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone), (Reasoning,)),
     ArgumentsDelta: (FunctionCall,),
     ArgumentsDone: (FunctionCall,),
@@ -211,14 +211,14 @@ HOLDERS: Final[dict[type, tuple[Any, ...]]] = {
     CustomInputDone: (CustomToolCall,),
 }
 ROW_OF_EVENT: Final[dict[type, str]] = {
-    **dict.fromkeys(IN_PARTS, "STR-3"),
+    **dict.fromkeys(PART_EVENTS, "STR-3"),
     **dict.fromkeys((ReasoningDelta, ReasoningDone), "STR-10"),
     **dict.fromkeys((SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone), "STR-10"),
     **dict.fromkeys((RefusalDelta, RefusalDone, AnnotationAdded), "STR-11"),
-    **dict.fromkeys((*CALL_DELTAS, *CALL_TOLD), "STR-9"),
+    **dict.fromkeys((*CALL_DELTA_EVENTS, *CALL_DONE_EVENTS), "STR-9"),
 }
 # What an announced item may not change, once it is not a zero value.
-NEVER_CHANGED: Final = ("role", "name", "call_id", "namespace")
-EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+IMMUTABLE_FIELDS: Final = ("role", "name", "call_id", "namespace")
+EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [], {})
 # ITEM-5: events of hosted tools are named after their items.
 HOSTED_EVENTS: Final = tuple(f"response.{cls.__struct_config__.tag}" for cls in HostedItem.__args__)

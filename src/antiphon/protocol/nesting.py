@@ -46,7 +46,7 @@ def decode_json(data: Json, type: Any = Any) -> Any:
     return msgspec.json.decode(data, type=type)
 
 
-def bounded(decode: Callable[[Any], T]) -> Callable[[Json], T]:
+def with_nesting_limit(decode: Callable[[Any], T]) -> Callable[[Json], T]:
     """A decoder that checks the nesting first."""
 
     def decode_bounded(data: Json) -> T:
@@ -89,8 +89,8 @@ def _is_deeper(brackets: bytes, levels: int) -> bool:
             break
     steps = brackets.translate(STEPS)
     level = 0
-    for start in range(0, len(steps), PIECE):
-        sums = list(accumulate(array("b", steps[start : start + PIECE]), initial=level))
+    for start in range(0, len(steps), CHUNK_SIZE):
+        sums = list(accumulate(array("b", steps[start : start + CHUNK_SIZE]), initial=level))
         if max(sums) > levels:
             return True
         level = sums[-1]
@@ -99,6 +99,6 @@ def _is_deeper(brackets: bytes, levels: int) -> bool:
 
 SHORTEST_TOO_DEEP: Final = 2 * (MAX_NESTING + 1)  # the bytes of the shortest JSON that is nested too deeply: its brackets
 ROUNDS: Final = 16
-PIECE: Final = 64 * 1024
+CHUNK_SIZE: Final = 64 * 1024
 NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # 255 is -1 in an array of signed bytes

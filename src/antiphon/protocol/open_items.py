@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.errors import IllegalMove
+from antiphon.errors import InvalidTransition
 from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.items import (
     CustomToolCall,
@@ -82,12 +82,12 @@ class OpenItem(ABC):
         """Whether `failed` is an end this item can have (ITEM-2)."""
         return False
 
-    def place(self, kind: PartKind) -> list[Content | None]:
+    def parts_of_kind(self, kind: PartKind) -> list[Content | None]:
         """Where parts of this kind end up once they are done."""
-        raise IllegalMove(f"a {self.name} holds no part of the type {kind.__struct_config__.tag} (STR-3)")
+        raise InvalidTransition(f"a {self.name} holds no part of the type {kind.__struct_config__.tag} (STR-3)")
 
     @abstractmethod
-    def form(self, status: ItemStatus) -> Item:
+    def build(self, status: ItemStatus) -> Item:
         """The item as it stands, under this status."""
 
 
@@ -101,10 +101,10 @@ class OpenMessage(OpenItem):
         self.phase = phase
         self.contents: list[Content | None] = []
 
-    def place(self, kind: PartKind) -> list[Content | None]:
-        return self.contents if kind in (OutputText, Refusal) else super().place(kind)
+    def parts_of_kind(self, kind: PartKind) -> list[Content | None]:
+        return self.contents if kind in (OutputText, Refusal) else super().parts_of_kind(kind)
 
-    def form(self, status: ItemStatus) -> Message:
+    def build(self, status: ItemStatus) -> Message:
         content = [part for part in self.contents if part is not None]
         return Message(id=self.id, status=status, role="assistant", content=content, phase=self.phase, extra=self.extra)
 
@@ -120,12 +120,12 @@ class OpenReasoning(OpenItem):
         self.summaries: list[Content | None] = []
         self.encrypted_content: str | UnsetType = UNSET
 
-    def place(self, kind: PartKind) -> list[Content | None]:
+    def parts_of_kind(self, kind: PartKind) -> list[Content | None]:
         if kind is SummaryText:
             return self.summaries
-        return self.contents if kind is ReasoningText else super().place(kind)
+        return self.contents if kind is ReasoningText else super().parts_of_kind(kind)
 
-    def form(self, status: ItemStatus) -> Reasoning:
+    def build(self, status: ItemStatus) -> Reasoning:
         content = [part for part in self.contents if part is not None]
         return Reasoning(
             id=self.id,
@@ -137,29 +137,29 @@ class OpenReasoning(OpenItem):
         )
 
 
-class OpenAnyCall(OpenItem):
+class OpenToolCall(OpenItem):
     """What the two kinds of calls have in common."""
 
-    __slots__ = ("call_id", "called", "namespace", "pieces")
+    __slots__ = ("call_id", "namespace", "pieces", "tool_name")
 
-    def __init__(self, id: str, called: str, call_id: str, namespace: str | None) -> None:
+    def __init__(self, id: str, tool_name: str, call_id: str, namespace: str | None) -> None:
         super().__init__(id)
-        self.called = called
+        self.tool_name = tool_name
         self.call_id = call_id
         self.namespace: str | UnsetType = namespace if namespace is not None else UNSET
         self.pieces = TextPieces()
 
 
-class OpenCall(OpenAnyCall):
+class OpenFunctionCall(OpenToolCall):
     __slots__ = ()
 
     name = "function call"
 
-    def form(self, status: ItemStatus) -> FunctionCall:
+    def build(self, status: ItemStatus) -> FunctionCall:
         return FunctionCall(
             id=self.id,
             call_id=self.call_id,
-            name=self.called,
+            name=self.tool_name,
             arguments="".join(self.pieces),
             status=status,
             namespace=self.namespace,
@@ -167,16 +167,16 @@ class OpenCall(OpenAnyCall):
         )
 
 
-class OpenCustomCall(OpenAnyCall):
+class OpenCustomCall(OpenToolCall):
     __slots__ = ()
 
     name = "custom tool call"
 
-    def form(self, status: ItemStatus) -> CustomToolCall:
+    def build(self, status: ItemStatus) -> CustomToolCall:
         return CustomToolCall(
             id=self.id,
             call_id=self.call_id,
-            name=self.called,
+            name=self.tool_name,
             input="".join(self.pieces),
             status=status,
             namespace=self.namespace,
@@ -184,17 +184,17 @@ class OpenCustomCall(OpenAnyCall):
         )
 
 
-class OpenWhole(OpenItem):
+class OpenWholeItem(OpenItem):
     """An item that is not written piece by piece: an extension, a hosted tool's receipt, a compaction."""
 
-    __slots__ = ("finished", "item", "size")
+    __slots__ = ("is_finished", "item", "size")
 
     name = "whole item"
 
     def __init__(self, id: str, item: Item) -> None:
         super().__init__(id)
         self.item = item
-        self.finished = False
+        self.is_finished = False
         self.size = 0  # bytes, as the writer has counted them
 
     @property
@@ -204,16 +204,20 @@ class OpenWhole(OpenItem):
     def finish(self, item: Item) -> None:
         """Takes the final form, if this item can end in it."""
         if type_of(item) != type_of(self.item):
-            raise IllegalMove(f"the item {self.id} was announced as {type_of(self.item)} and cannot end as {type_of(item)} (STR-4)")
+            raise InvalidTransition(
+                f"the item {self.id} was announced as {type_of(self.item)} and cannot end as {type_of(item)} (STR-4)"
+            )
         if status_of(item) == ItemStatus.FAILED and not may_fail(item):
-            raise IllegalMove(f"a {type_of(item)} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
+            raise InvalidTransition(
+                f"a {type_of(item)} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)"
+            )
         self.item = item
-        self.finished = True
+        self.is_finished = True
 
-    def form(self, status: ItemStatus) -> Item:
+    def build(self, status: ItemStatus) -> Item:
         told = status_of(self.item)
         # A final form that names its own end keeps it: a hosted tool may have failed though the response goes on.
-        keeps = self.finished and status is ItemStatus.COMPLETED and is_end(self.item)
+        keeps = self.is_finished and status is ItemStatus.COMPLETED and has_final_status(self.item)
         return with_id_and_status(self.item, self.id, told if keeps else status)
 
 
@@ -227,7 +231,7 @@ def may_fail(item: Item) -> bool:
     return not isinstance(item, NEVER_FAILED)
 
 
-def is_end(item: Item) -> bool:
+def has_final_status(item: Item) -> bool:
     """Whether the item's own status is one to end in. An unknown item may have words of its own for that (ITEM-5)."""
     told = status_of(item)
     return told not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else told in ENDS
@@ -235,13 +239,13 @@ def is_end(item: Item) -> bool:
 
 def id_of(item: Item) -> str | None:
     """The item's own id, if it has one."""
-    found = item.text("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
+    found = item.string_member("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
     return found if isinstance(found, str) else None
 
 
 def status_of(item: Item) -> str | None:
     """The item's own status, if it has one."""
-    found = item.text("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
+    found = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
     return found if isinstance(found, str) else None
 
 
@@ -250,7 +254,7 @@ def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
     if id_of(item) == id and status_of(item) == status:
         return item
     if isinstance(item, UnknownItem):
-        members = item.fields()
+        members = item.raw_members()
         members["id"] = Raw(msgspec.json.encode(id))
         if "status" in members and status is not None:
             members["status"] = Raw(msgspec.json.encode(status))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from antiphon.errors import ApiError
 from antiphon.protocol.content import Content, OutputText, Refusal
-from antiphon.protocol.errors import Error, payload_of
+from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
     RESPONSE_EVENTS,
     ArgumentsDelta,
@@ -55,7 +55,7 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, SpecificToolChoice
 
-Pad = Callable[[int], str]
+PaddingSource = Callable[[int], str]
 # A tool as a choice names it: kind, namespace, name. A whole namespace has no name.
 _ToolKey = tuple[str, str | None, str | None]
 
@@ -77,7 +77,9 @@ class Policy:
         "losses",
     )
 
-    def __init__(self, allowed: frozenset[_ToolKey] | None, one_call: bool, include: frozenset[str], pad: Pad | None) -> None:
+    def __init__(
+        self, allowed: frozenset[_ToolKey] | None, one_call: bool, include: frozenset[str], pad: PaddingSource | None
+    ) -> None:
         self.losses = Losses()
         self._allowed = allowed
         self._one_call = one_call
@@ -91,21 +93,21 @@ class Policy:
         self._idle = pad is None  # until something is withheld, a plain delta passes untouched
 
     @classmethod
-    def of(cls, request: Request, *, pad: Pad | None = None) -> Policy:
+    def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
         """The policy of what the client asked; `pad` makes padding for a delta of a given length (STR-13)."""
         asked = bool(request.stream_options and request.stream_options.include_obfuscation)
         include = frozenset(request.include or ())
         if request.top_logprobs:
             include |= {LOGPROBS}
         if ENCRYPTED_IF_ANY in include:
-            include |= {ENCRYPTED}
+            include |= {ENCRYPTED_REASONING}
         policy = cls(_allowed_by(request), request.parallel_tool_calls is False, include, pad if asked else None)
         if asked and pad is None:
             policy.losses.add("stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here")
         return policy
 
     @property
-    def passes_text(self) -> bool:
+    def passes_text_deltas(self) -> bool:
         """Whether plain deltas go through as they are for now."""
         return self._idle
 
@@ -134,7 +136,7 @@ class Policy:
             return self._fail(event)
         return [event]
 
-    def whole(self, response: Response) -> Response:
+    def apply_to_response(self, response: Response) -> Response:
         """A response that nobody streamed, as the fold of what would have been delivered (STR-14)."""
         if len(response.output) == 1 and self._passes(response.output[0]):  # as most are
             return response
@@ -150,13 +152,13 @@ class Policy:
         part = item.content[0]
         return type(part) is OutputText and not part.logprobs
 
-    def unabridged(self, response: Response) -> Response:
+    def without_withheld_items(self, response: Response) -> Response:
         """A response that was fed, without what the client may not have, but with what it merely did not ask for."""
         if not self._withheld:
             return response
         return replace(response, output=[item for index, item in enumerate(response.output) if index not in self._withheld])
 
-    def item(self, item: Item) -> Item:
+    def trim_item(self, item: Item) -> Item:
         """An item by itself, without what was not asked for."""
         return self._trim_item(item)
 
@@ -187,7 +189,7 @@ class Policy:
     def _speaks_of_withheld(self, event: StreamEvent) -> bool:
         if isinstance(event, UnknownEvent):
             index = _index_in(event)
-            return index in self._withheld or event.text("item_id") in self._withheld_ids
+            return index in self._withheld or event.string_member("item_id") in self._withheld_ids
         return getattr(event, "output_index", None) in self._withheld
 
     def _fail(self, event: ResponseCompleted) -> list[StreamEvent]:
@@ -206,7 +208,7 @@ class Policy:
         )
         number = event.sequence_number
         return [
-            ErrorEvent(sequence_number=number, error=payload_of(error)),
+            ErrorEvent(sequence_number=number, error=error_payload(error)),
             ResponseFailed(sequence_number=number + 1, response=response),
         ]
 
@@ -225,7 +227,7 @@ class Policy:
 
     def _renumber_raw(self, event: UnknownEvent) -> UnknownEvent:
         number = event.sequence_number - self._gone
-        members: dict[str, Any] = {**event.fields(), "sequence_number": number}
+        members: dict[str, Any] = {**event.raw_members(), "sequence_number": number}
         index = _index_in(event)
         if index is not None:
             members["output_index"] = self._place(index)
@@ -269,7 +271,7 @@ class Policy:
             case Message():
                 content = [self._trim_part(part) for part in item.content]
                 return item if all(map(_is, content, item.content)) else replace(item, content=content)
-            case Reasoning(encrypted_content=str()) if ENCRYPTED not in include:  # RSN-2
+            case Reasoning(encrypted_content=str()) if ENCRYPTED_REASONING not in include:  # RSN-2
                 return replace(item, encrypted_content=UNSET)
             case WebSearchCall(action={"sources": _, **action}) if "web_search_call.action.sources" not in include:
                 return replace(item, action=action)
@@ -308,7 +310,7 @@ def _key_of(choice: SpecificToolChoice) -> _ToolKey:
         case SpecificCustom():
             return ("custom", choice.namespace or None, choice.name)
         case _:  # a namespace as a whole, or a hosted tool, which no call of ours can match
-            return (choice.kind, choice.text("name") or "", None)
+            return (choice.kind, choice.string_member("name") or "", None)
 
 
 def _says_something(item: Item) -> bool:
@@ -331,7 +333,7 @@ def _is_empty(part: Content) -> bool:
 
 
 def _index_in(event: UnknownEvent) -> int | None:
-    index = msgspec.json.decode(event.fields().get("output_index", Raw(b"null")))
+    index = msgspec.json.decode(event.raw_members().get("output_index", Raw(b"null")))
     return index if isinstance(index, int) else None
 
 
@@ -347,5 +349,5 @@ DELTAS: Final[frozenset[type]] = frozenset(
     {OutputTextDelta, ReasoningDelta, ArgumentsDelta, CustomInputDelta, SummaryTextDelta, RefusalDelta}
 )
 CALLS: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
-ENCRYPTED: Final = "reasoning.encrypted_content"
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 LOGPROBS: Final = "message.output_text.logprobs"

@@ -1,6 +1,6 @@
 """The response object: what was asked, echoed with its effective values, and what came of it (HTTP-2).
 
-`opening` makes the object a turn begins with; everything after that is the writer's.
+`initial_response` makes the object a turn begins with; everything after that is the writer's.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class CompactResource(Shape, frozen=True, kw_only=True):
     usage: Usage
 
 
-def opening(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
+def initial_response(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
     """The response a turn begins with: the request's settings with their effective values, and no output yet."""
     return Response(
         id=id,

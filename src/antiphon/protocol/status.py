@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from antiphon.errors import IllegalMove
+from antiphon.errors import InvalidTransition
 
 
 class ItemStatus(StrEnum):
@@ -18,16 +18,16 @@ class ItemStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        return not ITEM_MOVES[self]
+        return not ITEM_TRANSITIONS[self]
 
     @property
     def is_success(self) -> bool:
         return self is ItemStatus.COMPLETED
 
-    def to(self, target: ItemStatus) -> ItemStatus:
-        """The next status, or IllegalMove."""
-        if target not in ITEM_MOVES[self]:
-            raise IllegalMove(f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_MOVES[self])}")
+    def transition_to(self, target: ItemStatus) -> ItemStatus:
+        """The next status, or InvalidTransition."""
+        if target not in ITEM_TRANSITIONS[self]:
+            raise InvalidTransition(f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_TRANSITIONS[self])}")
         return target
 
 
@@ -43,16 +43,18 @@ class ResponseStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        return not RESPONSE_MOVES[self]
+        return not RESPONSE_TRANSITIONS[self]
 
     @property
     def is_success(self) -> bool:
         return self is ResponseStatus.COMPLETED
 
-    def to(self, target: ResponseStatus) -> ResponseStatus:
-        """The next status, or IllegalMove."""
-        if target not in RESPONSE_MOVES[self]:
-            raise IllegalMove(f"a response cannot go from {self.value} to {target.value}; {_choices(RESPONSE_MOVES[self])}")
+    def transition_to(self, target: ResponseStatus) -> ResponseStatus:
+        """The next status, or InvalidTransition."""
+        if target not in RESPONSE_TRANSITIONS[self]:
+            raise InvalidTransition(
+                f"a response cannot go from {self.value} to {target.value}; {_choices(RESPONSE_TRANSITIONS[self])}"
+            )
         return target
 
 
@@ -60,14 +62,14 @@ def _choices(moves: tuple[StrEnum, ...]) -> str:
     return "from there it can go to " + ", ".join(moves) if moves else "that is the end of its life"
 
 
-ITEM_MOVES: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {
+ITEM_TRANSITIONS: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {
     ItemStatus.IN_PROGRESS: (ItemStatus.COMPLETED, ItemStatus.INCOMPLETE, ItemStatus.FAILED),
     ItemStatus.COMPLETED: (),
     ItemStatus.INCOMPLETE: (),
     ItemStatus.FAILED: (),
 }
 
-RESPONSE_MOVES: Final[dict[ResponseStatus, tuple[ResponseStatus, ...]]] = {
+RESPONSE_TRANSITIONS: Final[dict[ResponseStatus, tuple[ResponseStatus, ...]]] = {
     ResponseStatus.QUEUED: (ResponseStatus.IN_PROGRESS, ResponseStatus.FAILED, ResponseStatus.CANCELLED),
     ResponseStatus.IN_PROGRESS: (
         ResponseStatus.COMPLETED,

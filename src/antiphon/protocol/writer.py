@@ -14,10 +14,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.errors import ApiError, IllegalMove
+from antiphon.errors import ApiError, InvalidTransition
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.content import Annotation, LogProb, OutputText, ReasoningText, Refusal, SummaryText
-from antiphon.protocol.errors import Error, ErrorPayload, payload_of
+from antiphon.protocol.errors import Error, ErrorPayload, error_payload
 from antiphon.protocol.events import (
     AnnotationAdded,
     ArgumentsDelta,
@@ -51,13 +51,13 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import Item, Phase, UnknownItem
 from antiphon.protocol.open_items import (
-    OpenCall,
     OpenCustomCall,
+    OpenFunctionCall,
     OpenItem,
     OpenMessage,
     OpenPart,
     OpenReasoning,
-    OpenWhole,
+    OpenWholeItem,
     PartKind,
     id_of,
     status_of,
@@ -103,11 +103,11 @@ class ResponseWriter:
         return replace(self._response, output=[item for item in self._output if item is not None])
 
     @property
-    def started(self) -> bool:
+    def has_started(self) -> bool:
         return self._status is not None
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._status is not None and self._status.is_terminal
 
     @property
@@ -140,8 +140,8 @@ class ResponseWriter:
 
     def update(self, **changes: Any) -> None:
         """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
-        if self.ended:
-            raise IllegalMove(f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)")
+        if self.has_ended:
+            raise InvalidTransition(f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)")
         self._response = replace(self._response, **changes)
 
     # Beginning
@@ -239,7 +239,7 @@ class ResponseWriter:
             )
         )
 
-    def phase(self, key: Hashable, phase: Phase) -> None:
+    def set_phase(self, key: Hashable, phase: Phase) -> None:
         """ITEM-7: a phase that is told after the message began."""
         self._get(key, OpenMessage).phase = phase
 
@@ -261,7 +261,7 @@ class ResponseWriter:
             self.reasoning_item(key)
         self._delta(key, SummaryText, delta, part)
 
-    def encrypted(self, key: Hashable, content: str) -> None:
+    def encrypted_content(self, key: Hashable, content: str) -> None:
         """RSN-1: the sealed form of the reasoning; it is told when the item is done."""
         if key not in self._open:
             self.reasoning_item(key)
@@ -272,11 +272,11 @@ class ResponseWriter:
 
     def call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
         """Announces a function call; its name must be whole by now (TOOL-3)."""
-        self._add(key, OpenCall(self._claim("fc", id), name, call_id, namespace))
+        self._add(key, OpenFunctionCall(self._claim("fc", id), name, call_id, namespace))
 
     def arguments(self, key: Hashable, delta: str) -> None:
         """STR-9: a piece of a call's arguments."""
-        item = self._get(key, OpenCall)
+        item = self._get(key, OpenFunctionCall)
         if delta:
             self.count(text_size(delta))
             item.pieces.append(delta)
@@ -296,32 +296,32 @@ class ResponseWriter:
 
     # Everything else
 
-    def add(self, key: Hashable, item: Item) -> None:
+    def add_item(self, key: Hashable, item: Item) -> None:
         """Announces an item as it stands: an extension, a hosted tool's receipt, a compaction; `done` gives its final form."""
-        whole = OpenWhole(self._claim("item", id_of(item)), item)
+        whole = OpenWholeItem(self._claim("item", id_of(item)), item)
         whole.size = len(msgspec.json.encode(item))
         self.count(whole.size)
         self._add(key, whole)
 
-    def done(self, key: Hashable, item: Item) -> None:
+    def finish_item(self, key: Hashable, item: Item) -> None:
         """Closes an item that was announced with `add`, in its final form."""
-        whole = self._get(key, OpenWhole)
+        whole = self._get(key, OpenWholeItem)
         size = len(msgspec.json.encode(item))
         self.count(max(0, size - whole.size))
         whole.size = size
         whole.finish(item)
         self.close(key)
 
-    def item(self, key: Hashable, item: Item) -> None:
+    def whole_item(self, key: Hashable, item: Item) -> None:
         """An item that arrives whole."""
-        self.add(key, item)
-        self.done(key, item)
+        self.add_item(key, item)
+        self.finish_item(key, item)
 
-    def keep(self, key: Hashable, extra: dict[str, Raw]) -> None:
+    def set_extra_fields(self, key: Hashable, extra: dict[str, Raw]) -> None:
         """Unknown fields of an item that is written piece by piece (ITEM-5); they are told when it is done."""
         item = self._get(key, OpenItem)
-        if isinstance(item, OpenWhole):
-            raise IllegalMove(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
+        if isinstance(item, OpenWholeItem):
+            raise InvalidTransition(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
         self.count(sum(map(len, extra.values())))
         item.extra = extra
 
@@ -329,14 +329,14 @@ class ResponseWriter:
         """Announces an item of our own kind; its type must be `slug:name` (B-3)."""
         id = self._claim(_slug_of(kind), None)
         body = {**members, "type": kind, "id": id, "status": ItemStatus.IN_PROGRESS}
-        self._add(key, OpenWhole(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
+        self._add(key, OpenWholeItem(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
 
-    def extension(self, kind: str, members: dict[str, Any]) -> None:
+    def extension_event(self, kind: str, members: dict[str, Any]) -> None:
         """An event of our own kind; its type must be `slug:name` (B-3). It takes a number like any other (STR-5)."""
         _slug_of(kind)
-        self.carry(kind, members)
+        self.unknown_event(kind, members)
 
-    def carry(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
+    def unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
         """An event whose type we do not know, passed on under our numbers (ITEM-5); `key` is the open item it speaks of."""
         self._must_run()
         number = self._next()
@@ -358,15 +358,15 @@ class ResponseWriter:
     def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
         """STR-4: an item is done, in its final form."""
         item = self._get(key, OpenItem)
-        ItemStatus.IN_PROGRESS.to(status)
+        ItemStatus.IN_PROGRESS.transition_to(status)
         if status is ItemStatus.FAILED and not item.may_fail:
-            raise IllegalMove(f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
+            raise InvalidTransition(f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
         for open_part in list(item.parts.values()):
             self._close_part(item, open_part)
         self._close_call(item)
         del self._open[key]
         self._closed.add(key)
-        final = item.form(status)
+        final = item.build(status)
         self._output[item.index] = final
         self._emit(ItemDone(sequence_number=self._next(), output_index=item.index, item=final))
 
@@ -392,15 +392,15 @@ class ResponseWriter:
         self._must_run()
         for key in list(self._open):
             self.close(key, ItemStatus.INCOMPLETE)
-        self._emit(ErrorEvent(sequence_number=self._next(), error=payload_of(error)))
+        self._emit(ErrorEvent(sequence_number=self._next(), error=error_payload(error)))
         self._end(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
 
     def end_as(self, response: Response) -> None:
         """Ends in the words of a response that is known to its end (a replay); its output is what was written here."""
         self._must_run()
-        if self._open or response.status not in TERMINAL:
+        if self._open or response.status not in TERMINAL_EVENT_OF_STATUS:
             what = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
-            raise IllegalMove(f"the response cannot end as {response.id} did: {what} (STR-7)")
+            raise InvalidTransition(f"the response cannot end as {response.id} did: {what} (STR-7)")
         status = ResponseStatus(response.status)
         if status is not ResponseStatus.FAILED:
             self._refuse_incomplete(len(self._output) - (status is ResponseStatus.INCOMPLETE))
@@ -419,33 +419,33 @@ class ResponseWriter:
 
     def _begin(self, status: ResponseStatus) -> None:
         if self._status is not None:
-            raise IllegalMove(f"the response has begun already: it is {self._status.value}")
+            raise InvalidTransition(f"the response has begun already: it is {self._status.value}")
         self._status = status
         self._response = replace(self._response, status=status, output=[])
         self._emit(ResponseCreated(sequence_number=self._next(), response=self._response))
 
     def _move(self, status: ResponseStatus) -> None:
         assert self._status is not None
-        self._status = self._status.to(status)
+        self._status = self._status.transition_to(status)
         self._response = replace(self._response, status=status)
 
     def _must_run(self) -> None:
         if self._status is None or self._status is ResponseStatus.QUEUED:
             self.start()
         if self._status is not ResponseStatus.IN_PROGRESS:
-            raise IllegalMove(f"the response is {self._status}: nothing can follow (STR-7)")
+            raise InvalidTransition(f"the response is {self._status}: nothing can follow (STR-7)")
 
     def _end(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> None:
         self._move(status)
         if usage is not None:
             changes["usage"] = usage
         self._response = replace(self.response, **changes)
-        self._emit(TERMINAL[status](sequence_number=self._next(), response=self._response))
+        self._emit(TERMINAL_EVENT_OF_STATUS[status](sequence_number=self._next(), response=self._response))
 
     def _refuse_incomplete(self, end: int) -> None:
         for index, item in enumerate(self._output[:end]):
             if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
-                raise IllegalMove(
+                raise InvalidTransition(
                     f"output[{index}] is incomplete: only the last item of a response that ends by itself may be, and then "
                     "the response is incomplete too; end it with incomplete() or fail() (ITEM-3)"
                 )
@@ -461,13 +461,13 @@ class ResponseWriter:
     def _add(self, key: Hashable, item: OpenItem) -> None:
         self._must_run()
         if key in self._open or key in self._closed:
-            raise IllegalMove(f"the item {key!r} was announced before (ITEM-4)")
+            raise InvalidTransition(f"the item {key!r} was announced before (ITEM-4)")
         if len(self._output) >= self.limits.max_items:
             raise OutputLimitExceeded(ITEMS_REASON)
         item.index = len(self._output)
         self._output.append(None)
         self._open[key] = item
-        form = item.form(ItemStatus.IN_PROGRESS)
+        form = item.build(ItemStatus.IN_PROGRESS)
         self._emit(ItemAdded(sequence_number=self._next(), output_index=item.index, item=form))
 
     def _get(self, key: Hashable, kind: type[_Open]) -> _Open:
@@ -478,7 +478,7 @@ class ResponseWriter:
             found = f"an open {item.name}"
         else:
             found = "an item that was closed already (ITEM-4)" if key in self._closed else "no item: none was announced under it"
-        raise IllegalMove(f"the key {key!r} names {found}; wanted an open {kind.name}")
+        raise InvalidTransition(f"the key {key!r} names {found}; wanted an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         open_part = item.current if part is None else item.parts.get((kind, part))
@@ -487,7 +487,7 @@ class ResponseWriter:
         return open_part
 
     def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        place = item.place(kind)
+        place = item.parts_of_kind(kind)
         self.count(PART_OVERHEAD)
         if item.current is not None and part is None:
             self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
@@ -533,7 +533,7 @@ class ResponseWriter:
         if item.current is open_part:
             item.current = None
         final = open_part.content()
-        item.place(open_part.kind)[open_part.index] = final
+        item.parts_of_kind(open_part.kind)[open_part.index] = final
         where: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
         match final:
             case SummaryText(text=text):
@@ -564,25 +564,25 @@ class ResponseWriter:
                         sequence_number=self._next(), item_id=item.id, output_index=item.index, input="".join(item.pieces)
                     )
                 )
-            case OpenCall():
+            case OpenFunctionCall():
                 self._emit(
                     ArgumentsDone(
                         sequence_number=self._next(),
                         item_id=item.id,
                         output_index=item.index,
                         arguments="".join(item.pieces),
-                        name=item.called,
+                        name=item.tool_name,
                     )
                 )
 
 
 def _slug_of(kind: str) -> str:
     if not is_extension_type(kind):
-        raise IllegalMove(f"an extension's type is spelled slug:name, such as acme:progress; got {kind!r} (B-3)")
+        raise InvalidTransition(f"an extension's type is spelled slug:name, such as acme:progress; got {kind!r} (B-3)")
     return kind.partition(":")[0]
 
 
-TERMINAL: Final[dict[ResponseStatus, Callable[..., StreamEvent]]] = {
+TERMINAL_EVENT_OF_STATUS: Final[dict[ResponseStatus, Callable[..., StreamEvent]]] = {
     ResponseStatus.COMPLETED: ResponseCompleted,
     ResponseStatus.INCOMPLETE: ResponseIncomplete,
     ResponseStatus.FAILED: ResponseFailed,

@@ -18,22 +18,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `Direct`
-BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
+DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `DirectConnection`
+HEADERS_BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
 JSON: Final = (b"content-type", b"application/json")
 
 
-class Direct(Protocol):
+class DirectConnection(Protocol):
     """What our own server offers beyond ASGI, to spare tasks and coroutines."""
 
     task: asyncio.Task[None] | None  # that runs the application for this request, if there is one for it alone
 
     @property
-    def is_choked(self) -> bool:
+    def is_write_paused(self) -> bool:
         """Whether the client does not read what waits for it: now is no time to send."""
         ...
 
-    def answer_now(self, status: int, headers: Headers, body: bytes) -> None:
+    def respond_now(self, status: int, headers: Headers, body: bytes) -> None:
         """A whole answer, at once."""
         ...
 
@@ -45,39 +45,39 @@ class Direct(Protocol):
         """The next piece of a body whose head is sent. False if the client does not read: nothing was sent."""
         ...
 
-    def call_when_leaving(self, call: Callable[[], None]) -> None:
+    def call_on_disconnect(self, call: Callable[[], None]) -> None:
         """`call` is called once, if the client leaves before the end of the answer."""
         ...
 
-    def break_off(self) -> None:
+    def abort_response(self) -> None:
         """Ends an answer that was begun where it is, so that its client sees that it was cut."""
         ...
 
 
-def values_of(scope: Scope, name: bytes) -> Sequence[bytes]:
+def header_values(scope: Scope, name: bytes) -> Sequence[bytes]:
     """Every value of a header, in the order of arrival."""
-    named: dict[bytes, list[bytes]] | None = scope.get(BY_NAME)
+    named: dict[bytes, list[bytes]] | None = scope.get(HEADERS_BY_NAME)
     if named is None:
-        named = scope[BY_NAME] = {}
+        named = scope[HEADERS_BY_NAME] = {}
         for key, value in scope["headers"]:
             named.setdefault(key, []).append(value)
     return named.get(name, ())
 
 
-def first_of(scope: Scope, name: bytes) -> bytes:
+def first_header(scope: Scope, name: bytes) -> bytes:
     """A header's first value, empty if there is none."""
-    values = values_of(scope, name)
+    values = header_values(scope, name)
     return values[0] if values else b""
 
 
-async def send_whole(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+async def send_response(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
     """An answer in one piece."""
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
 
 
-def headers_of_error(error: ApiError) -> Headers:
+def error_headers(error: ApiError) -> Headers:
     """What goes with an error besides its body. ERR-2: whoever is told to wait is told how long."""
     headers = [JSON]
     if error.status == 429 or (error.status == 503 and error.retry_after is not None):

@@ -19,39 +19,39 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
-from antiphon.gateway.history import Archive
+from antiphon.gateway.history import HistorySource
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.turn import Turn, is_json
+from antiphon.gateway.turn import UpstreamTurn, is_json
 from antiphon.protocol import codec
 from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.server.exchange import shutdown
-from antiphon.server.logs import RequestLine
-from antiphon.server.services import Pace, Services, new_id
-from antiphon.server.tailing import response_as_queued
-from antiphon.server.turns import begin, reporter
+from antiphon.server.background_stream import queued_response
+from antiphon.server.exchange import shutdown_error
+from antiphon.server.logger import RequestLog
+from antiphon.server.services import BackgroundTimings, Services, new_id
+from antiphon.server.turn_lifecycle import prepare_turn, violation_reporter
 from antiphon.store.conversations import Addition
 from antiphon.store.interface import Record, Store
 from antiphon.store.work import Work
-from antiphon.trace.writing import Trace
+from antiphon.trace.writer import Trace
 
 LINE: Final = b"\n"
 
 
-class Background:
+class BackgroundRunner:
     """The runner of one process."""
 
-    def __init__(self, services: Services, store: Store, limit: int, pace: Pace) -> None:
+    def __init__(self, services: Services, store: Store, limit: int, timings: BackgroundTimings) -> None:
         self.runner = new_id("run")
-        self.waiting = 0  # over all processes, as it was a moment ago
+        self.waiting_jobs = 0  # over all processes, as it was a moment ago
         self._counted = -math.inf
         self._services = services
         self._store = store
         self._limit = limit
-        self._pace = pace
+        self._timings = timings
         self._running: dict[str, _Job] = {}
         self._there_is_work = asyncio.Event()
         self._is_stopping = False
@@ -60,7 +60,7 @@ class Background:
         self._beating = loop.create_task(self._stay_alive())
 
     @property
-    def running(self) -> int:
+    def running_jobs(self) -> int:
         return len(self._running)
 
     def wake(self) -> None:
@@ -73,27 +73,27 @@ class Background:
         if job is not None:
             job.cancel()
 
-    def retire(self) -> None:
+    def stop_claiming(self) -> None:
         """Nothing new is begun."""
         self._is_stopping = True
         self.wake()
 
-    def hurry(self) -> None:
+    def force_shutdown(self) -> None:
         """What runs is ended or given back at once."""
         for job in self._running.values():
             job.give_up()
 
     async def stop(self, grace: float) -> None:
         """Nothing new is begun; what runs has its grace, and is then ended or given back."""
-        self.retire()
-        await asyncio.wait([self._looking], timeout=LAST_WORDS)  # it may be claiming, and what it claims must not be forgotten
+        self.stop_claiming()
+        await asyncio.wait([self._looking], timeout=CLOSE_TIMEOUT)  # it may be claiming, and what it claims must not be forgotten
         self._looking.cancel()
         jobs = list(self._running.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=grace)
-        self.hurry()
+        self.force_shutdown()
         if jobs:
-            await asyncio.wait([job.task for job in jobs], timeout=LAST_WORDS)
+            await asyncio.wait([job.task for job in jobs], timeout=CLOSE_TIMEOUT)
         for job in jobs:
             job.task.cancel()
         self._beating.cancel()
@@ -107,7 +107,7 @@ class Background:
             except StorageUnavailable as error:
                 self._services.logger.event("no work can be claimed", level="warning", why=error.message)
             try:
-                async with asyncio.timeout(self._pace.look):
+                async with asyncio.timeout(self._timings.poll_interval):
                     await self._there_is_work.wait()
             except TimeoutError:
                 pass
@@ -116,19 +116,19 @@ class Background:
         room = self._limit - len(self._running)
         if room <= 0:
             return
-        for work in await self._store.claim(self.runner, self._pace.lease, room):
+        for work in await self._store.claim(self.runner, self._timings.lease, room):
             if work.id in self._running:
                 continue  # the lease ran out while the storage was away; it is ours again, and still at it
-            job = _Job(self._services, self._store, self.runner, work, self._pace.batch)
+            job = _Job(self._services, self._store, self.runner, work, self._timings.flush_interval)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._is_over(id, task))  # type: ignore[misc]
 
     async def _count(self) -> None:
         """Looks at the length of the queue now and then, for whoever reads metrics."""
         now = asyncio.get_running_loop().time()
-        if now - self._counted >= self._pace.lease / 3:
+        if now - self._counted >= self._timings.lease / 3:
             self._counted = now
-            self.waiting = (await self._store.queue()).waiting
+            self.waiting_jobs = (await self._store.queue()).waiting
 
     def _is_over(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
@@ -139,12 +139,12 @@ class Background:
     async def _stay_alive(self) -> None:
         """Says in time that this runner is still at it, and hears what has become of its work."""
         while True:
-            await asyncio.sleep(self._pace.beat)
+            await asyncio.sleep(self._timings.heartbeat)
             ids = list(self._running)
             if not ids:
                 continue
             try:
-                states = await self._store.renew(self.runner, self._pace.lease, ids)
+                states = await self._store.renew(self.runner, self._timings.lease, ids)
             except StorageUnavailable as error:
                 self._services.logger.event("leases could not be renewed", level="warning", why=error.message)
                 continue
@@ -170,12 +170,12 @@ class _Ended(Struct, frozen=True, kw_only=True):
 class _Job:
     """One piece of work, while this process runs it. It can be interrupted while it is made; its end is then written in peace."""
 
-    def __init__(self, services: Services, store: Store, runner: str, work: Work, batch: float) -> None:
+    def __init__(self, services: Services, store: Store, runner: str, work: Work, flush_interval: float) -> None:
         self._services = services
         self._store = store
         self._runner = runner
         self._work = work
-        self._log = _Log(store, runner, work.id, batch, self.lose)
+        self._log = _Log(store, runner, work.id, flush_interval, self.lose)
         self._making: _Making | None = None
         self._why: ApiError | None = None  # it is being ended from outside
         self._is_lost = False
@@ -184,11 +184,11 @@ class _Job:
 
     def cancel(self) -> None:
         """Its client wants no more of it."""
-        self._end_for(cancelled())
+        self._end_for(cancelled_error())
 
     def give_up(self) -> None:
         """The process stops."""
-        self._end_for(shutdown())
+        self._end_for(shutdown_error())
 
     def lose(self) -> None:
         """It is somebody else's by now, or nobody's."""
@@ -208,57 +208,57 @@ class _Job:
     async def _run(self) -> None:
         services, work = self._services, self._work
         id = new_id("req")
-        line = RequestLine(request_id=id, method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id)
-        trace = services.traces.begin(id) if services.traces is not None else None
+        log_entry = RequestLog(request_id=id, method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id)
+        trace = services.traces.start_trace(id) if services.traces is not None else None
         if trace is not None:
             trace.client_request("BACKGROUND", "/v1/responses", [], work.request)
         try:
-            await self._live(line, trace)
+            await self._live(log_entry, trace)
         except StorageUnavailable as error:  # its lease will run out, and then somebody begins again or ends it
-            line.error = error.code
+            log_entry.error = error.code
             services.logger.event("work was left to its lease", level="warning", response_id=work.id, why=error.message)
         finally:
-            services.logger.request(line)
+            services.logger.request(log_entry)
             if trace is not None:
-                trace.note("error", line.error)
+                trace.note("error", log_entry.error)
                 trace.finish()
 
-    async def _live(self, line: RequestLine, trace: Trace | None) -> None:
+    async def _live(self, log_entry: RequestLog, trace: Trace | None) -> None:
         if self._work.is_cancelled:
-            why: ApiError | None = cancelled()
+            why: ApiError | None = cancelled_error()
         elif self._work.has_spoken:
             why = ApiError("the gateway that made this response was restarted", code="server_restarted", status=503)
         else:
-            why = await self._make(line, trace)
+            why = await self._make(log_entry, trace)
         if self._is_lost:
             return
         has_spoken = await self._log.has_spoken()
         if not has_spoken and why is not None and why is self._why and why.code == SHUTDOWN:
             await self._store.release(self._runner, [self._work.id])
             return
-        ended = await self._close(why or shutdown()) if self._making is None else self._making.end(why)
+        ended = await self._close(why or shutdown_error()) if self._making is None else self._making.end(why)
         if ended is None:
             return
-        line.status = 200
-        line.note_response(ended.response, self._log.count)
+        log_entry.status = 200
+        log_entry.note_response(ended.response, self._log.count)
         if not await self._log.finish(ended):
             self._services.logger.event("work was somebody else's at its end", level="warning", response_id=self._work.id)
 
-    async def _make(self, line: RequestLine, trace: Trace | None) -> ApiError | None:
+    async def _make(self, log_entry: RequestLog, trace: Trace | None) -> ApiError | None:
         """Makes the response as far as it gets; what else than its own end ended it."""
         writing = asyncio.get_running_loop().create_task(self._log.keep_writing())
         try:
             self._can_be_interrupted = True
             if self._why is not None or self._is_lost:
                 return self._why
-            making = await self._begin(line, trace)
+            making = await self._begin(log_entry, trace)
             if making is not None:
                 await making.run()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            return self._why or shutdown()
+            return self._why or shutdown_error()
         except StorageUnavailable:
             raise
         except ApiError as error:
@@ -273,7 +273,7 @@ class _Job:
                 self._making.turn.abort()
         return None
 
-    async def _begin(self, line: RequestLine, trace: Trace | None) -> _Making | None:
+    async def _begin(self, log_entry: RequestLog, trace: Trace | None) -> _Making | None:
         """Looks up what it stands on. None: it was deleted, or is not ours."""
         work, services = self._work, self._services
         record = await self._store.get(work.owner, work.id)
@@ -281,12 +281,12 @@ class _Job:
             self._is_lost = True
             return None
         request = replace(codec.decode_stored_request(work.request), stream=True)
-        archive = Archive(owner=work.owner, store=self._store, limit=services.max_body)
+        archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
         # Whether losses are to be refused was asked when it was put here.
-        begun = await begin(services, request, Losses(), archive, line, trace, strict=False)
-        begun.turn.opening = response_as_queued(record)
-        line.response_id = work.id
-        self._making = _Making(services, begun.turn, self._log, line, record)
+        prepared_turn = await prepare_turn(services, request, Losses(), archive, log_entry, trace, strict=False)
+        prepared_turn.turn.opening = queued_response(record)
+        log_entry.response_id = work.id
+        self._making = _Making(services, prepared_turn.turn, self._log, log_entry, record)
         return self._making
 
     async def _close(self, why: ApiError) -> _Ended | None:
@@ -295,11 +295,11 @@ class _Job:
         said = await self._store.said(self._work.owner, self._work.id, -1)
         if record is None or said is None:
             return None  # it was deleted
-        queued = response_as_queued(record)
+        queued = queued_response(record)
         opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if said.events else queued  # what was said says whether it was
         reader = responses.EventsToHub(Request(), opening, self._services.stamps)
         told = [event for line in said.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
-        lines = Lines(queued, is_cancelled=why.code == CANCELLED)
+        lines = EventLineWriter(queued, is_cancelled=why.code == CANCELLED)
         self._log.number = len(said.events)
         self._log.add([line for event in told[len(said.events) :] if (line := lines.feed(event))])
         response = lines.response
@@ -316,58 +316,60 @@ class _Job:
 class _Making:
     """A turn whose client is the log."""
 
-    def __init__(self, services: Services, turn: Turn, log: _Log, line: RequestLine, record: Record) -> None:
+    def __init__(self, services: Services, turn: UpstreamTurn, log: _Log, log_entry: RequestLog, record: Record) -> None:
         self.turn = turn
         self._own = record.input  # the items of the request, with the ids that they were given when it came
         self._services = services
         self._log = log
-        self._line = line
-        self._lines = Lines(turn.opening)
-        self._pipe: Pipe = turn.pipe(self._lines, between=LINE, on_violation=reporter(services, line.request_id))
+        self._log_entry = log_entry
+        self._lines = EventLineWriter(turn.opening)
+        self._pipe: Pipe = turn.make_pipe(
+            self._lines, separator=LINE, on_violation=violation_reporter(services, log_entry.request_id)
+        )
 
     async def run(self) -> None:
         turn, pipe = self.turn, self._pipe
-        answer = await turn.ask(self._services.transport)
+        answer = await turn.send_request(self._services.transport)
         if is_json(answer):
-            self._add(pipe.tell(await turn.whole_as_events(answer)))
+            self._add(pipe.write_events(await turn.read_response_as_events(answer)))
             return
-        async for piece in turn.pieces(answer):
+        async for piece in turn.body_pieces(answer):
             self._add(pipe.feed(piece))
-            if pipe.ended:
+            if pipe.has_ended:
                 return
             await self._log.wait_for_room()
         self._add(pipe.finish())
 
     def end(self, why: ApiError | None) -> _Ended:
         """What it came to, and what is still to be said of it. A response that had its end has it whatever came after."""
-        pipe, lines, keeper = self._pipe, self._lines, self.turn.keeper
-        assert keeper is not None
+        pipe, lines, recorder = self._pipe, self._lines, self.turn.recorder
+        assert recorder is not None
         if why is not None:
             lines.is_cancelled = why.code == CANCELLED
             self._add(pipe.finish(why))
         self._add(pipe.release())
-        response = pipe.kept
+        response = pipe.recorded_response
         assert response is not None
         if lines.response is not None:
             response = replace(response, status=lines.response.status, error=lines.response.error)
-        self._line.losses = len(pipe.losses)
-        record, _, call_ids = keeper.record(response)
+        self._log_entry.losses = len(pipe.losses)
+        record, _, call_ids = recorder.make_record(response)
         record = replace(record, input=self._own)
         return _Ended(
             response=response,
             record=record,
             item_ids=_ids_in(record.input) + _ids_in(record.output),
             call_ids=call_ids,
-            addition=keeper.addition(record),
+            addition=recorder.make_addition(record),
         )
 
     def _add(self, out: bytes) -> None:
         if out:
-            self._line.note_first_event()
+            self._log_entry.note_first_event()
             self._log.add(out.split(LINE))
 
 
-class Lines:
+class EventLineWriter:
     """Events as lines of JSON. A response that was cancelled ends without an error: that was what its client wanted. What is said
     before it is in progress is the same whoever makes it: a reader may have been told while it waited (see `tailing`)."""
 
@@ -389,7 +391,7 @@ class Lines:
                 response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
                 event = replace(event, sequence_number=event.sequence_number - self._left_out, response=response)
             self.response = event.response
-        return one_line(event)
+        return encode_event_line(event)
 
     def finish(self) -> bytes:
         return b""
@@ -398,12 +400,12 @@ class Lines:
 class _Log:
     """What a response says, on its way into the store."""
 
-    def __init__(self, store: Store, runner: str, id: str, batch: float, lose: Callable[[], None]) -> None:
+    def __init__(self, store: Store, runner: str, id: str, flush_interval: float, lose: Callable[[], None]) -> None:
         self.number = 0  # of the next event that is written down
         self._store = store
         self._runner = runner
         self._id = id
-        self._batch = batch
+        self._flush_interval = flush_interval
         self._lose = lose
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -438,7 +440,7 @@ class _Log:
         """Writes down what has gathered, again and again, a moment after something came. What cannot be written now waits."""
         while True:
             await self._news.wait()
-            await asyncio.sleep(self._batch)
+            await asyncio.sleep(self._flush_interval)
             self._news.clear()
             if not await asyncio.shield(self._write()):
                 await asyncio.sleep(AGAIN)
@@ -479,7 +481,7 @@ class _Log:
                     await asyncio.sleep(AGAIN)
 
 
-def cancelled() -> ApiError:
+def cancelled_error() -> ApiError:
     """What ends a response that its client wants no more of."""
     return ApiError("the response was cancelled", code=CANCELLED)
 
@@ -489,7 +491,7 @@ def _ids_in(items: bytes) -> list[str]:
     return [id for id in ids if isinstance(id, str) and id]
 
 
-def one_line(event: StreamEvent) -> bytes:
+def encode_event_line(event: StreamEvent) -> bytes:
     """An event as JSON on one line: somebody's raw bytes in it may hold line endings."""
     data = codec.encode(event)
     return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
@@ -497,6 +499,6 @@ def one_line(event: StreamEvent) -> bytes:
 
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
-LAST_WORDS: Final = 5.0  # seconds
+CLOSE_TIMEOUT: Final = 5.0  # seconds
 MAX_HELD: Final = 4 * 1024 * 1024  # bytes of events that wait to be written down
 AGAIN: Final = 1.0  # seconds after which a storage that was away is tried again

@@ -9,52 +9,52 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.history import UNDER_WAY
-from antiphon.gateway.keeping import response_of
-from antiphon.gateway.turn import Turn
+from antiphon.gateway.history import UNFINISHED_STATUSES
+from antiphon.gateway.recording import response_from_record
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.server.asgi import JSON
+from antiphon.server.background_stream import stream_background_events
 from antiphon.server.exchange import Exchange, losses_header
-from antiphon.server.retrieve import find, owner_of, store_of
 from antiphon.server.services import Services
-from antiphon.server.tailing import tail
+from antiphon.server.stored_responses import find_response, require_owner, require_store
 
 CANCEL_TIMEOUT: Final = 0.8  # seconds that the runner of a cancelled response has to end it before the client gets its answer
 
 
-async def begin_in_background(services: Services, exchange: Exchange, request: Request, turn: Turn) -> None:
+async def enqueue_response(services: Services, exchange: Exchange, request: Request, turn: UpstreamTurn) -> None:
     """Keeps what was asked, and answers at once: with the response that waits, or with its stream."""
-    store, keeper = services.store, turn.keeper
+    store, recorder = services.store, turn.recorder
     assert store is not None  # `prepare` refuses the others
-    assert keeper is not None
+    assert recorder is not None
     assert services.background is not None  # where there is a store
-    owner = owner_of(exchange)
+    owner = require_owner(exchange)
     queue = await store.queue()
     if queue.waiting >= services.config.background.waiting:
         said = "too much work waits in the background already: try again later"
         raise ApiError(said, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.opening, status=ResponseStatus.QUEUED)
-    record, item_ids, _ = keeper.record(queued)
+    record, item_ids, _ = recorder.make_record(queued)
     # Who runs it makes a stream of it, whatever this client reads.
     asked = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
     await store.enqueue(owner, record, item_ids, asked)
-    exchange.line.is_put_off = True
+    exchange.log_entry.is_deferred = True
     services.background.wake()
     if request.stream:
-        await tail(services, store, exchange, owner, queued.id, -1, turn.losses)
+        await stream_background_events(services, store, exchange, owner, queued.id, -1, turn.losses)
         return
-    await exchange.answer(200, [JSON, *losses_header(turn.losses)], codec.encode(queued))
+    await exchange.respond(200, [JSON, *losses_header(turn.losses)], codec.encode(queued))
 
 
 async def cancel_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses/{id}/cancel`: what waits or runs is ended; what has ended is told as it is."""
-    store, owner, id = store_of(services), owner_of(exchange), exchange.parameter
-    record = await find(services, exchange)
-    response = response_of(record)
+    store, owner, id = require_store(services), require_owner(exchange), exchange.path_parameter
+    record = await find_response(services, exchange)
+    response = response_from_record(record)
     if not response.background:
         raise ClientFault("only a response that was made with `background: true` can be cancelled", param="id")
     cancelled = replace(response, status=ResponseStatus.CANCELLED)
@@ -63,20 +63,20 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
     assert services.background is not None  # where there is a store
     services.background.cancel(id)
     ended = await _ended(services, exchange)
-    exchange.line.response_id = id
-    await exchange.answer(200, [JSON], codec.encode(Policy.of(Request()).whole(ended)))
+    exchange.log_entry.response_id = id
+    await exchange.respond(200, [JSON], codec.encode(Policy.for_request(Request()).apply_to_response(ended)))
 
 
 async def _ended(services: Services, exchange: Exchange) -> Response:
     """The response, once its runner has ended it. If that takes too long it is answered as cancelled all the same: the store knows
     of it, and what the runner has not written down yet is written in its own time."""
-    store = store_of(services)
+    store = require_store(services)
     deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT
     while True:
         moment = store.moment
-        response = response_of(await find(services, exchange))
+        response = response_from_record(await find_response(services, exchange))
         left = deadline - asyncio.get_running_loop().time()
-        if response.status not in UNDER_WAY:
+        if response.status not in UNFINISHED_STATUSES:
             return response
         if left <= 0:
             return replace(response, status=ResponseStatus.CANCELLED)

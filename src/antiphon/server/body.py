@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from antiphon.errors import ClientFault
-from antiphon.server.asgi import Receive, Scope, first_of, values_of
+from antiphon.server.asgi import Receive, Scope, first_header, header_values
 
 
-class ClientLeft(Exception):
+class ClientDisconnected(Exception):
     """Nobody is there to be answered."""
 
 
-def check_head(scope: Scope, limit: int) -> None:
+def check_body_headers(scope: Scope, limit: int) -> None:
     """Refuses a body by what the head says of it, before any of it is read."""
-    if values_of(scope, b"content-encoding"):
+    if header_values(scope, b"content-encoding"):
         raise _unsupported("content-encoding: request bodies are taken as they are; send the JSON unencoded")
-    kind = first_of(scope, b"content-type")
+    kind = first_header(scope, b"content-type")
     if kind != b"application/json":  # as nearly all write it
         _check_type(kind)
-    length = first_of(scope, b"content-length")
+    length = first_header(scope, b"content-length")
     if length.isdigit() and int(length[:20]) > limit:
         raise _too_large(limit)
 
@@ -38,7 +38,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
         if not message.get("more_body"):
             return b"".join(pieces)
         message = await receive()
-    raise ClientLeft
+    raise ClientDisconnected
 
 
 def _check_type(value: bytes) -> None:

@@ -5,47 +5,47 @@ from __future__ import annotations
 import asyncio
 
 from antiphon.errors import MissingField
-from antiphon.gateway.compacting import Compactor, usage_of
-from antiphon.gateway.compaction import Unsealing
-from antiphon.gateway.history import Archive, ground
+from antiphon.gateway.compaction import CompactionOpener
+from antiphon.gateway.compactor import Compactor, compaction_usage
+from antiphon.gateway.history import HistorySource, resolve_history
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import CompactRequest, Request, input_items
 from antiphon.protocol.response import CompactResource
 from antiphon.server.asgi import JSON
-from antiphon.server.body import ClientLeft, check_head, read_body
-from antiphon.server.exchange import Exchange, losses_header, shutdown
+from antiphon.server.body import ClientDisconnected, check_body_headers, read_body
+from antiphon.server.exchange import Exchange, losses_header, shutdown_error
 from antiphon.server.services import Services
 
 
 async def compact_response(services: Services, exchange: Exchange) -> None:
     """Nothing of it is kept: the client has all of it in its hands."""
-    check_head(exchange.scope, services.max_body)
+    check_body_headers(exchange.scope, services.max_body)
     body = await read_body(exchange.receive, services.max_body)
     if exchange.trace is not None:
         exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
     asked = codec.decode_compact_request(body)
-    exchange.watch()
+    exchange.watch_disconnect()
     try:
         resource, losses = await _compacted(services, exchange, asked)
     except asyncio.CancelledError:
-        exchange.come_back()
-        if exchange.left:
-            raise ClientLeft from None
-        raise shutdown() from None
+        exchange.uncancel_current_task()
+        if exchange.is_disconnected:
+            raise ClientDisconnected from None
+        raise shutdown_error() from None
     finally:
-        exchange.unwatch()
+        exchange.unwatch_disconnect()
     exchange.note_losses(losses)
-    await exchange.answer(200, [JSON, *losses_header(losses)], codec.encode(resource))
+    await exchange.respond(200, [JSON, *losses_header(losses)], codec.encode(resource))
 
 
 async def _compacted(services: Services, exchange: Exchange, asked: CompactRequest) -> tuple[CompactResource, Losses]:
-    line, losses = exchange.line, Losses()
-    owner = line.owner
+    log_entry, losses = exchange.log_entry, Losses()
+    owner = log_entry.owner
     assert owner is not None  # the route is not public
-    line.model = asked.model
+    log_entry.model = asked.model
     target = services.routes.find(asked.model)
-    line.upstream = target.upstream.name
+    log_entry.upstream = target.upstream.name
     request = Request(
         model=asked.model,
         input=asked.input,
@@ -53,19 +53,19 @@ async def _compacted(services: Services, exchange: Exchange, asked: CompactReque
         instructions=asked.instructions,
         prompt_cache_key=asked.prompt_cache_key,
     )
-    unsealing = Unsealing(seal=services.seal, owner=owner, keeps_foreign=target.upstream.config.dialect == "responses")
+    opener = CompactionOpener(seal=services.seal, owner=owner, keeps_foreign=target.upstream.config.dialect == "responses")
     # An output whose call nobody knows is words like any other: a transcript has no rules for it.
-    archive = Archive(owner=owner, store=services.store, limit=services.max_body)
-    found = await ground(request, archive, allow_orphans=True, unsealing=unsealing)
+    archive = HistorySource(owner=owner, store=services.store, limit=services.max_body)
+    found = await resolve_history(request, archive, allow_orphans=True, opener=opener)
     losses.extend(found.losses)
     if not input_items(found.request):
         raise MissingField("input: there is nothing to compact: wanted a conversation, or previous_response_id", param="input")
-    services.seal.check()
-    context = await services.models.context_of(target)
+    services.seal.check_keys()
+    context = await services.models.context_size(target)
     compactor = Compactor(seal=services.seal, owner=owner, target=target, context=context, stamps=services.stamps)
-    made = await compactor.compact(found.request, found.raw, services.transport, losses)
-    usage = usage_of(made, losses)
-    line.response_id = services.stamps.new_id("resp")
-    line.input_tokens, line.output_tokens = usage.input_tokens, usage.output_tokens
-    resource = CompactResource(id=line.response_id, output=[made.item], created_at=services.stamps.now(), usage=usage)
+    made = await compactor.compact(found.request, found.sealed_items, services.transport, losses)
+    usage = compaction_usage(made, losses)
+    log_entry.response_id = services.stamps.new_id("resp")
+    log_entry.input_tokens, log_entry.output_tokens = usage.input_tokens, usage.output_tokens
+    resource = CompactResource(id=log_entry.response_id, output=[made.item], created_at=services.stamps.now(), usage=usage)
     return resource, losses

@@ -15,22 +15,22 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect, request_at
-from antiphon.gateway.history import Archive
-from antiphon.gateway.preparing import Prepared
-from antiphon.gateway.token_estimate import estimate
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName, request_at_path
+from antiphon.gateway.history import HistorySource
+from antiphon.gateway.preparation import PreparedRequest
+from antiphon.gateway.token_estimate import estimate_request
 from antiphon.profiles import Dialect
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.server.asgi import JSON
-from antiphon.server.body import ClientLeft
-from antiphon.server.client_style import refuses_losses
-from antiphon.server.exchange import Exchange, losses_header, shutdown
+from antiphon.server.body import ClientDisconnected
+from antiphon.server.exchange import Exchange, losses_header, shutdown_error
+from antiphon.server.request_options import requested_strictness
 from antiphon.server.services import Services
-from antiphon.server.turns import begin
-from antiphon.upstream.speech import resource_of
+from antiphon.server.turn_lifecycle import prepare_turn
+from antiphon.upstream.server_dialects import model_resource_name
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):
@@ -45,28 +45,30 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 
 async def count_tokens(services: Services, exchange: Exchange) -> None:
     """A request from body to number."""
-    await count_body(services, exchange, await exchange.body(services.max_body))
+    await count_body_tokens(services, exchange, await exchange.read_body(services.max_body))
 
 
-async def count_body(services: Services, exchange: Exchange, body: bytes) -> None:
+async def count_body_tokens(services: Services, exchange: Exchange, body: bytes) -> None:
     """A body that was read, to number."""
-    strict = refuses_losses(exchange.scope)
-    if exchange.speech.dialect == "gemini":
+    strict = requested_strictness(exchange.scope)
+    if exchange.dialect.name == "gemini":
         body = _unwrapped(body)
-    request, losses = request_at(exchange.scope["path"], exchange.speech, body)
-    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
-    begun = await begin(services, _to_be_counted(request), losses, archive, exchange.line, exchange.trace, strict=strict)
-    exchange.line.response_id = None  # there will be none
-    prepared = begun.turn.prepared
+    request, losses = request_at_path(exchange.scope["path"], exchange.dialect, body)
+    archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
+    prepared_turn = await prepare_turn(
+        services, _to_be_counted(request), losses, archive, exchange.log_entry, exchange.trace, strict=strict
+    )
+    exchange.log_entry.response_id = None  # there will be none
+    prepared = prepared_turn.turn.prepared
     count = await _asked(services, exchange, prepared)
     headers = losses_header(prepared.losses)
     if count is None:
-        request, _ = CLIENT_SPEECHES[prepared.target.upstream.profile.dialect].request_to_hub(prepared.body)
-        told = InputTokens(input_tokens=estimate(request), estimated=True)
+        request, _ = CLIENT_DIALECTS[prepared.target.upstream.profile.dialect].request_to_hub(prepared.body)
+        told = InputTokens(input_tokens=estimate_request(request), estimated=True)
         headers.append((b"antiphon-estimated", b"true"))
     else:
         told = InputTokens(input_tokens=count)
-    await exchange.answer(200, [JSON, *headers], msgspec.json.encode(_told(exchange.speech.dialect, told)))
+    await exchange.respond(200, [JSON, *headers], msgspec.json.encode(_told(exchange.dialect.name, told)))
 
 
 def _unwrapped(body: bytes) -> bytes:
@@ -79,7 +81,7 @@ def _unwrapped(body: bytes) -> bytes:
     return codec.encode({name: value for name, value in inner.items() if name != "model"})
 
 
-def _told(dialect: ClientDialect, count: InputTokens) -> Any:
+def _told(dialect: ClientDialectName, count: InputTokens) -> Any:
     """The count, as clients of a dialect read it."""
     match dialect:
         case "messages":
@@ -102,26 +104,26 @@ def _to_be_counted(request: Request) -> Request:
     )
 
 
-async def _asked(services: Services, exchange: Exchange, prepared: Prepared) -> int | None:
+async def _asked(services: Services, exchange: Exchange, prepared: PreparedRequest) -> int | None:
     """The upstream's own count; None if it has none to give."""
     if not prepared.target.upstream.profile.wire.counts_tokens:
         return None
-    exchange.watch()
+    exchange.watch_disconnect()
     try:
         return await _ask(services, exchange, prepared)
     except (ApiError, msgspec.DecodeError):
         return None
     except asyncio.CancelledError:
-        exchange.come_back()
-        raise (ClientLeft() if exchange.left else shutdown()) from None
+        exchange.uncancel_current_task()
+        raise (ClientDisconnected() if exchange.is_disconnected else shutdown_error()) from None
     finally:
-        exchange.unwatch()
+        exchange.unwatch_disconnect()
 
 
-async def _ask(services: Services, exchange: Exchange, prepared: Prepared) -> int | None:
+async def _ask(services: Services, exchange: Exchange, prepared: PreparedRequest) -> int | None:
     upstream = prepared.target.upstream
     asks = COUNTING[upstream.profile.dialect]
-    url = upstream.speech.url_at(asks.path, upstream.base_url, prepared.target.model)
+    url = upstream.server_dialect.url_at(asks.path, upstream.base_url, prepared.target.model)
     body = asks.body(prepared.body, prepared.target.model)
     trace = exchange.trace
     if trace is not None:
@@ -174,7 +176,7 @@ def _only(*names: str) -> Callable[[bytes, str], bytes]:
 def _wrapped(body: bytes, model: str) -> bytes:
     """The whole of a request, for an endpoint that counts bare contents otherwise."""
     members: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Raw])
-    return codec.encode({"generateContentRequest": {"model": resource_of(model), **members}})
+    return codec.encode({"generateContentRequest": {"model": model_resource_name(model), **members}})
 
 
 MAX_ANSWER: Final = 64 * 1024

@@ -5,36 +5,36 @@ from __future__ import annotations
 from functools import partial
 
 from antiphon.dialects import responses
-from antiphon.gateway.history import Archive
-from antiphon.server.background_endpoints import begin_in_background
-from antiphon.server.client_style import refuses_losses, style_for, wants_losses
+from antiphon.gateway.history import HistorySource
+from antiphon.server.background_endpoints import enqueue_response
+from antiphon.server.delivery import StreamFormat, deliver
 from antiphon.server.exchange import Exchange
+from antiphon.server.request_options import requested_strictness, requested_style, wants_loss_events
 from antiphon.server.services import Services
-from antiphon.server.telling import StreamForm, tell
-from antiphon.server.turns import begin
+from antiphon.server.turn_lifecycle import prepare_turn
 
 
 async def create_response(services: Services, exchange: Exchange) -> None:
     """One turn from body to answer."""
-    strict = refuses_losses(exchange.scope)
-    body = await exchange.body(services.max_body)
+    strict = requested_strictness(exchange.scope)
+    body = await exchange.read_body(services.max_body)
     request, losses = responses.request_to_hub(body)
     del body
-    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
-    begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, strict=strict)
-    turn = begun.turn
+    archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
+    prepared_turn = await prepare_turn(services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict)
+    turn = prepared_turn.turn
     if request.background:
-        await begin_in_background(services, exchange, request, turn)
+        await enqueue_response(services, exchange, request, turn)
         return
     del request  # large, and a stream may last
-    await tell(services, exchange, turn, lambda: _form(services, exchange))
+    await deliver(services, exchange, turn, lambda: _form(services, exchange))
 
 
-def _form(services: Services, exchange: Exchange) -> StreamForm:
-    style = style_for(exchange.scope, exchange.key_style, services.config.server.style)
+def _form(services: Services, exchange: Exchange) -> StreamFormat:
+    style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     if exchange.trace is not None:
         exchange.trace.note("style", style)
-    return StreamForm(
+    return StreamFormat(
         events_from_hub=partial(responses.EventsFromHub, style=style),
-        tells_losses=wants_losses(exchange.scope),
+        reports_losses=wants_loss_events(exchange.scope),
     )

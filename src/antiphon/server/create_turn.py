@@ -3,24 +3,24 @@
 
 from __future__ import annotations
 
-from antiphon.gateway.client_speech import request_at
-from antiphon.gateway.history import Archive
-from antiphon.server.client_dialects import passed_headers, stream_form
-from antiphon.server.client_style import refuses_losses
+from antiphon.gateway.client_dialect import request_at_path
+from antiphon.gateway.history import HistorySource
+from antiphon.server.delivery import deliver
 from antiphon.server.exchange import Exchange
+from antiphon.server.request_dialect import forwarded_headers, stream_format_for
+from antiphon.server.request_options import requested_strictness
 from antiphon.server.services import Services
-from antiphon.server.telling import tell
-from antiphon.server.turns import begin
+from antiphon.server.turn_lifecycle import prepare_turn
 
 
 async def create_turn(services: Services, exchange: Exchange) -> None:
     """One turn from body to answer."""
-    speech = exchange.speech
-    strict = refuses_losses(exchange.scope)
-    request, losses = request_at(exchange.scope["path"], speech, await exchange.body(services.max_body))
-    archive = Archive(owner=exchange.owner, store=services.store, limit=services.max_body)
-    begun = await begin(services, request, losses, archive, exchange.line, exchange.trace, strict=strict)
+    speech = exchange.dialect
+    strict = requested_strictness(exchange.scope)
+    request, losses = request_at_path(exchange.scope["path"], speech, await exchange.read_body(services.max_body))
+    archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
+    prepared_turn = await prepare_turn(services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict)
     del request  # large, and a stream may last
-    turn = begun.turn
-    turn.headers = {**turn.headers, **passed_headers(speech, exchange.scope, turn.prepared.target.upstream)}
-    await tell(services, exchange, turn, lambda: stream_form(speech, exchange.scope))
+    turn = prepared_turn.turn
+    turn.extra_headers = {**turn.extra_headers, **forwarded_headers(speech, exchange.scope, turn.prepared.target.upstream)}
+    await deliver(services, exchange, turn, lambda: stream_format_for(speech, exchange.scope))

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from antiphon.dialects.responses.events_from_hub import ChosenStyle
+from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ApiError
-from antiphon.gateway.client_speech import ClientSpeech
+from antiphon.gateway.client_dialect import ClientDialect
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.response import Response
-from antiphon.server.asgi import DIRECT, Direct, Headers, Message, Receive, Scope, Send, headers_of_error, send_whole
-from antiphon.server.body import check_head, read_body
-from antiphon.server.logs import RequestLine
-from antiphon.trace.writing import Trace
+from antiphon.server.asgi import DIRECT, DirectConnection, Headers, Message, Receive, Scope, Send, error_headers, send_response
+from antiphon.server.body import check_body_headers, read_body
+from antiphon.server.logger import RequestLog
+from antiphon.trace.writer import Trace
 
 MAX_LOSSES_HEADER = 512
 PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
@@ -23,39 +23,39 @@ PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 class Exchange:
     """An endpoint answers through this, so that everything it sends has its id, and is seen by the trace."""
 
-    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, speech: ClientSpeech, extra: Headers) -> None:
+    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, dialect: ClientDialect, extra: Headers) -> None:
         self.id = id
         self.scope = scope
         self.receive = receive
-        self.speech = speech  # what the client speaks
-        self.line = RequestLine(request_id=id, method=scope["method"], path=scope["path"])
-        self.key_style: ChosenStyle | None = None  # API-6: that is set for the client's key
+        self.dialect = dialect  # what the client speaks
+        self.log_entry = RequestLog(request_id=id, method=scope["method"], path=scope["path"])
+        self.key_style: SelectableEventStyle | None = None  # API-6: that is set for the client's key
         self.trace: Trace | None = None
-        self.parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
-        self.left = False  # the client went away
-        self.answered = False  # the last byte of the answer is handed over
+        self.path_parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
+        self.is_disconnected = False  # the client went away
+        self.is_complete = False  # the last byte of the answer is handed over
         self._send = send
-        self._direct: Direct | None = scope.get(DIRECT)
+        self._direct: DirectConnection | None = scope.get(DIRECT)
         self._extra = [(b"x-request-id", id.encode()), *extra]
-        if speech.id_header:
-            self._extra.append((speech.id_header, id.encode()))
+        if dialect.id_header:
+            self._extra.append((dialect.id_header, id.encode()))
         self._watcher: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
 
     @property
-    def parameter(self) -> str:
+    def path_parameter(self) -> str:
         """The first thing that the path names."""
-        return self.parameters[0]
+        return self.path_parameters[0]
 
     @property
     def owner(self) -> str:
         """Who asks; only where the route wants a key."""
-        assert self.line.owner is not None
-        return self.line.owner
+        assert self.log_entry.owner is not None
+        return self.log_entry.owner
 
-    async def body(self, limit: int) -> bytes:
+    async def read_body(self, limit: int) -> bytes:
         """The JSON that came, whole, as the trace will have it."""
-        check_head(self.scope, limit)
+        check_body_headers(self.scope, limit)
         body = await read_body(self.receive, limit)
         if self.trace is not None:
             self.trace.client_request("POST", self.scope["path"], self.scope["headers"], body)
@@ -69,7 +69,7 @@ class Exchange:
 
     def send_now(self, message: Message) -> bool:
         """The same in this very moment, if that is possible; else nothing was sent. A head and its first bytes go together."""
-        if self._direct is None or self._direct.is_choked:
+        if self._direct is None or self._direct.is_write_paused:
             return False
         self._note(message)
         self._direct.send_now(message)
@@ -80,58 +80,58 @@ class Exchange:
         """The shortest way for pieces of a stream whose head is out; None if each has to be a message that somebody waits for."""
         return None if self._direct is None or self.trace is not None else self._direct.write_now
 
-    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+    async def respond(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
         direct = self._direct
-        if direct is None or self.trace is not None or direct.is_choked:
-            await send_whole(self.send, status, headers, body)
+        if direct is None or self.trace is not None or direct.is_write_paused:
+            await send_response(self.send, status, headers, body)
             return
-        self.line.status = status
-        self.answered = True
-        direct.answer_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
+        self.log_entry.status = status
+        self.is_complete = True
+        direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
 
-    async def refuse(self, error: ApiError) -> None:
+    async def respond_with_error(self, error: ApiError) -> None:
         """ERR-1: the error, in the shape of the client's dialect."""
-        self.line.error = error.code
-        if self.line.status is not None:  # the head of another answer is out: all that is left is to break off
+        self.log_entry.error = error.code
+        if self.log_entry.status is not None:  # the head of another answer is out: all that is left is to break off
             if self._direct is not None:
-                self._direct.break_off()
+                self._direct.abort_response()
             return
-        status, body = self.speech.error_from_hub(error)
-        await self.answer(status, headers_of_error(error), body)
+        status, body = self.dialect.error_from_hub(error)
+        await self.respond(status, error_headers(error), body)
 
     def note_losses(self, losses: Losses) -> None:
-        self.line.losses = len(losses)
+        self.log_entry.losses = len(losses)
         if self.trace is not None:
             self.trace.losses(losses)
 
     def note_response(self, response: Response, events: int = 0) -> None:
-        self.line.response_id = response.id
-        self.line.note_response(response, events)
+        self.log_entry.response_id = response.id
+        self.log_entry.note_response(response, events)
 
     # The client's going away
 
-    def watch(self) -> None:
+    def watch_disconnect(self) -> None:
         """From here on a client that leaves cancels the task that serves it. The body must have been read."""
         task = (self._direct.task if self._direct is not None else None) or asyncio.current_task()
         assert task is not None
         self._task = task
         if self._direct is not None:
-            self._direct.call_when_leaving(self._leave)
+            self._direct.call_on_disconnect(self._leave)
         else:  # another server than ours
             self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
 
-    def unwatch(self) -> None:
+    def unwatch_disconnect(self) -> None:
         self._task = None
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
 
     def _leave(self) -> None:
-        if self._task is not None and not self.answered:
-            self.left = True
+        if self._task is not None and not self.is_complete:
+            self.is_disconnected = True
             self._task.cancel()
 
-    def come_back(self) -> None:
+    def uncancel_current_task(self) -> None:
         """This request's task was cancelled, and goes on for as long as it takes to say so."""
         task = asyncio.current_task()
         assert task is not None
@@ -140,14 +140,14 @@ class Exchange:
     def _note(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], *self._extra]
-            self.line.status = message["status"]
+            self.log_entry.status = message["status"]
             if self.trace is not None:
                 self.trace.client_head(message["status"], message["headers"])
             return
         if self.trace is not None and message["body"]:
             self.trace.client_piece(message["body"])
         if not message.get("more_body"):
-            self.answered = True
+            self.is_complete = True
 
     async def _wait_for_end(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -155,7 +155,7 @@ class Exchange:
         self._leave()
 
 
-def shutdown() -> ApiError:
+def shutdown_error() -> ApiError:
     """What a client is told whose answer could not be finished in the time there was."""
     return ApiError("the gateway is being stopped", code="server_shutdown", status=503)
 

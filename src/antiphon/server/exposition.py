@@ -28,7 +28,7 @@ class Family(Struct, frozen=True):
 
     name: str
     kind: Kind
-    told: str  # one line for people
+    help: str  # one line for people
     samples: Samples
 
 
@@ -56,7 +56,7 @@ class Histogram:
         return samples
 
 
-class Shared:
+class SharedMetrics:
     """The folder that processes share; each has its own place in it, under its process id."""
 
     def __init__(self, folder: Path, pid: int) -> None:
@@ -70,7 +70,7 @@ class Shared:
             beside.write_bytes(msgspec.json.encode(families))
             os.replace(beside, self._own)
 
-    def others(self) -> list[list[Family]]:
+    def read_others(self) -> list[list[Family]]:
         """What the other processes wrote. Of one that is dead, only what it counted still holds."""
         found: list[list[Family]] = []
         for file in sorted(self._folder.glob("*.json")):
@@ -83,29 +83,29 @@ class Shared:
         return found
 
 
-def text_of(families: Iterable[Family]) -> bytes:
+def render_text(families: Iterable[Family]) -> bytes:
     """The page."""
     lines: list[str] = []
     for family in families:
         if family.samples:
-            lines.append(f"# HELP {family.name} {_escaped(family.told)}")
+            lines.append(f"# HELP {family.name} {_escaped(family.help)}")
             lines.append(f"# TYPE {family.name} {family.kind}")
             lines += [f"{family.name}{labels} {_number(value)}" for labels, value in family.samples.items()]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def summed(processes: Iterable[Iterable[Family]]) -> list[Family]:
+def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
     """What several processes measured, as if it had been one."""
     sums: dict[str, Family] = {}
     for families in processes:
         for family in families:
-            sum = sums.setdefault(family.name, Family(family.name, family.kind, family.told, {}))
+            sum = sums.setdefault(family.name, Family(family.name, family.kind, family.help, {}))
             for labels, value in family.samples.items():
                 sum.samples[labels] = sum.samples.get(labels, 0) + value
     return list(sums.values())
 
 
-def labelled(labels: Mapping[str, str]) -> str:
+def format_labels(labels: Mapping[str, str]) -> str:
     """What stands between the braces."""
     return ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
 

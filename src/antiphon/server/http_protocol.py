@@ -17,16 +17,16 @@ from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.client_speech import speech_at
+from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.server.asgi import Headers, Scope
-from antiphon.server.cycle import Cycle, head_of, headers_of
+from antiphon.server.request_cycle import RequestCycle, connection_error_headers, encode_head
 from antiphon.server.services import new_id
-from antiphon.server.websocket import Socket, WebSockets
+from antiphon.server.websocket import WebSocket, WebSocketRoutes
 from antiphon.server.websocket_handshake import BadHandshake
 
 HEAD_LIMIT: Final = 64 * 1024
 MAX_HEADERS: Final = 100
-MAX_WAITING: Final = 8  # requests that may wait behind one that is being answered
+MAX_PIPELINED: Final = 8  # requests that may wait behind one that is being answered
 # Together with what is held of the upstream, and one event that is being written, this stays under 256 KiB for each client.
 WRITE_HIGH: Final = 64 * 1024
 WRITE_LOW: Final = 16 * 1024
@@ -34,7 +34,7 @@ WRITE_LOW: Final = 16 * 1024
 LOG: Final = logging.getLogger("antiphon.server.http")
 
 
-class Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     #: Seconds a head may take from its first byte (or a new connection until its first head).
@@ -44,14 +44,14 @@ class Protocol(HttpToolsProtocol):
     #: Seconds a client may take nothing of what waits for it.
     stall_timeout = 60.0
     #: Seconds a client has to read the answer that cuts it short.
-    linger = 1.5
+    drain_timeout = 1.5
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.url = b""
-        self._latest: Cycle | None = None  # the request whose head came last
-        self._running: Cycle | None = None  # the request that is being answered
-        self._waiting: list[Cycle] = []  # requests that came before it was
+        self._latest: RequestCycle | None = None  # the request whose head came last
+        self._running: RequestCycle | None = None  # the request that is being answered
+        self._waiting: list[RequestCycle] = []  # requests that came before it was
         self._in_head = True  # between the end of one request and the end of the next one's head
         self._head_size = 0
         self._taken = 0  # bytes that the parser took and has given nothing for
@@ -61,8 +61,8 @@ class Protocol(HttpToolsProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
-        self._socket: Socket | None = None  # what the connection has become
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self._socket: WebSocket | None = None  # what the connection has become
 
     # The connection
 
@@ -74,13 +74,13 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         running, self._running, self._latest = self._running, None, None
         if running is not None:
-            running.client_left()
+            running.on_disconnect()
         self._waiting.clear()
         super().connection_lost(exc)
         self._stop_timers()
 
     def _stop_timers(self) -> None:
-        for timer in (self._head_timer, self._idle_timer, self._stall_timer, self._linger_timer):
+        for timer in (self._head_timer, self._idle_timer, self._stall_timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -126,9 +126,9 @@ class Protocol(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return b"\r\n".join([*lines, b"", b""])
 
-    def _admit_websocket(self, method: str, version: str) -> Socket:
+    def _admit_websocket(self, method: str, version: str) -> WebSocket:
         """The application says, through its `websockets`, whether there is one for this client."""
-        websockets: WebSockets | None = getattr(self.app, "websockets", None)
+        websockets: WebSocketRoutes | None = getattr(self.app, "websockets", None)
         if websockets is None:
             raise ClientFault("there is no WebSocket here: send the request with POST", code="upgrade_required", status=426)
         if self._running is not None:
@@ -136,9 +136,9 @@ class Protocol(HttpToolsProtocol):
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
-        return websockets.admit(cast(Scope, self.scope))
+        return websockets.accept(cast(Scope, self.scope))
 
-    def _hand_over_to(self, socket: Socket) -> None:
+    def _hand_over_to(self, socket: WebSocket) -> None:
         """From here on the connection is a WebSocket, and nothing of ours may act on it."""
         self._stop_timers()
         self.connections.discard(self)
@@ -200,12 +200,12 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         keep_alive = version == "1.1" and self.parser.should_keep_alive()
         scope = cast(Scope, self.scope)
-        cycle = self._latest = Cycle(self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue)
+        cycle = self._latest = RequestCycle(self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue)
         if self._running is None:
             self._start(cycle)
             return
         self._waiting.append(cycle)
-        if len(self._waiting) >= MAX_WAITING:  # not earlier: who does not read does not see that the client left
+        if len(self._waiting) >= MAX_PIPELINED:  # not earlier: who does not read does not see that the client left
             self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
@@ -234,7 +234,7 @@ class Protocol(HttpToolsProtocol):
     def default_headers(self) -> Headers:
         return self.server_state.default_headers
 
-    def answered(self) -> None:
+    def on_response_complete(self) -> None:
         self._running = None
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
@@ -242,7 +242,7 @@ class Protocol(HttpToolsProtocol):
             if self._waiting:
                 self._start(self._waiting.pop(0))
                 return
-            if self._parting and self._linger_timer is None:
+            if self._parting and self._drain_timer is None:
                 self._part()
             else:
                 self._wait_for_more()
@@ -251,15 +251,15 @@ class Protocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The server stops: this connection may finish what it was asked. The application is told here, since nobody else tells it
         before everybody has been waited for."""
-        begin_to_stop = getattr(self.app, "begin_to_stop", None)
-        if begin_to_stop is not None:
-            begin_to_stop()
+        start_shutdown = getattr(self.app, "start_shutdown", None)
+        if start_shutdown is not None:
+            start_shutdown()
         if self._latest is None or self._latest.is_complete:
             self.transport.close()
         else:
             self._latest.keep_alive = False
 
-    def _start(self, cycle: Cycle) -> None:
+    def _start(self, cycle: RequestCycle) -> None:
         self._running = cycle
         if not self.flow.write_paused:  # what waits may grow from here on
             self._forget_reader()
@@ -298,9 +298,9 @@ class Protocol(HttpToolsProtocol):
             return
         running, self._running = self._running, None
         assert running is not None  # who is answered before the end of its body is parted with
-        if running.is_begun:
+        if running.is_started:
             self._last_words = b""
-        running.client_left()
+        running.on_disconnect()
 
     def _part(self) -> None:
         self.transport.write(self._last_words)
@@ -318,12 +318,12 @@ class Protocol(HttpToolsProtocol):
             self._watch_head()
             self.transport.write_eof()
             self.flow.resume_reading()
-            self._linger_timer = self.loop.call_later(self.linger, self.transport.close)
+            self._drain_timer = self.loop.call_later(self.drain_timeout, self.transport.close)
         self._watch_reader()
 
     def _answer(self, fault: ApiError) -> bytes:
         """HTTP-8: a refusal of our own, with the id by which the log has it."""
-        status, body = speech_at(self._path).error_from_hub(fault)
+        status, body = dialect_at_path(self._path).error_from_hub(fault)
         id = new_id("req")
         peer = self.client[0] if self.client else None
         LOG.info(
@@ -332,10 +332,10 @@ class Protocol(HttpToolsProtocol):
         )
         headers = [
             *self.server_state.default_headers,
-            *headers_of(id, body),
+            *connection_error_headers(id, body),
             *(fault.headers if isinstance(fault, BadHandshake) else PARTING.get(status, [(b"connection", b"close")])),
         ]
-        return head_of(status, headers) + b"\r\n" + body
+        return encode_head(status, headers) + b"\r\n" + body
 
     @property
     def _path(self) -> str:

@@ -12,37 +12,37 @@ from msgspec.structs import replace
 from antiphon.protocol import codec
 from antiphon.protocol.content import ContentParam, InputText, OutputText, OutputTextParam
 from antiphon.protocol.items import CodeInterpreterCall, FileSearchCall, ItemParam, MessageParam, ReasoningParam, WebSearchCall
-from antiphon.protocol.policy import ENCRYPTED, LOGPROBS, Policy
+from antiphon.protocol.policy import ENCRYPTED_REASONING, LOGPROBS, Policy
 from antiphon.protocol.request import Request
 from antiphon.protocol.status import ItemStatus
 
 
-def listed(item: ItemParam, include: Collection[str]) -> Raw:
+def render_item(item: ItemParam, include: Collection[str]) -> Raw:
     """An item as it is shown: a message is done, and its content is parts. RSN-2: what is sealed is shown to who asks for it."""
     match item:
-        case ReasoningParam() if ENCRYPTED not in include:
+        case ReasoningParam() if ENCRYPTED_REASONING not in include:
             item = replace(item, encrypted_content=UNSET)
         case MessageParam():
             parts = [_part(part, include) for part in _parts(item)]
             item = replace(item, content=parts, status=item.status or ItemStatus.COMPLETED)
         case WebSearchCall() | FileSearchCall() | CodeInterpreterCall():
-            return Raw(codec.encode(Policy.of(Request(include=list(include))).item(item)))
+            return Raw(codec.encode(Policy.for_request(Request(include=list(include))).trim_item(item)))
     return Raw(codec.encode(item))
 
 
-def page(items: Sequence[Raw], *, has_more: bool) -> bytes:
+def render_page(items: Sequence[Raw], *, has_more: bool) -> bytes:
     """A page of them, as JSON."""
     body = {
         "object": "list",
         "data": items,
-        "first_id": id_in(items[0]) if items else None,
-        "last_id": id_in(items[-1]) if items else None,
+        "first_id": raw_item_id(items[0]) if items else None,
+        "last_id": raw_item_id(items[-1]) if items else None,
         "has_more": has_more,
     }
     return codec.encode(body)
 
 
-def id_in(raw: Raw) -> Any:
+def raw_item_id(raw: Raw) -> Any:
     return msgspec.json.decode(raw, type=dict[str, Any]).get("id")
 
 

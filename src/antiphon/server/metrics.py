@@ -24,8 +24,8 @@ from typing import Any, Final, cast
 from antiphon import __version__
 from antiphon.dialects.common.upstream_errors import MAX_NAME, mask_keys
 from antiphon.errors import StorageUnavailable
-from antiphon.server.exposition import Family, Histogram, Shared, labelled, summed, text_of
-from antiphon.server.logs import RequestLine
+from antiphon.server.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+from antiphon.server.logger import RequestLog
 from antiphon.store.interface import Store
 
 Key = tuple[str, str, str | None, str | None, int | None]
@@ -34,7 +34,7 @@ Key = tuple[str, str, str | None, str | None, int | None]
 class Metrics:
     """What one process measures; with a place that several processes share, each tells of all of them."""
 
-    def __init__(self, models: Iterable[str] = (), shared: Shared | None = None) -> None:
+    def __init__(self, models: Iterable[str] = (), shared: SharedMetrics | None = None) -> None:
         self._paths: list[tuple[str, re.Pattern[str]]] = []
         self._models = set(models)
         self._codes: set[str] = set()
@@ -47,47 +47,47 @@ class Metrics:
         self._shared = shared
         self._timer: asyncio.TimerHandle | None = None
 
-    def know_paths(self, paths: Iterable[str]) -> None:
+    def register_paths(self, paths: Iterable[str]) -> None:
         """The paths of the routes; `{id}` stands for anything in its place, `{model}` for anything at all."""
         patterns = [
             (path, re.compile(PARAMETER.sub("[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL)) for path in paths
         ]
         self._paths = sorted(patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0])))  # the closest first
 
-    def gauge(self, name: str, told: str, read: Callable[[], float]) -> None:
+    def add_gauge(self, name: str, help: str, read: Callable[[], float]) -> None:
         """Something of which there is so much at the moment. `read` is called when somebody looks, and must be quick."""
-        self._gauges.append((name, told, read))
+        self._gauges.append((name, help, read))
 
-    def request(self, line: RequestLine) -> None:
+    def count_request(self, log_entry: RequestLog) -> None:
         """A request is over."""
-        status = line.status
-        key = (line.method, line.path, line.model, line.upstream, None if status is None else status // 100)
-        answers = self._answers.get(key) or self._find(line, key)
+        status = log_entry.status
+        key = (log_entry.method, log_entry.path, log_entry.model, log_entry.upstream, None if status is None else status // 100)
+        answers = self._answers.get(key) or self._find(log_entry, key)
         answers.count += 1
         work = answers.work
-        duration = (line.duration_ms or 0) / 1000
+        duration = (log_entry.duration_ms or 0) / 1000
         _observe(work.duration, duration)
-        if line.first_event_ms is not None:
-            first = line.first_event_ms / 1000
+        if log_entry.first_event_ms is not None:
+            first = log_entry.first_event_ms / 1000
             _observe(work.first_event, first)
-            if line.events > 1:
-                _observe(work.between_events, (duration - first) / (line.events - 1))
-        if line.input_tokens is not None:
-            work.input_tokens += line.input_tokens
-            work.output_tokens += line.output_tokens or 0
-            work.cached_tokens += line.cached_tokens
-            work.reasoning_tokens += line.reasoning_tokens
-        work.losses += line.losses
-        work.clients_left += line.client_left
-        if line.error is not None:
-            labels = (_bounded(line.error, self._codes, MOST_CODES), line.upstream or "")
+            if log_entry.events > 1:
+                _observe(work.between_events, (duration - first) / (log_entry.events - 1))
+        if log_entry.input_tokens is not None:
+            work.input_tokens += log_entry.input_tokens
+            work.output_tokens += log_entry.output_tokens or 0
+            work.cached_tokens += log_entry.cached_tokens
+            work.reasoning_tokens += log_entry.reasoning_tokens
+        work.losses += log_entry.losses
+        work.client_disconnects += log_entry.client_disconnected
+        if log_entry.error is not None:
+            labels = (_bounded(log_entry.error, self._codes, MOST_CODES), log_entry.upstream or "")
             self._errors[labels] = self._errors.get(labels, 0) + 1
 
-    def model_label(self, line: RequestLine) -> str:
+    def model_label(self, log_entry: RequestLog) -> str:
         """What stands for the model of a request wherever names are counted."""
-        return self._model(line)[0]
+        return self._model(log_entry)[0]
 
-    def store_call(self, operation: str, seconds: float, *, failed: bool) -> None:
+    def count_store_call(self, operation: str, seconds: float, *, failed: bool) -> None:
         """The store was asked something."""
         calls = self._store.get(operation)
         if calls is None:
@@ -95,13 +95,13 @@ class Metrics:
         calls.failures += failed
         _observe(calls.duration, seconds)
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """The page, of all processes."""
         own = self._families()
         if self._shared is None:
-            return text_of(own)
+            return render_text(own)
         self._shared.write(own)
-        return text_of(summed([own, *self._shared.others()]))
+        return render_text(sum_families([own, *self._shared.read_others()]))
 
     def start(self) -> None:
         """From here on other processes can tell of this one."""
@@ -116,18 +116,18 @@ class Metrics:
 
     # Labels
 
-    def _find(self, line: RequestLine, key: Key) -> _Answers:
-        path = self._path(line.path)
-        method = line.method if line.method in METHODS else OTHER
-        model, is_known = self._model(line)
-        upstream = line.upstream or ""
-        status = "none" if line.status is None else f"{line.status // 100}xx"
+    def _find(self, log_entry: RequestLog, key: Key) -> _Answers:
+        path = self._path(log_entry.path)
+        method = log_entry.method if log_entry.method in METHODS else OTHER
+        model, is_known = self._model(log_entry)
+        upstream = log_entry.upstream or ""
+        status = "none" if log_entry.status is None else f"{log_entry.status // 100}xx"
         labels = (method, path, model, upstream, status)
         answers = self._by_labels.get(labels)
         if answers is None:
             work = self._work.setdefault((path, model, upstream), _Work())
             answers = self._by_labels[labels] = _Answers(work)
-        if is_known and path == line.path and method == line.method:
+        if is_known and path == log_entry.path and method == log_entry.method:
             self._answers[key] = answers
         return answers
 
@@ -135,13 +135,13 @@ class Metrics:
         patterns = self._paths if len(path) <= MAX_NAME else ()
         return next((told for told, pattern in patterns if pattern.fullmatch(path)), OTHER)
 
-    def _model(self, line: RequestLine) -> tuple[str, bool]:
+    def _model(self, log_entry: RequestLog) -> tuple[str, bool]:
         """The label of a model, and whether it will stay the same. Anybody can ask for any name: it is one once it was served."""
-        model = line.model
-        if line.upstream is None or model is None:
+        model = log_entry.model
+        if log_entry.upstream is None or model is None:
             return "", model is None
         if model not in self._models:
-            is_served = line.status is not None and line.status < 300 and line.error is None
+            is_served = log_entry.status is not None and log_entry.status < 300 and log_entry.error is None
             if not is_served or len(self._models) >= MOST_MODELS or not _is_name(model):
                 return OTHER, False
             self._models.add(model)
@@ -153,9 +153,9 @@ class Metrics:
         tokens, losses, left = Family(*TOKENS, {}), Family(*LOSSES, {}), Family(*LEFT, {})
         duration, first, between = Family(*DURATION, {}), Family(*FIRST_EVENT, {}), Family(*BETWEEN_EVENTS, {})
         for (path, model, upstream), work in self._work.items():
-            labels = labelled({"endpoint": path, "model": model, "upstream": upstream})
+            labels = format_labels({"endpoint": path, "model": model, "upstream": upstream})
             duration.samples.update(work.duration.samples(labels))
-            left.samples[f"{{{labels}}}"] = work.clients_left
+            left.samples[f"{{{labels}}}"] = work.client_disconnects
             if upstream:
                 losses.samples[f"{{{labels}}}"] = work.losses
             if work.first_event.total:
@@ -166,7 +166,7 @@ class Metrics:
                     tokens.samples[f'{{{labels},type="{type}"}}'] = count
         store = self._store.items()
         return [
-            Family(*BUILD, {f"{{{labelled({'version': __version__, 'python': platform.python_version()})}}}": 1}),
+            Family(*BUILD, {f"{{{format_labels({'version': __version__, 'python': platform.python_version()})}}}": 1}),
             Family(*REQUESTS, {f"{{{_named(LABELS, labels)}}}": found.count for labels, found in self._by_labels.items()}),
             tokens,
             duration,
@@ -177,17 +177,17 @@ class Metrics:
             Family(*ERRORS, {f"{{{_named(('code', 'upstream'), labels)}}}": count for labels, count in self._errors.items()}),
             Family(*STORE_FAILURES, {f'{{operation="{name}"}}': calls.failures for name, calls in store}),
             Family(*STORE_DURATION, {k: v for n, c in store for k, v in c.duration.samples(f'operation="{n}"').items()}),
-            *(Family(name, "gauge", told, {"": read()}) for name, told, read in self._gauges),
+            *(Family(name, "gauge", help, {"": read()}) for name, help, read in self._gauges),
             *_process(),
         ]
 
 
-def watched(store: Store, metrics: Metrics) -> Store:
+def timed_store(store: Store, metrics: Metrics) -> Store:
     """A store whose every question is timed."""
-    return cast(Store, _WatchedStore(store, metrics))
+    return cast(Store, _TimedStore(store, metrics))
 
 
-class _WatchedStore:
+class _TimedStore:
     """Whatever a store can be asked: what is awaited is timed, on its first use and from then on."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
@@ -212,7 +212,7 @@ class _WatchedStore:
                 failed = True
                 raise
             finally:
-                self._metrics.store_call(name, perf_counter() - begun, failed=failed)
+                self._metrics.count_store_call(name, perf_counter() - begun, failed=failed)
 
         return timed
 
@@ -233,7 +233,7 @@ class _Work:
     __slots__ = (
         "between_events",
         "cached_tokens",
-        "clients_left",
+        "client_disconnects",
         "duration",
         "first_event",
         "input_tokens",
@@ -247,7 +247,7 @@ class _Work:
         self.first_event = Histogram(FIRST_EVENTS)
         self.between_events = Histogram(PAUSES)
         self.input_tokens = self.output_tokens = self.cached_tokens = self.reasoning_tokens = 0
-        self.losses = self.clients_left = 0
+        self.losses = self.client_disconnects = 0
 
     def tokens(self) -> dict[str, int]:
         return {
@@ -285,7 +285,7 @@ def _is_name(text: str) -> bool:
 
 
 def _named(names: Iterable[str], values: Iterable[str]) -> str:
-    return labelled(dict(zip(names, values, strict=True)))
+    return format_labels(dict(zip(names, values, strict=True)))
 
 
 def _process() -> list[Family]:
@@ -327,7 +327,7 @@ DURATION: Final = ("antiphon_request_duration_seconds", "histogram", "From a req
 FIRST_EVENT: Final = ("antiphon_first_event_seconds", "histogram", "From a request to the first event of its stream.")
 BETWEEN_EVENTS: Final = ("antiphon_between_events_seconds", "histogram", "The mean pause between events, once for each stream.")
 LOSSES: Final = ("antiphon_losses_total", "counter", "What could not be carried from one API to the other.")
-LEFT: Final = ("antiphon_clients_left_total", "counter", "Clients that left before the end of their answer.")
+LEFT: Final = ("antiphon_client_disconnects_total", "counter", "Clients that left before the end of their answer.")
 ERRORS: Final = ("antiphon_errors_total", "counter", "Errors that clients were told, in a stream or instead of one.")
 STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Questions that the store could not answer.")
 STORE_DURATION: Final = ("antiphon_store_duration_seconds", "histogram", "How long the store takes, by what it is asked.")

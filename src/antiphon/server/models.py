@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.gateway.client_speech import ClientDialect
-from antiphon.gateway.models import Model, ModelList
+from antiphon.gateway.client_dialect import ClientDialectName
+from antiphon.gateway.model_catalog import Model, ModelList
 from antiphon.server.asgi import JSON
 from antiphon.server.exchange import Exchange
 from antiphon.server.services import Services
@@ -15,19 +15,19 @@ from antiphon.server.services import Services
 
 async def list_models(services: Services, exchange: Exchange) -> None:
     """All that have a name."""
-    listed = await services.models.available()
-    await exchange.answer(200, [JSON], msgspec.json.encode(_list_for(exchange.speech.dialect, listed)))
+    listed = await services.models.list_models()
+    await exchange.respond(200, [JSON], msgspec.json.encode(_list_for(exchange.dialect.name, listed)))
 
 
 async def get_model(services: Services, exchange: Exchange) -> None:
     """One that can be asked for, whether or not it is listed."""
-    name = exchange.parameter
+    name = exchange.path_parameter
     target = services.routes.find(name)
     model = Model(id=name, owned_by=target.upstream.name)
-    await exchange.answer(200, [JSON], msgspec.json.encode(_model_for(exchange.speech.dialect, model)))
+    await exchange.respond(200, [JSON], msgspec.json.encode(_model_for(exchange.dialect.name, model)))
 
 
-def _list_for(dialect: ClientDialect, listed: ModelList) -> Any:
+def _list_for(dialect: ClientDialectName, listed: ModelList) -> Any:
     models = [_model_for(dialect, model) for model in listed.data]
     match dialect:
         case "messages":
@@ -39,7 +39,7 @@ def _list_for(dialect: ClientDialect, listed: ModelList) -> Any:
             return listed
 
 
-def _model_for(dialect: ClientDialect, model: Model) -> Any:
+def _model_for(dialect: ClientDialectName, model: Model) -> Any:
     match dialect:
         case "messages":
             return {"type": "model", "id": model.id, "display_name": model.id, "created_at": LONG_AGO}

@@ -13,22 +13,30 @@ import msgspec
 
 from antiphon import __version__
 from antiphon.server import openapi_dialects, openapi_usage
-from antiphon.server.openapi_errors import CREATING, EVERYWHERE, IN_CONVERSATION, KEPT, KEYED, TAKEN, errors
+from antiphon.server.openapi_errors import (
+    AUTHENTICATION_ERRORS,
+    BODY_ERRORS,
+    COMMON_ERRORS,
+    CONVERSATION_ERRORS,
+    CREATE_ERRORS,
+    STORED_RESPONSE_ERRORS,
+    error_responses,
+)
 from antiphon.server.openapi_parts import (
     HEADERS,
     Schema,
-    answer,
-    body,
     header_parameter,
-    headers,
-    include,
-    page,
-    paging,
+    header_refs,
+    include_parameter,
+    item_page,
+    json_body,
+    json_response,
+    paging_parameters,
     path_parameter,
     query_parameter,
     ref,
 )
-from antiphon.server.openapi_shapes import schemas
+from antiphon.server.openapi_schemas import schemas
 
 
 @cache
@@ -52,8 +60,8 @@ def document() -> bytes:
                 "/v1/conversations/{id}/items": {"get": _list_items(), "post": _add_items()},
                 "/v1/conversations/{id}/items/{item_id}": _of_item(),
                 "/v1/models": {"get": _list_models()},
-                "/v1/usage": {"get": openapi_usage.operation()},
-                **openapi_dialects.paths(),
+                "/v1/usage": {"get": openapi_usage.usage_operation()},
+                **openapi_dialects.dialect_paths(),
                 "/": {"get": _health("home")},
                 "/health": {"get": _health("health")},
                 "/openapi.json": {"get": _openapi()},
@@ -88,13 +96,13 @@ def _create_response() -> Schema:
         "responses": {
             "200": {
                 "description": "The response, or with `stream: true` its events as they happen.",
-                "headers": headers("x-request-id", "Antiphon-Losses"),
+                "headers": header_refs("x-request-id", "Antiphon-Losses"),
                 "content": {
                     "application/json": {"schema": ref("ResponseResource")},
                     "text/event-stream": {"schema": ref("StreamingEvent")},
                 },
             },
-            **errors(EVERYWHERE, KEYED, CREATING),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CREATE_ERRORS),
         },
     }
 
@@ -108,10 +116,10 @@ def _compact_response() -> Schema:
         "responses": {
             "200": {
                 "description": "What stands for the conversation from here on.",
-                "headers": headers("x-request-id", "Antiphon-Losses"),
+                "headers": header_refs("x-request-id", "Antiphon-Losses"),
                 "content": {"application/json": {"schema": ref("CompactResource")}},
             },
-            **errors(EVERYWHERE, KEYED, CREATING),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CREATE_ERRORS),
         },
     }
 
@@ -126,10 +134,12 @@ def _count_tokens() -> Schema:
         "responses": {
             "200": {
                 "description": "How many there are.",
-                "headers": headers("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
+                "headers": header_refs("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
                 "content": {"application/json": {"schema": ref("InputTokens")}},
             },
-            **errors(EVERYWHERE, KEYED, {status: CREATING[status] for status in (400, 404, 413, 415)}),
+            **error_responses(
+                COMMON_ERRORS, AUTHENTICATION_ERRORS, {status: CREATE_ERRORS[status] for status in (400, 404, 413, 415)}
+            ),
         },
     }
 
@@ -141,7 +151,7 @@ def _get_response() -> Schema:
         "description": GET,
         "parameters": [
             ID,
-            include(),
+            include_parameter(),
             query_parameter("stream", "Whether the response is told as events.", {"type": "boolean"}),
             query_parameter("starting_after", AFTER_EVENT, {"type": "integer", "minimum": 0, "maximum": 2**53}),
             query_parameter("include_obfuscation", "Whether deltas are padded.", {"type": "boolean"}),
@@ -150,13 +160,13 @@ def _get_response() -> Schema:
         "responses": {
             "200": {
                 "description": "The response, or with `stream=true` its events.",
-                "headers": headers("x-request-id"),
+                "headers": header_refs("x-request-id"),
                 "content": {
                     "application/json": {"schema": ref("ResponseResource")},
                     "text/event-stream": {"schema": ref("StreamingEvent")},
                 },
             },
-            **errors(EVERYWHERE, KEYED, KEPT),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }
 
@@ -172,7 +182,10 @@ def _delete_response() -> Schema:
         "summary": "Delete a response that is kept",
         "description": "Nothing of it is left, and nothing can be continued that continued it.",
         "parameters": [ID],
-        "responses": {"200": answer("It is gone.", schema), **errors(EVERYWHERE, KEYED, KEPT)},
+        "responses": {
+            "200": json_response("It is gone.", schema),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
+        },
     }
 
 
@@ -183,8 +196,8 @@ def _cancel_response() -> Schema:
         "description": CANCEL,
         "parameters": [ID],
         "responses": {
-            "200": answer("The response, as it ended.", ref("ResponseResource")),
-            **errors(EVERYWHERE, KEYED, KEPT),
+            "200": json_response("The response, as it ended.", ref("ResponseResource")),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }
 
@@ -194,8 +207,11 @@ def _list_input_items() -> Schema:
         "operationId": "listInputItems",
         "summary": "List the items that a response was asked with",
         "description": "Those of its own request, without what it continued.",
-        "parameters": [ID, *paging()],
-        "responses": {"200": answer("A page of them.", page()), **errors(EVERYWHERE, KEYED, KEPT)},
+        "parameters": [ID, *paging_parameters()],
+        "responses": {
+            "200": json_response("A page of them.", item_page()),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
+        },
     }
 
 
@@ -204,32 +220,32 @@ def _create_conversation() -> Schema:
         "operationId": "createConversation",
         "summary": "Create a conversation",
         "description": CONVERSATION,
-        "requestBody": body("CreateConversation"),
+        "requestBody": json_body("CreateConversation"),
         "responses": {
-            "200": answer("It is made.", ref("ConversationResource")),
-            **errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN),
+            "200": json_response("It is made.", ref("ConversationResource")),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
         },
     }
 
 
 def _of_conversation() -> dict[str, Schema]:
-    refusals = errors(EVERYWHERE, KEYED, IN_CONVERSATION)
+    refusals = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
     return {
         "get": {
             "operationId": "getConversation",
             "summary": "Get a conversation",
             "parameters": [CONVERSATION_ID],
-            "responses": {"200": answer("The conversation.", ref("ConversationResource")), **refusals},
+            "responses": {"200": json_response("The conversation.", ref("ConversationResource")), **refusals},
         },
         "post": {
             "operationId": "updateConversation",
             "summary": "Change the metadata of a conversation",
             "description": "All of it: what is not sent again is gone.",
             "parameters": [CONVERSATION_ID],
-            "requestBody": body("UpdateConversation"),
+            "requestBody": json_body("UpdateConversation"),
             "responses": {
-                "200": answer("It is changed.", ref("ConversationResource")),
-                **errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN),
+                "200": json_response("It is changed.", ref("ConversationResource")),
+                **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
             },
         },
         "delete": {
@@ -237,7 +253,7 @@ def _of_conversation() -> dict[str, Schema]:
             "summary": "Delete a conversation",
             "description": "With its items. Responses that were made in it stay.",
             "parameters": [CONVERSATION_ID],
-            "responses": {"200": answer("It is gone.", ref("DeletedConversation")), **refusals},
+            "responses": {"200": json_response("It is gone.", ref("DeletedConversation")), **refusals},
         },
     }
 
@@ -246,8 +262,11 @@ def _list_items() -> Schema:
     return {
         "operationId": "listConversationItems",
         "summary": "List the items of a conversation",
-        "parameters": [CONVERSATION_ID, *paging()],
-        "responses": {"200": answer("A page of them.", page()), **errors(EVERYWHERE, KEYED, IN_CONVERSATION)},
+        "parameters": [CONVERSATION_ID, *paging_parameters()],
+        "responses": {
+            "200": json_response("A page of them.", item_page()),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS),
+        },
     }
 
 
@@ -256,26 +275,29 @@ def _add_items() -> Schema:
         "operationId": "createConversationItems",
         "summary": "Add items to a conversation",
         "description": "At its end, in their order, all of them or none.",
-        "parameters": [CONVERSATION_ID, include()],
-        "requestBody": body("AddItems"),
-        "responses": {"200": answer("They are added.", page()), **errors(EVERYWHERE, KEYED, IN_CONVERSATION, TAKEN)},
+        "parameters": [CONVERSATION_ID, include_parameter()],
+        "requestBody": json_body("AddItems"),
+        "responses": {
+            "200": json_response("They are added.", item_page()),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
+        },
     }
 
 
 def _of_item() -> dict[str, Schema]:
-    refusals = errors(EVERYWHERE, KEYED, IN_CONVERSATION)
+    refusals = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
     return {
         "get": {
             "operationId": "getConversationItem",
             "summary": "Get an item of a conversation",
-            "parameters": [CONVERSATION_ID, ITEM_ID, include()],
-            "responses": {"200": answer("The item.", ref("ItemParam")), **refusals},
+            "parameters": [CONVERSATION_ID, ITEM_ID, include_parameter()],
+            "responses": {"200": json_response("The item.", ref("ItemParam")), **refusals},
         },
         "delete": {
             "operationId": "deleteConversationItem",
             "summary": "Delete an item of a conversation",
             "parameters": [CONVERSATION_ID, ITEM_ID],
-            "responses": {"200": answer("It is gone; the conversation.", ref("ConversationResource")), **refusals},
+            "responses": {"200": json_response("It is gone; the conversation.", ref("ConversationResource")), **refusals},
         },
     }
 
@@ -284,7 +306,10 @@ def _list_models() -> Schema:
     return {
         "operationId": "listModels",
         "summary": "List the models that can be asked for",
-        "responses": {"200": answer("The models.", ref("ModelList")), **errors(EVERYWHERE, KEYED)},
+        "responses": {
+            "200": json_response("The models.", ref("ModelList")),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS),
+        },
     }
 
 
@@ -299,7 +324,7 @@ def _health(id: str) -> Schema:
         "summary": "Whether the gateway is up",
         "description": "Says nothing about the servers behind it. Needs no key.",
         "security": [],
-        "responses": {"200": answer("It is.", schema), **errors(EVERYWHERE)},
+        "responses": {"200": json_response("It is.", schema), **error_responses(COMMON_ERRORS)},
     }
 
 
@@ -311,10 +336,10 @@ def _metrics() -> Schema:
         "responses": {
             "200": {
                 "description": "The measurements.",
-                "headers": headers("x-request-id"),
+                "headers": header_refs("x-request-id"),
                 "content": {"text/plain": {"schema": {"type": "string"}}},
             },
-            **errors(EVERYWHERE, KEYED),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS),
         },
     }
 
@@ -325,7 +350,7 @@ def _openapi() -> Schema:
         "summary": "This document",
         "description": "Needs no key.",
         "security": [],
-        "responses": {"200": answer("This document.", {"type": "object"}), **errors(EVERYWHERE)},
+        "responses": {"200": json_response("This document.", {"type": "object"}), **error_responses(COMMON_ERRORS)},
     }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.server.openapi_errors import CREATING, EVERYWHERE, KEYED, TITLES, Codes
-from antiphon.server.openapi_parts import Schema, answer, header_parameter, headers, path_parameter, query_parameter, ref
+from antiphon.server.openapi_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, CREATE_ERRORS, TITLES, ErrorCodes
+from antiphon.server.openapi_parts import Schema, header_parameter, header_refs, json_response, path_parameter, query_parameter, ref
 
 
-def paths() -> dict[str, dict[str, Schema]]:
+def dialect_paths() -> dict[str, dict[str, Schema]]:
     """Every path of theirs."""
     found: dict[str, dict[str, Schema]] = {
         "/v1/chat/completions": {"post": _turn("createChatCompletion", "Chat Completions", CHAT)},
@@ -40,10 +40,10 @@ def _turn(id: str, api: str, description: str, overloaded: str = "503") -> Schem
         "responses": {
             "200": {
                 "description": "The answer, or with `stream: true` its events as they happen.",
-                "headers": headers("x-request-id", "Antiphon-Losses"),
+                "headers": header_refs("x-request-id", "Antiphon-Losses"),
                 "content": {"application/json": {"schema": OBJECT}, "text/event-stream": {"schema": OBJECT}},
             },
-            **_errors(CREATING, overloaded=overloaded),
+            **_errors(CREATE_ERRORS, overloaded=overloaded),
         },
     }
 
@@ -67,10 +67,10 @@ def _count(id: str, api: str, name: str) -> Schema:
         "responses": {
             "200": {
                 "description": "How many there are.",
-                "headers": headers("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
+                "headers": header_refs("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
                 "content": {"application/json": {"schema": counted}},
             },
-            **_errors({status: CREATING[status] for status in (400, 404, 413, 415)}),
+            **_errors({status: CREATE_ERRORS[status] for status in (400, 404, 413, 415)}),
         },
     }
 
@@ -86,7 +86,7 @@ def _models(id: str, api: str) -> Schema:
     return {
         "operationId": id,
         "summary": f"List the models that can be asked for, in the form of {api}",
-        "responses": {"200": answer("The models.", OBJECT), **_errors()},
+        "responses": {"200": json_response("The models.", OBJECT), **_errors()},
     }
 
 
@@ -95,8 +95,8 @@ def _model(id: str) -> Schema:
         "operationId": id,
         "summary": "One model that can be asked for",
         "responses": {
-            "200": answer("The model, in the form of the asker's API.", {"anyOf": [ref("Model"), OBJECT]}),
-            **_errors({404: CREATING[404]}),
+            "200": json_response("The model, in the form of the asker's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            **_errors({404: CREATE_ERRORS[404]}),
         },
     }
     return _with_model(made)
@@ -106,10 +106,10 @@ def _with_model(operation: Schema) -> Schema:
     return operation | {"parameters": [MODEL, *operation.get("parameters", [])]}
 
 
-def _errors(*tables: Codes, overloaded: str = "503") -> dict[str, Schema]:
+def _errors(*tables: ErrorCodes, overloaded: str = "503") -> dict[str, Schema]:
     """The same refusals as everywhere, in the form of that API."""
     codes: dict[str, list[str]] = {}
-    for table in (EVERYWHERE, KEYED, *tables):
+    for table in (COMMON_ERRORS, AUTHENTICATION_ERRORS, *tables):
         for status, told in table.items():
             for code in told:
                 codes.setdefault(overloaded if code == "overloaded" else str(status), []).append(code)
@@ -117,7 +117,7 @@ def _errors(*tables: Codes, overloaded: str = "503") -> dict[str, Schema]:
         status: {
             "description": f"{TITLES[503 if status == '529' else int(status)]}: "
             + ", ".join(f"`{code}`" for code in dict.fromkeys(told)),
-            "headers": headers("x-request-id"),
+            "headers": header_refs("x-request-id"),
             "content": {"application/json": {"schema": ERROR}},
         }
         for status, told in sorted(codes.items())

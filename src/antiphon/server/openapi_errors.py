@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.errors import STATUS_OF_TYPE
-from antiphon.server.openapi_parts import Schema, headers, ref
+from antiphon.server.openapi_parts import Schema, header_refs, ref
 
-Codes = dict[int, dict[str, str]]  # by status, and what is said with each
+ErrorCodes = dict[int, dict[str, str]]  # by status, and what is said with each
 
 
-def errors(*tables: Codes) -> dict[str, Schema]:
+def error_responses(*tables: ErrorCodes) -> dict[str, Schema]:
     """The answers that are not 2xx, each with an example of every code it may have."""
-    codes: Codes = {}
+    codes: ErrorCodes = {}
     for table in tables:
         for status, told in table.items():
             codes[status] = codes.get(status, {}) | told
@@ -26,13 +26,13 @@ def _error(status: int, codes: dict[str, str]) -> Schema:
     }
     return {
         "description": f"{TITLES[status]}: " + ", ".join(f"`{code}`" for code in codes),
-        "headers": headers("x-request-id", *HEADERS_OF_STATUS.get(status, ())),
+        "headers": header_refs("x-request-id", *HEADERS_OF_STATUS.get(status, ())),
         "content": {"application/json": {"schema": ref("ErrorBody"), "examples": examples}},
     }
 
 
 def _type_of(status: int, code: str) -> str:
-    if code in OF_MODELS:
+    if code in MODEL_ERRORS:
         return "model_error"
     types = {number: type for type, number in STATUS_OF_TYPE.items() if type != "model_error"}
     return types.get(status, "invalid_request" if status < 500 else "server_error")
@@ -72,7 +72,7 @@ PARAMS: Final = {
     "lossy_translation": "tools[0]",
 }
 # By status: the codes that may stand there, and what is said with them.
-EVERYWHERE: Final[Codes] = {
+COMMON_ERRORS: Final[ErrorCodes] = {
     400: {"invalid_value": 'temperature: got "hot", wanted a number'},
     403: {
         "forbidden_host": "the Host header names a host that this gateway does not answer for",
@@ -84,15 +84,15 @@ EVERYWHERE: Final[Codes] = {
     500: {"internal_error": "something went wrong inside the gateway"},
     503: {"server_shutdown": "the server is shutting down"},
 }
-KEYED: Final[Codes] = {401: {"invalid_api_key": "a valid key is needed"}}
-NOT_REACHED: Final = {"storage_unavailable": "the response could not be kept"}
-KEPT: Final[Codes] = {404: {"not_found": "no response with this id is kept here"}, 503: NOT_REACHED}
-IN_CONVERSATION: Final[Codes] = {
+AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "a valid key is needed"}}
+STORAGE_ERRORS: Final = {"storage_unavailable": "the response could not be kept"}
+STORED_RESPONSE_ERRORS: Final[ErrorCodes] = {404: {"not_found": "no response with this id is kept here"}, 503: STORAGE_ERRORS}
+CONVERSATION_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "no conversation with this id is kept here"},
-    503: NOT_REACHED,
+    503: STORAGE_ERRORS,
 }
-OF_MODELS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
-CREATING: Final[Codes] = {
+MODEL_ERRORS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
+CREATE_ERRORS: Final[ErrorCodes] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
         "json_too_deep": "the body is nested too deeply",
@@ -109,7 +109,7 @@ CREATING: Final[Codes] = {
     413: {"request_too_large": "the body is larger than the limit"},
     415: {"unsupported_media_type": "content-type: got 'text/plain', wanted 'application/json'"},
     429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
-    500: OF_MODELS,
+    500: MODEL_ERRORS,
     502: {
         "upstream_unavailable": "the upstream cannot be reached",
         "upstream_invalid_response": "the upstream broke its own protocol",
@@ -117,12 +117,12 @@ CREATING: Final[Codes] = {
         "upstream_auth_failed": "the upstream refused the gateway's credentials",
         "upstream_error": "the upstream failed with status 500",
     },
-    503: {"overloaded": "the upstream is overloaded", **NOT_REACHED},
+    503: {"overloaded": "the upstream is overloaded", **STORAGE_ERRORS},
     504: {"upstream_timeout": "the upstream took too long"},
 }
 # Of a body that is kept and asks nobody anything.
-TAKEN: Final[Codes] = {
-    400: {code: CREATING[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
-    413: CREATING[413],
-    415: CREATING[415],
+BODY_ERRORS: Final[ErrorCodes] = {
+    400: {code: CREATE_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
+    413: CREATE_ERRORS[413],
+    415: CREATE_ERRORS[415],
 }

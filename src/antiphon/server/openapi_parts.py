@@ -11,15 +11,15 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def answer(description: str, schema: Schema) -> Schema:
-    return {"description": description, "headers": headers("x-request-id"), "content": {"application/json": {"schema": schema}}}
+def json_response(description: str, schema: Schema) -> Schema:
+    return {"description": description, "headers": header_refs("x-request-id"), "content": {"application/json": {"schema": schema}}}
 
 
-def body(name: str) -> Schema:
+def json_body(name: str) -> Schema:
     return {"required": True, "content": {"application/json": {"schema": ref(name)}}}
 
 
-def page() -> Schema:
+def item_page() -> Schema:
     """Some of many items."""
     return {
         "type": "object",
@@ -34,16 +34,16 @@ def page() -> Schema:
     }
 
 
-def paging() -> list[Schema]:
+def paging_parameters() -> list[Schema]:
     return [
         query_parameter("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
         query_parameter("order", "The newest first, or the oldest.", {"enum": ["asc", "desc"], "default": "desc"}),
         query_parameter("after", "The id of the item that the page begins behind.", {"type": "string"}),
-        include(),
+        include_parameter(),
     ]
 
 
-def include() -> Schema:
+def include_parameter() -> Schema:
     return query_parameter("include", INCLUDE, {"type": "array", "items": {"type": "string"}, "maxItems": 20})
 
 
@@ -52,7 +52,7 @@ def path_parameter(name: str, description: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
 
 
-def headers(*names: str) -> dict[str, Schema]:
+def header_refs(*names: str) -> dict[str, Schema]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 

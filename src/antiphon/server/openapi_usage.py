@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.server.openapi_errors import EVERYWHERE, KEYED, Codes, errors
-from antiphon.server.openapi_parts import Schema, answer, query_parameter
+from antiphon.server.openapi_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, ErrorCodes, error_responses
+from antiphon.server.openapi_parts import Schema, json_response, query_parameter
 from antiphon.store.usage import COUNTED
 from antiphon.store.usage_sums import BY
 
 
-def operation() -> Schema:
+def usage_operation() -> Schema:
     return {
         "operationId": "getUsage",
         "summary": "What was used",
@@ -20,7 +20,10 @@ def operation() -> Schema:
             query_parameter("since", "The first day; without it, 30 days up to the last.", DAY),
             query_parameter("until", "The last day; without it, today.", DAY),
         ],
-        "responses": {"200": answer("What was used.", _list()), **errors(EVERYWHERE, KEYED, ABSENT)},
+        "responses": {
+            "200": json_response("What was used.", _list()),
+            **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, ABSENT),
+        },
     }
 
 
@@ -42,7 +45,7 @@ def _list() -> Schema:
 
 
 DAY: Final[Schema] = {"type": "string", "format": "date"}
-ABSENT: Final[Codes] = {
+ABSENT: Final[ErrorCodes] = {
     404: {"not_found": "this gateway keeps nothing"},
     503: {"storage_unavailable": "what was used cannot be looked up"},
 }

@@ -27,22 +27,22 @@ from opentelemetry.util.types import AttributeValue
 
 from antiphon import __version__
 from antiphon.config import Config
-from antiphon.config.shapes import USUAL_PROFILES
+from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.dialects.common.upstream_errors import mask_keys
-from antiphon.gateway.client_speech import is_turn
-from antiphon.server.logs import RequestLine
+from antiphon.gateway.client_dialect import is_turn_path
+from antiphon.server.logger import RequestLog
 from antiphon.server.metrics import Metrics
 
 Attributes = dict[str, AttributeValue]
 
 
-def exporting(config: Config, metrics: Metrics) -> Otel:
+def open_exporter(config: Config, metrics: Metrics) -> OtelTelemetry:
     """To a collector. What the configuration does not say, the usual variables of the environment do."""
     base = (config.telemetry.otlp_endpoint or "").rstrip("/")
     spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces" if base else None)
     measures = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
     reader = PeriodicExportingMetricReader(measures)
-    return Otel(BatchSpanProcessor(spans), reader, metrics, provider_names(config), propagates=config.telemetry.propagate)
+    return OtelTelemetry(BatchSpanProcessor(spans), reader, metrics, provider_names(config), propagates=config.telemetry.propagate)
 
 
 def provider_names(config: Config) -> dict[str, str]:
@@ -53,7 +53,7 @@ def provider_names(config: Config) -> dict[str, str]:
     }
 
 
-class Otel:
+class OtelTelemetry:
     """Spans and measures of turns. Upstreams are known by `providers`; `metrics` knows which names of models may be labels."""
 
     def __init__(
@@ -83,26 +83,26 @@ class Otel:
             for name, told, bounds in MEASURES
         )
 
-    def begin(self, line: RequestLine) -> dict[str, str]:
+    def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
         """Starts the span of a turn."""
-        if not is_turn(line.path):
+        if not is_turn_path(log_entry.path):
             return {}
-        span = self._under_way[line.request_id] = self._start(line)
+        span = self._under_way[log_entry.request_id] = self._start(log_entry)
         headers: dict[str, str] = {}
         if self._propagates:
             PROPAGATOR.inject(headers, context=set_span_in_context(span))
         return headers
 
-    def end(self, line: RequestLine) -> None:
+    def end_request(self, log_entry: RequestLog) -> None:
         """Of requests that were to be turns, this is the end of the span."""
-        span = self._under_way.pop(line.request_id, None)
+        span = self._under_way.pop(log_entry.request_id, None)
         if span is None:
-            if line.model is None or not is_turn(line.path):
+            if log_entry.model is None or not is_turn_path(log_entry.path):
                 return
-            span = self._start(line)  # it failed before it began
-        self._describe(span, line)
-        span.end(int((line.time + (line.duration_ms or 0) / 1000) * 1e9))
-        self._measure(line)
+            span = self._start(log_entry)  # it failed before it began
+        self._describe(span, log_entry)
+        span.end(int((log_entry.time + (log_entry.duration_ms or 0) / 1000) * 1e9))
+        self._measure(log_entry)
 
     async def close(self) -> None:
         """What is still to be sent has a moment."""
@@ -111,66 +111,66 @@ class Otel:
 
         def shut_down() -> None:
             self._tracing.shutdown()
-            self._metering.shutdown(timeout_millis=LAST_WORDS * 1000)
+            self._metering.shutdown(timeout_millis=CLOSE_TIMEOUT * 1000)
             with suppress(RuntimeError):  # nobody waits any more
                 loop.call_soon_threadsafe(done.set)
 
         threading.Thread(target=shut_down, daemon=True).start()  # no collector that hangs keeps the process alive
         with suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), LAST_WORDS)
+            await asyncio.wait_for(done.wait(), CLOSE_TIMEOUT)
 
-    def _start(self, line: RequestLine) -> Span:
-        before = PROPAGATOR.extract({"traceparent": line.traceparent}) if line.traceparent else None
+    def _start(self, log_entry: RequestLog) -> Span:
+        before = PROPAGATOR.extract({"traceparent": log_entry.traceparent}) if log_entry.traceparent else None
         return self._tracer.start_span(
-            f"chat {_clean(line.model or '')}",
+            f"chat {_clean(log_entry.model or '')}",
             context=before,
             kind=SpanKind.SERVER,
-            attributes=self._labels(line),
-            start_time=int(line.time * 1e9),
+            attributes=self._labels(log_entry),
+            start_time=int(log_entry.time * 1e9),
         )
 
-    def _labels(self, line: RequestLine) -> Attributes:
+    def _labels(self, log_entry: RequestLog) -> Attributes:
         """What spans and measures have in common."""
         labels: Attributes = {"gen_ai.operation.name": "chat"}
-        if line.model is not None:
-            labels["gen_ai.request.model"] = _clean(line.model)
-        if line.upstream is not None:
-            labels["gen_ai.provider.name"] = self._providers.get(line.upstream, line.upstream)
-        if line.error is not None:
-            labels["error.type"] = line.error
+        if log_entry.model is not None:
+            labels["gen_ai.request.model"] = _clean(log_entry.model)
+        if log_entry.upstream is not None:
+            labels["gen_ai.provider.name"] = self._providers.get(log_entry.upstream, log_entry.upstream)
+        if log_entry.error is not None:
+            labels["error.type"] = log_entry.error
         return labels
 
-    def _describe(self, span: Span, line: RequestLine) -> None:
+    def _describe(self, span: Span, log_entry: RequestLog) -> None:
         found: dict[str, AttributeValue | None] = {
-            "gen_ai.response.id": line.response_id,
-            "gen_ai.usage.input_tokens": line.input_tokens,
-            "gen_ai.usage.output_tokens": line.output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": line.cached_tokens or None,
-            "gen_ai.usage.reasoning.output_tokens": line.reasoning_tokens or None,
-            "gen_ai.response.time_to_first_chunk": None if line.first_event_ms is None else line.first_event_ms / 1000,
-            "http.response.status_code": line.status,
-            "http.request.method": line.method,
-            "antiphon.request.id": line.request_id,
-            "antiphon.upstream": line.upstream,
-            "antiphon.losses": line.losses,
-            "error.type": line.error,
+            "gen_ai.response.id": log_entry.response_id,
+            "gen_ai.usage.input_tokens": log_entry.input_tokens,
+            "gen_ai.usage.output_tokens": log_entry.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": log_entry.cached_tokens or None,
+            "gen_ai.usage.reasoning.output_tokens": log_entry.reasoning_tokens or None,
+            "gen_ai.response.time_to_first_chunk": None if log_entry.first_event_ms is None else log_entry.first_event_ms / 1000,
+            "http.response.status_code": log_entry.status,
+            "http.request.method": log_entry.method,
+            "antiphon.request.id": log_entry.request_id,
+            "antiphon.upstream": log_entry.upstream,
+            "antiphon.losses": log_entry.losses,
+            "error.type": log_entry.error,
         }
         span.set_attributes({name: value for name, value in found.items() if value is not None})
-        if line.error is not None:
+        if log_entry.error is not None:
             span.set_status(Status(StatusCode.ERROR))
 
-    def _measure(self, line: RequestLine) -> None:
-        labels = self._labels(line) | {"gen_ai.request.model": self._metrics.model_label(line)}
-        for type, count in (("input", line.input_tokens), ("output", line.output_tokens)):
+    def _measure(self, log_entry: RequestLog) -> None:
+        labels = self._labels(log_entry) | {"gen_ai.request.model": self._metrics.model_label(log_entry)}
+        for type, count in (("input", log_entry.input_tokens), ("output", log_entry.output_tokens)):
             if count is not None:
                 self._tokens.record(count, {**labels, "gen_ai.token.type": type})
-        duration = (line.duration_ms or 0) / 1000
+        duration = (log_entry.duration_ms or 0) / 1000
         self._duration.record(duration, labels)
-        if line.first_event_ms is not None:
-            first = line.first_event_ms / 1000
+        if log_entry.first_event_ms is not None:
+            first = log_entry.first_event_ms / 1000
             self._first.record(first, labels)
-            if line.output_tokens is not None and line.output_tokens > 1:
-                self._each.record((duration - first) / (line.output_tokens - 1), labels)
+            if log_entry.output_tokens is not None and log_entry.output_tokens > 1:
+                self._each.record((duration - first) / (log_entry.output_tokens - 1), labels)
 
 
 def _clean(name: str) -> str:
@@ -179,8 +179,8 @@ def _clean(name: str) -> str:
 
 
 MAX_NAME: Final = 200
-COMMON: Final = frozenset(USUAL_PROFILES.values())  # profiles of no server in particular
-LAST_WORDS: Final = 3.0  # seconds
+COMMON: Final = frozenset(DEFAULT_PROFILES.values())  # profiles of no server in particular
+CLOSE_TIMEOUT: Final = 3.0  # seconds
 PROPAGATOR: Final = TraceContextTextMapPropagator()
 TOKENS: Final = [4**power for power in range(14)]
 SECONDS: Final = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]

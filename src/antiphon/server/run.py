@@ -28,11 +28,11 @@ from uvicorn.supervisors import Multiprocess
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError, StorageUnavailable
-from antiphon.gateway.routes import Place
+from antiphon.gateway.routes import UpstreamAddress
 from antiphon.server import openapi
 from antiphon.server.app import App
-from antiphon.server.http_protocol import Protocol
-from antiphon.server.logs import Logger
+from antiphon.server.http_protocol import HttpProtocol
+from antiphon.server.logger import Logger
 from antiphon.server.services import Services
 from antiphon.server.telemetry import check_telemetry
 from antiphon.store.opening import open_store
@@ -43,8 +43,8 @@ from antiphon.upstream.transport import Transport
 Announce = Callable[[str], None]
 OpenTransport = Callable[[Mapping[str, str]], Transport]
 BACKLOG: Final = 2048
-DOORS: Final = 16
-HASTE: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+LISTENER_COPIES: Final = 16
+STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections give them up earlier
 
 
@@ -57,7 +57,7 @@ def serve(
     open_transport: OpenTransport = HttpTransport,
 ) -> None:
     """Serves until a signal ends it; `announce` gets the address once it answers. Each process opens a transport of its own."""
-    with listening(config) as server_socket:
+    with bound_listener(config) as server_socket:
         check_telemetry(config, environ)
         asyncio.run(_check_store(config, environ))
         _serve(config, debug, announce, environ, server_socket, open_transport)
@@ -81,16 +81,18 @@ def _serve(
     server_socket: socket.socket,
     open_transport: OpenTransport,
 ) -> None:
-    with embedded_models(config, environ) as places, _metrics_folder(config) as folder:
-        factory = functools.partial(make_app, config, dict(environ), places, debug, folder, open_transport)
+    with embedded_models(config, environ) as addresses, _metrics_folder(config) as folder:
+        factory = functools.partial(make_app, config, dict(environ), addresses, debug, folder, open_transport)
         settings = uvicorn_config(factory, config)
         if config.server.workers == 1:
-            Server(settings, functools.partial(announce, url_of(server_socket)) if announce else None).run(_doors(server_socket))
+            GatewayServer(settings, functools.partial(announce, listener_url(server_socket)) if announce else None).run(
+                _copies_of_listener(server_socket)
+            )
         else:
             if announce:
-                announce(url_of(server_socket))
+                announce(listener_url(server_socket))
             settings.workers = config.server.workers
-            Workers(settings, _doors(server_socket)).run()
+            WorkerSupervisor(settings, _copies_of_listener(server_socket)).run()
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _metrics_folder(config: Config) -> Iterator[Path | None]:
 def make_app(
     config: Config,
     environ: Mapping[str, str],
-    places: Mapping[str, Place],
+    addresses: Mapping[str, UpstreamAddress],
     debug: bool,
     metrics_folder: Path | None = None,
     open_transport: OpenTransport = HttpTransport,
@@ -114,10 +116,12 @@ def make_app(
     """The application of one process."""
     _calm_collector()
     logger = Logger(sys.stderr, config.server.log)
-    logger.take_over_logging()
+    logger.capture_logging()
     atexit.register(logger.flush)  # for an end that is no proper one
     openapi.document()  # made once, and not while somebody waits
-    services = Services(config, environ, open_transport(environ), logger, places=places, debug=debug, metrics_folder=metrics_folder)
+    services = Services(
+        config, environ, open_transport(environ), logger, addresses=addresses, debug=debug, metrics_folder=metrics_folder
+    )
     return App(services, environ)
 
 
@@ -126,7 +130,7 @@ def uvicorn_config(app: Callable[..., Any], config: Config) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         factory=True,
-        http=Protocol,
+        http=HttpProtocol,
         ws="none",
         loop="uvloop",
         lifespan="on",
@@ -148,7 +152,7 @@ def _calm_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-class Server(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """uvicorn, that says when it listens, and ends at once when it is told so twice."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None = None) -> None:
@@ -164,34 +168,34 @@ class Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
             if self.started:
-                self.config.loaded_app.hurry()
+                self.config.loaded_app.force_shutdown()
         super().handle_exit(sig, frame)
 
 
-class Workers(Multiprocess):
+class WorkerSupervisor(Multiprocess):
     """uvicorn's several processes. They are servers of its own kind, which a service manager may tell to stop as well as we do; so
     it is here that a second signal means haste."""
 
     def terminate_all(self) -> None:
-        for door in self.sockets:
-            door.close()  # or else whoever calls from now on waits for somebody to answer
+        for listener in self.sockets:
+            listener.close()  # or else whoever calls from now on waits for somebody to answer
         super().terminate_all()
 
     def join_all(self) -> None:
         for worker in self.processes:
             while worker.process.is_alive():
                 worker.process.join(0.1)
-                if HASTE.intersection(self.signal_queue):
+                if STOP_SIGNALS.intersection(self.signal_queue):
                     worker.kill()
 
 
-def _doors(server_socket: socket.socket) -> list[socket.socket]:
+def _copies_of_listener(server_socket: socket.socket) -> list[socket.socket]:
     """The same socket many times: uvloop takes in one client a turn of its loop through each, and a turn may be long."""
-    return [server_socket, *(server_socket.dup() for _ in range(DOORS - 1))]
+    return [server_socket, *(server_socket.dup() for _ in range(LISTENER_COPIES - 1))]
 
 
 @contextmanager
-def listening(config: Config) -> Iterator[socket.socket]:
+def bound_listener(config: Config) -> Iterator[socket.socket]:
     """The socket: bound before anything else is started, so that a port in use costs nobody anything."""
     host, port = config.server.host, config.server.port
     try:
@@ -215,7 +219,7 @@ def listening(config: Config) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict[str, Place]]:
+def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict[str, UpstreamAddress]]:
     """The embedded model, if any upstream is it: one process, however many workers there are."""
     names = [upstream.name for upstream in config.upstreams if upstream.embedded]
     if not names:
@@ -224,13 +228,13 @@ def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict
     model = EmbeddedModel(environ)
     model.start()
     try:
-        place = Place(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
+        place = UpstreamAddress(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
         yield dict.fromkeys(names, place)
     finally:
         model.stop()
 
 
-def url_of(server_socket: socket.socket) -> str:
+def listener_url(server_socket: socket.socket) -> str:
     """Where a client finds it."""
     host, port = server_socket.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

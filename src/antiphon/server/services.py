@@ -15,22 +15,22 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from antiphon.config import Config, StoreConfig
-from antiphon.gateway.models import Models
-from antiphon.gateway.planning import Planner
-from antiphon.gateway.routes import Place, Routes
-from antiphon.gateway.sealing import Seal, keys_for
+from antiphon.gateway.model_catalog import ModelCatalog
+from antiphon.gateway.planning import ContextPlanner
+from antiphon.gateway.routes import Routes, UpstreamAddress
+from antiphon.gateway.sealing import Seal, find_sealing_keys
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.stamps import Stamps
-from antiphon.server.exposition import Shared
-from antiphon.server.logs import Logger
-from antiphon.server.metrics import Metrics, watched
-from antiphon.server.stream import FIRST, SILENCE
-from antiphon.server.sweeping import sweep
-from antiphon.server.telemetry import OpenTelemetry, Telemetry, open_telemetry
-from antiphon.server.usage_counting import UsageCounter
+from antiphon.server.event_stream import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL
+from antiphon.server.exposition import SharedMetrics
+from antiphon.server.logger import Logger
+from antiphon.server.metrics import Metrics, timed_store
+from antiphon.server.retention import run_retention
+from antiphon.server.telemetry import Telemetry, TelemetryOpener, open_telemetry
+from antiphon.server.usage_counter import UsageCounter
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
-from antiphon.trace.writing import Traces
+from antiphon.trace.writer import TraceWriter
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
@@ -38,37 +38,37 @@ OpenStore = Callable[[StoreConfig, Mapping[str, str]], Awaitable[Store | None]]
 MIB: Final = 1024 * 1024
 
 
-class Runner(Protocol):
+class BackgroundControl(Protocol):
     """What runs work in the background."""
 
-    waiting: int  # over all processes, as it was a moment ago
+    waiting_jobs: int  # over all processes, as it was a moment ago
 
     @property
-    def running(self) -> int: ...
+    def running_jobs(self) -> int: ...
 
     def wake(self) -> None: ...
 
     def cancel(self, id: str) -> None: ...
 
-    def retire(self) -> None: ...
+    def stop_claiming(self) -> None: ...
 
-    def hurry(self) -> None: ...
+    def force_shutdown(self) -> None: ...
 
     async def stop(self, grace: float) -> None: ...
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class BackgroundTimings(Struct, frozen=True, kw_only=True):
     """How often work in the background is looked after, in seconds."""
 
     lease: float = 15.0  # that work stays with a runner that gives no sign of life
-    beat: float = 1.0  # between two signs of life, in which it also learns what is to be cancelled
-    look: float = 1.0  # between two looks for work, if nobody says that there is some
-    batch: float = 0.1  # that events are gathered before they are written down
+    heartbeat: float = 1.0  # between two signs of life, in which it also learns what is to be cancelled
+    poll_interval: float = 1.0  # between two looks for work, if nobody says that there is some
+    flush_interval: float = 0.1  # that events are gathered before they are written down
 
 
 class Services:
-    """One for each process that serves. `patience`, `silence` and `life`, that of a WebSocket (WS-9), are seconds; they, `pace`
-    and `open_store` differ only where nobody can wait for them."""
+    """One for each serving process. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are seconds. They,
+    `background_timings` and `open_store` differ from their defaults only in tests."""
 
     def __init__(
         self,
@@ -77,29 +77,29 @@ class Services:
         transport: Transport,
         logger: Logger,
         *,
-        places: Mapping[str, Place] | None = None,
+        addresses: Mapping[str, UpstreamAddress] | None = None,
         debug: bool = False,
-        patience: float = FIRST,
-        silence: float = SILENCE,
-        life: float = 3600.0,
-        pace: Pace = Pace(),  # noqa: B008
+        first_byte_timeout: float = FIRST_BYTE_TIMEOUT,
+        keepalive_interval: float = KEEPALIVE_INTERVAL,
+        websocket_lifetime: float = 3600.0,
+        background_timings: BackgroundTimings = BackgroundTimings(),  # noqa: B008
         open_store: OpenStore = open_store,
         metrics_folder: Path | None = None,
-        open_telemetry: OpenTelemetry = open_telemetry,
+        open_telemetry: TelemetryOpener = open_telemetry,
     ) -> None:
         self.config = config
         self.transport = transport
         self.logger = logger
         self.debug = debug
-        self.patience = patience
-        self.silence = silence
-        self.life = life
-        self.pace = pace
+        self.first_byte_timeout = first_byte_timeout
+        self.keepalive_interval = keepalive_interval
+        self.websocket_lifetime = websocket_lifetime
+        self.background_timings = background_timings
         self.max_body = config.server.max_body_mib * MIB
         self.output_limits = OutputLimits(max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items)
         self.store: Store | None = None  # until `open`; where nothing is kept, for ever
-        self.under_way = 0  # requests and turns that are not answered to their end
-        self.websockets = 0  # open ones
+        self.requests_in_flight = 0  # requests and turns that are not answered to their end
+        self.open_websockets = 0  # open ones
         self.telemetry: Telemetry | None = None  # until `open`; for ever where nobody wants it
         self._open_store = open_store
         self._open_telemetry = open_telemetry
@@ -107,19 +107,19 @@ class Services:
         self._upkeep: list[asyncio.Task[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # until `open`
         self._stopping_since: float | None = None  # None while it serves
-        self.background: Runner | None = None  # where there is a store
+        self.background: BackgroundControl | None = None  # where there is a store
         self._environ = environ
-        self.routes = Routes(config, environ, places or {})
-        self.models = Models(self.routes, transport, time.monotonic)
+        self.routes = Routes(config, environ, addresses or {})
+        self.models = ModelCatalog(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
-        self.seal = Seal(keys_for(config, environ))
-        self.planner = Planner(seal=self.seal, models=self.models, stamps=self.stamps)
-        self.pad = padding
-        shared = Shared(metrics_folder, os.getpid()) if metrics_folder is not None else None
+        self.seal = Seal(find_sealing_keys(config, environ))
+        self.planner = ContextPlanner(seal=self.seal, models=self.models, stamps=self.stamps)
+        self.pad = random_padding
+        shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
         self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
         self._measure()
-        keys = [place.key for place in (places or {}).values() if place.key]
-        self.traces = Traces(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
+        keys = [place.key for place in (addresses or {}).values() if place.key]
+        self.traces = TraceWriter(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
 
     async def open(self) -> None:
         """What can only be had on a running event loop."""
@@ -127,36 +127,36 @@ class Services:
         self.metrics.start()
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
-            self.logger.tell(self.telemetry.end)
+            self.logger.add_listener(self.telemetry.end_request)
         self._upkeep.append(self._loop.create_task(self._collect_garbage()))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
-            self.store = watched(store, self.metrics)
+            self.store = timed_store(store, self.metrics)
             self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
-            self.logger.tell(self.usage.request)
-            upkeep = (sweep(self.store, self.config.store, self.logger), self.usage.run())
+            self.logger.add_listener(self.usage.count_request)
+            upkeep = (run_retention(self.store, self.config.store, self.logger), self.usage.run())
             self._upkeep += map(self._loop.create_task, upkeep)
 
-    def begin_to_stop(self) -> None:
+    def start_shutdown(self) -> None:
         """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
             if self.background is not None:
-                self.background.retire()
+                self.background.stop_claiming()
 
-    def hurry(self) -> None:
+    def force_shutdown(self) -> None:
         """There is no grace any more. A signal may say so at any moment, on whatever the loop is at."""
         if self._loop is not None and self.background is not None:
-            self._loop.call_soon_threadsafe(self.background.hurry)
+            self._loop.call_soon_threadsafe(self.background.force_shutdown)
 
     async def close(self) -> None:
         """Everything that is still under way was told to end; what it keeps and says last has a moment."""
-        self.begin_to_stop()
+        self.start_shutdown()
         if self.background is not None:
             assert self._stopping_since is not None
             await self.background.stop(max(0.0, self._stopping_since + self.config.server.grace - time.monotonic()))
-        end = time.monotonic() + LAST_WORDS
-        while self.under_way and time.monotonic() < end:
+        end = time.monotonic() + CLOSE_TIMEOUT
+        while self.requests_in_flight and time.monotonic() < end:
             await asyncio.sleep(0.01)
         for task in self._upkeep:
             task.cancel()
@@ -164,7 +164,7 @@ class Services:
         self.logger.flush()  # which tells the others too
         if self.usage is not None:
             with suppress(TimeoutError):  # a store that does not answer keeps nobody from going
-                await asyncio.wait_for(self.usage.flush(), LAST_WORDS)
+                await asyncio.wait_for(self.usage.flush(), CLOSE_TIMEOUT)
         if self.store is not None:
             await self.store.close()
         await self.transport.close()
@@ -183,25 +183,27 @@ class Services:
             gc.collect()
 
     def _count_running(self) -> float:
-        return self.background.running if self.background is not None else 0
+        return self.background.running_jobs if self.background is not None else 0
 
     def _count_waiting(self) -> float:
         """All workers know of the same queue, and what they tell is added up."""
-        return self.background.waiting / self.config.server.workers if self.background is not None else 0
+        return self.background.waiting_jobs / self.config.server.workers if self.background is not None else 0
 
     def _measure(self) -> None:
-        self.logger.tell(self.metrics.request)
+        self.logger.add_listener(self.metrics.count_request)
         transport = getattr(self.transport, "network", self.transport)  # of one that has agents too
-        gauge = self.metrics.gauge
-        gauge("antiphon_requests_under_way", "Requests and turns that are not answered to their end.", lambda: self.under_way)
-        gauge("antiphon_websockets", "Open WebSockets.", lambda: self.websockets)
-        gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
-        gauge(
+        add_gauge = self.metrics.add_gauge
+        add_gauge(
+            "antiphon_requests_in_flight", "Requests and turns that are not answered to their end.", lambda: self.requests_in_flight
+        )
+        add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
+        add_gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
+        add_gauge(
             "antiphon_background_waiting", "Those that wait to be, over all processes, as it was a moment ago.", self._count_waiting
         )
         if isinstance(transport, HttpTransport):
-            gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
-            gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)
+            add_gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
+            add_gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)
 
 
 def new_id(prefix: str) -> str:
@@ -224,7 +226,7 @@ class _RandomBits:
         return self._left.pop()
 
 
-LAST_WORDS: Final = 5.0  # seconds
+CLOSE_TIMEOUT: Final = 5.0  # seconds
 GC_INTERVAL: Final = 60.0  # seconds
 POOLED: Final = 128
 _random_bits: Final = _RandomBits()
@@ -234,6 +236,6 @@ def now() -> int:
     return int(time.time())
 
 
-def padding(length: int) -> str:
+def random_padding(length: int) -> str:
     """STR-13: so much that the length of a delta on the wire says little about its text."""
     return secrets.token_urlsafe(64)[: 16 - length % 16 + secrets.randbelow(16)]

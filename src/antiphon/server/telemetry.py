@@ -12,18 +12,18 @@ from typing import Final, Protocol
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError
-from antiphon.server.logs import Logger, RequestLine
+from antiphon.server.logger import Logger, RequestLog
 from antiphon.server.metrics import Metrics
 
 
 class Telemetry(Protocol):
     """What is told of turns."""
 
-    def begin(self, line: RequestLine) -> dict[str, str]:
+    def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
         """A turn begins. Returns the headers by which its upstream can join the trace."""
         ...
 
-    def end(self, line: RequestLine) -> None:
+    def end_request(self, log_entry: RequestLog) -> None:
         """A request is over."""
         ...
 
@@ -31,10 +31,10 @@ class Telemetry(Protocol):
 
 
 LIBRARY: Final = "antiphon.server.otel"
-OpenTelemetry = Callable[[Config, Mapping[str, str], Metrics, Logger], Telemetry | None]
+TelemetryOpener = Callable[[Config, Mapping[str, str], Metrics, Logger], Telemetry | None]
 
 
-def is_wanted(config: Config, environ: Mapping[str, str]) -> bool:
+def is_telemetry_enabled(config: Config, environ: Mapping[str, str]) -> bool:
     """Whether somebody said where to send it."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
@@ -43,7 +43,7 @@ def is_wanted(config: Config, environ: Mapping[str, str]) -> bool:
 
 def check_telemetry(config: Config, environ: Mapping[str, str], library: str = LIBRARY) -> None:
     """That what the configuration asks for is there."""
-    if config.telemetry.otlp_endpoint and is_wanted(config, environ):
+    if config.telemetry.otlp_endpoint and is_telemetry_enabled(config, environ):
         try:
             import_module(library)
         except ImportError as error:
@@ -54,7 +54,7 @@ def open_telemetry(
     config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger, library: str = LIBRARY
 ) -> Telemetry | None:
     """None if nobody wants it, or it cannot be had."""
-    if not is_wanted(config, environ):
+    if not is_telemetry_enabled(config, environ):
         return None
     check_telemetry(config, environ, library)
     try:
@@ -63,7 +63,7 @@ def open_telemetry(
         missing = "the environment names a collector, but OpenTelemetry is not installed: pip install 'antiphon[otel]'"
         logger.event(missing, level="warning", reason=str(error))
         return None
-    telemetry: Telemetry = otel.exporting(config, metrics)
+    telemetry: Telemetry = otel.open_exporter(config, metrics)
     return telemetry
 
 

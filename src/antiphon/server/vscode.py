@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects import vscode
-from antiphon.gateway.models import Model
+from antiphon.gateway.model_catalog import Model
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.token_estimate import estimate_items, estimate_text
 from antiphon.protocol import codec
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import input_items
 from antiphon.server.asgi import JSON
-from antiphon.server.count_tokens import count_body
+from antiphon.server.count_tokens import count_body_tokens
 from antiphon.server.exchange import Exchange
 from antiphon.server.services import Services
 
@@ -47,25 +47,25 @@ class EditorModel(Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def list_editor_models(services: Services, exchange: Exchange) -> None:
     """All that have a name."""
-    listed = (await services.models.available()).data
+    listed = (await services.models.list_models()).data
     targets = [services.routes.find(model.id) for model in listed]
     first_of_each = {target.upstream.name: target for target in targets}
-    await asyncio.gather(*map(services.models.context_of, first_of_each.values()))  # which asks them all, side by side
-    contexts = [await services.models.context_of(target) for target in targets]
+    await asyncio.gather(*map(services.models.context_size, first_of_each.values()))  # which asks them all, side by side
+    contexts = [await services.models.context_size(target) for target in targets]
     models = [_model(*about) for about in zip(listed, targets, contexts, strict=True)]
-    await exchange.answer(200, [JSON], msgspec.json.encode({"models": models}))
+    await exchange.respond(200, [JSON], msgspec.json.encode({"models": models}))
 
 
 async def count_editor_tokens(services: Services, exchange: Exchange) -> None:
     """`text` is a text or a message, as the editor has it; anything else is a conversation."""
-    body = await exchange.body(services.max_body)
+    body = await exchange.read_body(services.max_body)
     one = _one_in(body)
     if one is None:
-        await count_body(services, exchange, body)
+        await count_body_tokens(services, exchange, body)
         return
     services.routes.find(one.model)
     headers = [JSON, (b"antiphon-estimated", b"true")]
-    await exchange.answer(200, headers, msgspec.json.encode({"count": _estimate(one.text)}))
+    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate(one.text)}))
 
 
 class _One(Struct):

@@ -14,21 +14,21 @@ from typing import Any, Final, Literal, assert_never
 from msgspec import Struct
 
 from antiphon.errors import ClientFault
+from antiphon.server.access_policy import AccessPolicy, Caller
 from antiphon.server.asgi import Headers, Scope
-from antiphon.server.body import ClientLeft
-from antiphon.server.edge import Caller, Edge
+from antiphon.server.body import ClientDisconnected
 from antiphon.server.services import new_id
 from antiphon.server.websocket_frames import (
     PING,
-    Binary,
-    Broken,
-    Close,
-    Part,
-    Ping,
-    Pong,
-    Reader,
-    Received,
-    Text,
+    BinaryMessage,
+    CloseFrame,
+    FrameReader,
+    InvalidFrame,
+    PartialMessage,
+    PingFrame,
+    PongFrame,
+    ReceivedFrame,
+    TextMessage,
     close_frame,
     pong_frame,
     text_frame,
@@ -38,40 +38,46 @@ from antiphon.server.websocket_handshake import check_handshake, switching_proto
 LOG: Final = logging.getLogger("antiphon.server.websocket")
 
 
-class Times(Struct, frozen=True, kw_only=True):
+class WebSocketTimeouts(Struct, frozen=True, kw_only=True):
     """How long things may take, in seconds."""
 
-    silence: float = 30.0  # of the client, until it is asked for a sign of life
-    pong: float = 30.0  # for that sign
-    message: float = 60.0  # for a message from its first byte, and a second more for each 64 KiB of it
-    stall: float = 60.0  # in which a client takes nothing of what waits for it
-    closing: float = 5.0  # between goodbye and the end of the connection
-    life: float = 3600.0  # WS-9: until the endpoint is told that it has been long enough
+    ping_interval: float = 30.0  # of the client, until it is asked for a sign of life
+    pong_timeout: float = 30.0  # for that sign
+    message_timeout: float = 60.0  # for a message from its first byte, and a second more for each 64 KiB of it
+    stall_timeout: float = 60.0  # in which a client takes nothing of what waits for it
+    close_timeout: float = 5.0  # between goodbye and the end of the connection
+    lifetime: float = 3600.0  # WS-9: until the endpoint is told that it has been long enough
 
 
-class WebSockets:
+class WebSocketRoutes:
     """Who may open a WebSocket, and which endpoint speaks on it. An application that has one as its `websockets` takes upgrades."""
 
-    def __init__(self, edge: Edge, endpoints: Mapping[str, Endpoint], max_message: int, times: Times | None = None) -> None:
-        self._edge = edge
+    def __init__(
+        self,
+        access_policy: AccessPolicy,
+        endpoints: Mapping[str, Endpoint],
+        max_message: int,
+        timeouts: WebSocketTimeouts | None = None,
+    ) -> None:
+        self._access_policy = access_policy
         self._endpoints = dict(endpoints)
         self._max_message = max_message
-        self._times = times or Times()
+        self._timeouts = timeouts or WebSocketTimeouts()
 
-    def admit(self, scope: Scope) -> Socket:
+    def accept(self, scope: Scope) -> WebSocket:
         """The socket for an upgrade request. Refusals are those of every other route, in the same order, told in plain HTTP."""
-        self._edge.admit(scope)
-        caller = self._edge.caller_of(scope)
+        self._access_policy.check_host_and_origin(scope)
+        caller = self._access_policy.authenticate(scope)
         endpoint = self._endpoints.get(scope["path"])
         if endpoint is None:
             paths = ", ".join(sorted(self._endpoints))
             raise ClientFault(f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found")
         check_handshake(scope)
         scope["type"] = "websocket"
-        return Socket(scope, caller, endpoint, self._max_message, self._times)
+        return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts)
 
 
-class Socket(asyncio.Protocol):
+class WebSocket(asyncio.Protocol):
     """One WebSocket after the upgrade.
 
     The endpoint gets it once and sets the functions that are to be called. They are called from the event loop and must not block;
@@ -96,22 +102,22 @@ class Socket(asyncio.Protocol):
         "_silence_timer",
         "_stall_timer",
         "_state",
-        "_times",
+        "_timeouts",
         "_transport",
         "_unchoked",
         "_written",
         "id",
         "key_style",
         "on_binary",
-        "on_gone",
-        "on_limit",
+        "on_closed",
+        "on_lifetime_exceeded",
         "on_message",
         "on_shutdown",
         "owner",
         "scope",
     )
 
-    def __init__(self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, times: Times) -> None:
+    def __init__(self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, timeouts: WebSocketTimeouts) -> None:
         self.scope = scope
         self.owner, self.key_style = caller
         self.id = new_id("req")  # HTTP-8: of the upgrade request
@@ -120,18 +126,18 @@ class Socket(asyncio.Protocol):
         #: A binary message came. Not set: the connection is closed with 1003.
         self.on_binary: Callable[[], None] | None = None
         #: The connection has lived for as long as it may. Not set: it is closed with 1001.
-        self.on_limit: Callable[[], None] | None = None
+        self.on_lifetime_exceeded: Callable[[], None] | None = None
         #: The server is stopping: `close` with 1001, sooner or later. Not set: it is closed at once.
         self.on_shutdown: Callable[[], None] | None = None
         #: It is over, for whatever reason; called exactly once, and nothing is called after it.
-        self.on_gone: Callable[[], None] = _nothing
+        self.on_closed: Callable[[], None] = _nothing
 
         self._endpoint = endpoint
-        self._times = times
+        self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until `open`
         self._connections: set[Any] = set()
-        self._reader = Reader(max_message)
+        self._reader = FrameReader(max_message)
         self._state: Literal["open", "closing", "leaving"] = "open"
         # Reading
         self._is_paused = False  # the endpoint wants no more messages
@@ -161,16 +167,16 @@ class Socket(asyncio.Protocol):
             self._write(text_frame(text))
 
     @property
-    def is_choked(self) -> bool:
+    def is_write_paused(self) -> bool:
         """The client does not read as fast as we write: more than 64 KiB wait."""
         return self._is_choked
 
-    async def drained(self) -> None:
-        """Returns when the client has read most of what waited; raises `ClientLeft` if it is gone."""
+    async def wait_until_writable(self) -> None:
+        """Returns when the client has read most of what waited; raises `ClientDisconnected` if it is gone."""
         if self._is_choked and self._unchoked is not None:
             await self._unchoked.wait()
         if self._state != "open":
-            raise ClientLeft
+            raise ClientDisconnected
 
     def pause(self) -> None:
         """No more messages from this client until `resume`. A little is read on, to see whether it leaves."""
@@ -183,12 +189,12 @@ class Socket(asyncio.Protocol):
             self._take_soon()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Says goodbye. Nothing is sent and no message comes after it; `on_gone` is called soon, not from in here."""
+        """Says goodbye. Nothing is sent and no message comes after it; `on_closed` is called soon, not from in here."""
         if self._state != "open":
             return
         self._write(close_frame(code, reason))
         self._end("closing")
-        self._loop.call_soon(self._tell_gone)
+        self._loop.call_soon(self._notify_closed)
         self.resume()  # to find the client's own goodbye
 
     # What the server calls
@@ -200,8 +206,8 @@ class Socket(asyncio.Protocol):
         connections.add(self)
         transport.set_protocol(self)
         self._write(switching_protocols(self.scope, [*headers, (b"x-request-id", self.id.encode())]))
-        self._silence_timer = self._loop.call_later(self._times.silence, self._check_life)
-        self._life_timer = self._loop.call_later(self._times.life, self._life_is_over)
+        self._silence_timer = self._loop.call_later(self._timeouts.ping_interval, self._check_life)
+        self._life_timer = self._loop.call_later(self._timeouts.lifetime, self._life_is_over)
         self._call(self._endpoint, self)
 
     def shutdown(self) -> None:
@@ -227,14 +233,14 @@ class Socket(asyncio.Protocol):
     def eof_received(self) -> None:
         """As on HTTP, the end of a client's bytes is its leaving. The transport closes, once what waits is written."""
         self._end("leaving")
-        self._tell_gone()
+        self._notify_closed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc  # one end is like another
         self._state = "leaving"
         self._stop_timers()
         self._connections.discard(self)
-        self._tell_gone()
+        self._notify_closed()
 
     def pause_writing(self) -> None:
         self._is_choked = True
@@ -255,12 +261,12 @@ class Socket(asyncio.Protocol):
     def _take(self) -> None:
         """Reads what came, but only so many frames: whoever sends thousands of them keeps nobody else waiting."""
         self._reads_on = False
-        for _ in range(FRAMES_A_TURN):
+        for _ in range(MAX_FRAMES_PER_TURN):
             if self._is_paused or self._state == "leaving":
                 break
             try:
-                received = self._reader.next()
-            except Broken as fault:
+                received = self._reader.next_frame()
+            except InvalidFrame as fault:
                 self._fail(fault.code, fault.reason)
                 break
             if received is None:
@@ -276,31 +282,31 @@ class Socket(asyncio.Protocol):
             self._reads_on = True
             self._loop.call_soon(self._take)
 
-    def _receive(self, received: Received) -> None:
+    def _receive(self, received: ReceivedFrame) -> None:
         if not self._reader.in_message:  # something is whole: the next thing has its own time
             self._forget_message()
         match received:
-            case Close():
+            case CloseFrame():
                 self._part(received.code)
-            case Part() | Pong():
+            case PartialMessage() | PongFrame():
                 pass
             case _ if self._state != "open":
                 pass  # we have said goodbye
-            case Text():
+            case TextMessage():
                 self._call(self.on_message, received.text)
-            case Binary():
+            case BinaryMessage():
                 if self.on_binary is not None:
                     self._call(self.on_binary)
                 else:
                     self._fail(1003, "only text messages are read here")
-            case Ping():
+            case PingFrame():
                 self._pong(received.payload)
             case _:
                 assert_never(received)
 
     def _set_reading(self) -> None:
         """What is read and cannot be used yet must not become more and more."""
-        is_full = self._reads_on or (self._is_paused and self._reader.waiting > READ_AHEAD)
+        is_full = self._reads_on or (self._is_paused and self._reader.buffered_bytes > READ_AHEAD)
         wanted = self._state == "leaving" or not is_full
         if wanted == self._is_reading or self._transport.is_closing():
             return
@@ -312,9 +318,9 @@ class Socket(asyncio.Protocol):
 
     def _watch_message(self) -> None:
         """A message that came in one piece, as most do, costs no timer."""
-        if self._message_timer is None and self._state == "open" and not self._is_paused and self._reader.is_begun:
+        if self._message_timer is None and self._state == "open" and not self._is_paused and self._reader.has_partial_input:
             self._begun_at = self._loop.time()
-            self._message_timer = self._loop.call_later(self._times.message, self._message_is_late)
+            self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._message_is_late)
 
     def _forget_message(self) -> None:
         if self._message_timer is not None:
@@ -323,7 +329,7 @@ class Socket(asyncio.Protocol):
 
     def _message_is_late(self) -> None:
         self._message_timer = None
-        left = self._begun_at + self._times.message + self._reader.size / SLOWEST - self._loop.time()
+        left = self._begun_at + self._timeouts.message_timeout + self._reader.size / MIN_BYTES_PER_SECOND - self._loop.time()
         if left > 0:
             self._message_timer = self._loop.call_later(left, self._message_is_late)
         else:
@@ -345,13 +351,13 @@ class Socket(asyncio.Protocol):
 
     def _watch_reader(self) -> None:
         if self._stall_timer is None:
-            self._stall_timer = self._loop.call_later(self._times.stall, self._check_reader, self._taken())
+            self._stall_timer = self._loop.call_later(self._timeouts.stall_timeout, self._check_reader, self._taken())
 
     def _check_reader(self, before: int) -> None:
         self._stall_timer = None
         waiting = self._transport.get_write_buffer_size()
         if waiting and self._taken() == before:
-            self._cut("a client that takes nothing is cut", waiting_bytes=waiting, seconds=self._times.stall)
+            self._cut("a client that takes nothing is cut", waiting_bytes=waiting, seconds=self._timeouts.stall_timeout)
         elif waiting:
             self._watch_reader()
 
@@ -364,18 +370,18 @@ class Socket(asyncio.Protocol):
     def _check_life(self) -> None:
         now = self._loop.time()
         silent = now - self._heard_at
-        next_check = self._times.silence
+        next_check = self._timeouts.ping_interval
         if self._transport.get_write_buffer_size():  # a ping would wait behind other things, which it has another time to read
             self._watch_reader()
         elif not self._is_reading:
             self._write(PING)  # its answer is not read, but a client that is gone is noticed
-        elif silent < self._times.silence:
+        elif silent < self._timeouts.ping_interval:
             next_check -= silent
         elif self._pinged_at is None:
             self._pinged_at = now
             self._write(PING)
-            next_check = min(next_check, self._times.pong)
-        elif (left := self._pinged_at + self._times.pong - now) > 0:
+            next_check = min(next_check, self._timeouts.pong_timeout)
+        elif (left := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
             next_check = min(next_check, left)
         else:
             self._cut("a client that gives no sign of life is cut", seconds=round(silent, 1))
@@ -384,8 +390,8 @@ class Socket(asyncio.Protocol):
 
     def _life_is_over(self) -> None:
         self._life_timer = None
-        if self.on_limit is not None:
-            self._call(self.on_limit)
+        if self.on_lifetime_exceeded is not None:
+            self._call(self.on_lifetime_exceeded)
         else:
             self.close(1001, "this connection has lived for as long as it may")
 
@@ -397,7 +403,7 @@ class Socket(asyncio.Protocol):
             self._write(close_frame(code))
         self._end("leaving")
         self._transport.close()
-        self._tell_gone()
+        self._notify_closed()
 
     def _fail(self, code: int, reason: str) -> None:
         """Nothing more is read. The client is told, and has a moment to see it: closing on bytes that nobody read resets the
@@ -408,7 +414,7 @@ class Socket(asyncio.Protocol):
                 self._end("leaving")
                 self._transport.write_eof()
                 self._set_reading()
-                self._tell_gone()
+                self._notify_closed()
             case "closing":
                 self._part(None)
             case "leaving":
@@ -422,7 +428,7 @@ class Socket(asyncio.Protocol):
         """No timer runs any more but one: whatever is still to be said or heard, it does not take for ever."""
         self._state = state
         self._stop_timers()
-        self._end_timer = self._loop.call_later(self._times.closing, self._end_is_late)
+        self._end_timer = self._loop.call_later(self._timeouts.close_timeout, self._end_is_late)
 
     def _stop_timers(self) -> None:
         for timer in (self._silence_timer, self._life_timer, self._message_timer, self._stall_timer, self._end_timer):
@@ -435,14 +441,14 @@ class Socket(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def _tell_gone(self) -> None:
+    def _notify_closed(self) -> None:
         """Once: afterwards nobody is there to be told, and no circle is left that somebody has to collect."""
-        on_gone = self.on_gone
-        self.on_message = self.on_gone = _nothing
-        self.on_binary = self.on_limit = self.on_shutdown = None
+        on_closed = self.on_closed
+        self.on_message = self.on_closed = _nothing
+        self.on_binary = self.on_lifetime_exceeded = self.on_shutdown = None
         if self._unchoked is not None:
             self._unchoked.set()
-        self._call(on_gone)
+        self._call(on_closed)
 
     def _call(self, listener: Callable[..., None], *arguments: object) -> None:
         """The last edge: whatever an endpoint does, the loop goes on, and a client sees no trace of it."""
@@ -457,7 +463,7 @@ def _nothing(*_: object) -> None:
     """Who listens where nobody listens."""
 
 
-Endpoint = Callable[[Socket], None]
-FRAMES_A_TURN: Final = 64
+Endpoint = Callable[[WebSocket], None]
+MAX_FRAMES_PER_TURN: Final = 64
 READ_AHEAD: Final = 64 * 1024
-SLOWEST: Final = 64 * 1024  # bytes a second
+MIN_BYTES_PER_SECOND: Final = 64 * 1024  # bytes a second

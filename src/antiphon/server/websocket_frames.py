@@ -11,38 +11,38 @@ from msgspec import Struct
 from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, Opcode, ParseFailed
 
 
-class Text(Struct, frozen=True):
+class TextMessage(Struct, frozen=True):
     """A whole text message, however many frames it came in."""
 
     text: str
 
 
-class Binary(Struct, frozen=True):
+class BinaryMessage(Struct, frozen=True):
     """A whole binary message. Nobody here reads any, so its bytes are not kept."""
 
 
-class Part(Struct, frozen=True):
+class PartialMessage(Struct, frozen=True):
     """Some of a message."""
 
 
-class Ping(Struct, frozen=True):
+class PingFrame(Struct, frozen=True):
     payload: bytes
 
 
-class Pong(Struct, frozen=True):
+class PongFrame(Struct, frozen=True):
     """Its payload says nothing: any sign of life is one."""
 
 
-class Close(Struct, frozen=True):
+class CloseFrame(Struct, frozen=True):
     """The other side says goodbye; None: without a code."""
 
     code: int | None
 
 
-Received = Text | Binary | Part | Ping | Pong | Close
+ReceivedFrame = TextMessage | BinaryMessage | PartialMessage | PingFrame | PongFrame | CloseFrame
 
 
-class Broken(Exception):
+class InvalidFrame(Exception):
     """What came cannot be read, nor anything behind it; `code` and `reason` are for the close frame."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -51,7 +51,7 @@ class Broken(Exception):
         self.reason = reason
 
 
-class Reader:
+class FrameReader:
     """What a client sends."""
 
     __slots__ = ("_decoder", "_held", "_max", "_opcode", "size")
@@ -64,7 +64,7 @@ class Reader:
         self.size = 0  # bytes of that message so far
 
     @property
-    def waiting(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that were fed and not read."""
         return len(self._decoder.buffer)
 
@@ -73,19 +73,19 @@ class Reader:
         return self._opcode is not None
 
     @property
-    def is_begun(self) -> bool:
+    def has_partial_input(self) -> bool:
         """Whether anything has begun and is not whole: a message, a frame, or the head of one."""
-        return self.in_message or self._decoder.header is not None or self.waiting > 0
+        return self.in_message or self._decoder.header is not None or self.buffered_bytes > 0
 
     def feed(self, data: bytes) -> None:
         self._decoder.receive_bytes(data)
 
-    def next(self) -> Received | None:
-        """One frame, or as much of it as is there; None if there is nothing. Raises `Broken`."""
+    def next_frame(self) -> ReceivedFrame | None:
+        """One frame, or as much of it as is there; None if there is nothing. Raises `InvalidFrame`."""
         try:
             frame = self._decoder.process_buffer()
         except ParseFailed as error:
-            raise Broken(error.code, str(error)) from None
+            raise InvalidFrame(error.code, str(error)) from None
         if frame is not None and frame.opcode.iscontrol():
             return _control(frame.opcode, cast(bytes, frame.payload))
         self._check_size(frame)
@@ -97,24 +97,26 @@ class Reader:
         header = self._decoder.header
         announced = 0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
         if self.size + announced > self._max:
-            raise Broken(CloseReason.MESSAGE_TOO_BIG, f"a message has at most {self._max} bytes here")
+            raise InvalidFrame(CloseReason.MESSAGE_TOO_BIG, f"a message has at most {self._max} bytes here")
 
-    def _join(self, frame: Frame) -> Received:
+    def _join(self, frame: Frame) -> ReceivedFrame:
         if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
-            raise Broken(CloseReason.PROTOCOL_ERROR, "a new message begins where an earlier one has not ended, or none goes on")
+            raise InvalidFrame(
+                CloseReason.PROTOCOL_ERROR, "a new message begins where an earlier one has not ended, or none goes on"
+            )
         opcode = self._opcode = self._opcode or frame.opcode
         if opcode is Opcode.TEXT:
             # Bytes, not pieces of text: a client that sends a message letter by letter would make us hold an object for each.
             self._held += cast(bytes, frame.payload)
         if not (frame.frame_finished and frame.message_finished):
-            return Part()
+            return PartialMessage()
         held, self._held, self._opcode, self.size = self._held, bytearray(), None, 0
         if opcode is Opcode.BINARY:
-            return Binary()
+            return BinaryMessage()
         try:
-            return Text(held.decode())
+            return TextMessage(held.decode())
         except UnicodeDecodeError:
-            raise Broken(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
+            raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
 
 
 def text_frame(text: bytes) -> bytes:
@@ -139,28 +141,28 @@ def close_frame(code: int | None, reason: str = "") -> bytes:
     return b"\x88%c%b%b" % (len(told) + 2, code.to_bytes(2), told)
 
 
-def _control(opcode: Opcode, payload: bytes) -> Received:
+def _control(opcode: Opcode, payload: bytes) -> ReceivedFrame:
     match opcode:
         case Opcode.PING:
-            return Ping(payload)
+            return PingFrame(payload)
         case Opcode.PONG:
-            return Pong()
+            return PongFrame()
         case _:
             return _close(payload)
 
 
-def _close(payload: bytes) -> Close:
+def _close(payload: bytes) -> CloseFrame:
     """RFC 6455, 7.4: which codes may be sent."""
     if not payload:
-        return Close(None)
+        return CloseFrame(None)
     code = int.from_bytes(payload[:2])
     if len(payload) == 1 or not (code in CODES or 3000 <= code < 5000):
-        raise Broken(CloseReason.PROTOCOL_ERROR, "a close frame without a code that may be sent")
+        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame without a code that may be sent")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise Broken(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a close frame whose reason is no UTF-8") from None
-    return Close(code)
+        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a close frame whose reason is no UTF-8") from None
+    return CloseFrame(code)
 
 
 PING: Final = b"\x89\x00"

@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from wsproto.utilities import generate_accept_token
 
 from antiphon.errors import ClientFault
-from antiphon.server.asgi import Headers, Scope, values_of
+from antiphon.server.asgi import Headers, Scope, header_values
 
 
 class BadHandshake(ClientFault):
@@ -26,14 +26,14 @@ def check_handshake(scope: Scope) -> None:
     """Refuses what is no handshake of version 13."""
     if scope["method"] != "GET" or scope["http_version"] != "1.1":
         raise BadHandshake("wanted GET and HTTP/1.1")
-    if values_of(scope, b"transfer-encoding") or any(length.strip(b"0") for length in values_of(scope, b"content-length")):
+    if header_values(scope, b"transfer-encoding") or any(length.strip(b"0") for length in header_values(scope, b"content-length")):
         raise BadHandshake("it has no body")
-    tokens = [token.strip().lower() for value in values_of(scope, b"upgrade") for token in value.split(b",")]
+    tokens = [token.strip().lower() for value in header_values(scope, b"upgrade") for token in value.split(b",")]
     if b"websocket" not in tokens:
         raise BadHandshake("upgrade: wanted `websocket`")
-    if values_of(scope, b"sec-websocket-version") != [b"13"]:
+    if header_values(scope, b"sec-websocket-version") != [b"13"]:
         raise BadHandshake("sec-websocket-version: wanted 13", wrong_version=True)
-    match values_of(scope, b"sec-websocket-key"):
+    match header_values(scope, b"sec-websocket-key"):
         case [key] if KEY.fullmatch(key):
             pass
         case _:
@@ -42,7 +42,7 @@ def check_handshake(scope: Scope) -> None:
 
 def switching_protocols(scope: Scope, headers: Headers) -> bytes:
     """The answer to a sound handshake. No extension and no subprotocol is chosen, whatever was offered."""
-    [key] = values_of(scope, b"sec-websocket-key")
+    [key] = header_values(scope, b"sec-websocket-key")
     lines = [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),

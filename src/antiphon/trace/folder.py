@@ -22,7 +22,7 @@ class TraceFile(NamedTuple):
     path: Path
 
 
-def file_name(id: str, time: float) -> str:
+def trace_file_name(id: str, time: float) -> str:
     """Sorts by time. An id may come from a client, and a file name must not."""
     stamp = datetime.fromtimestamp(time, UTC).strftime(STAMP)
     return f"{stamp}-{file_id(id)}{SUFFIX}"
@@ -57,7 +57,7 @@ def write_file(folder: Path, name: str, lines: Iterable[bytes]) -> int:
     return size
 
 
-def sweep(folder: Path, *, now: float, max_bytes: int, max_seconds: float) -> int:
+def remove_old_traces(folder: Path, *, now: float, max_bytes: int, max_seconds: float) -> int:
     """Removes what is too old, then the oldest of what is too much. Returns how many bytes stay.
 
     What is too much is brought well below the limit, so that the next trace does not sweep again."""

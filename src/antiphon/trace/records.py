@@ -16,7 +16,7 @@ from antiphon.protocol.losses import Loss
 FORMAT: Final = 1  # of the files; a reader of another format says so instead of guessing
 
 
-class Data:
+class RawData:
     """Bytes as they went over a wire."""
 
     __slots__ = ("raw",)
@@ -25,13 +25,13 @@ class Data:
         self.raw = raw
 
 
-class Record(Struct, frozen=True, kw_only=True, tag_field="kind"):
+class TraceRecord(Struct, frozen=True, kw_only=True, tag_field="kind"):
     """One thing that happened, and when: in seconds since the request came."""
 
     at: float
 
 
-class Summary(Record, frozen=True, kw_only=True, tag="summary"):
+class TraceSummary(TraceRecord, frozen=True, kw_only=True, tag="summary"):
     """A trace in one line."""
 
     format: int = FORMAT
@@ -45,18 +45,18 @@ class Summary(Record, frozen=True, kw_only=True, tag="summary"):
     error: str | None
 
 
-class ClientRequest(Record, frozen=True, kw_only=True, tag="client_request"):
+class ClientRequest(TraceRecord, frozen=True, kw_only=True, tag="client_request"):
     method: str
     path: str
     headers: dict[str, str]
-    body: Data
+    body: RawData
 
 
-class HubRequest(Record, frozen=True, kw_only=True, tag="hub_request"):
-    body: Data
+class HubRequest(TraceRecord, frozen=True, kw_only=True, tag="hub_request"):
+    body: RawData
 
 
-class Route(Record, frozen=True, kw_only=True, tag="route"):
+class Route(TraceRecord, frozen=True, kw_only=True, tag="route"):
     """Who was to answer, and how."""
 
     upstream: str
@@ -66,54 +66,54 @@ class Route(Record, frozen=True, kw_only=True, tag="route"):
     stream: bool
 
 
-class UpstreamRequest(Record, frozen=True, kw_only=True, tag="upstream_request"):
+class UpstreamRequest(TraceRecord, frozen=True, kw_only=True, tag="upstream_request"):
     method: str
     url: str
     headers: dict[str, str]
-    body: Data
+    body: RawData
 
 
-class UpstreamHead(Record, frozen=True, kw_only=True, tag="upstream_head"):
+class UpstreamHead(TraceRecord, frozen=True, kw_only=True, tag="upstream_head"):
     status: int
     headers: dict[str, str]
 
 
-class UpstreamPiece(Record, frozen=True, kw_only=True, tag="upstream_piece"):
+class UpstreamPiece(TraceRecord, frozen=True, kw_only=True, tag="upstream_piece"):
     """Bytes of the answer, cut as they arrived."""
 
-    data: Data
+    data: RawData
 
 
-class ClientHead(Record, frozen=True, kw_only=True, tag="client_head"):
+class ClientHead(TraceRecord, frozen=True, kw_only=True, tag="client_head"):
     status: int
     headers: dict[str, str]
 
 
-class ClientPiece(Record, frozen=True, kw_only=True, tag="client_piece"):
+class ClientPiece(TraceRecord, frozen=True, kw_only=True, tag="client_piece"):
     """Bytes for the client, cut as they were sent."""
 
-    data: Data
+    data: RawData
 
 
-class LossList(Record, frozen=True, kw_only=True, tag="losses"):
+class LossList(TraceRecord, frozen=True, kw_only=True, tag="losses"):
     """What was known to be lost by then, or some of it."""
 
     losses: list[Loss]
 
 
-class Note(Record, frozen=True, kw_only=True, tag="note"):
+class TraceNote(TraceRecord, frozen=True, kw_only=True, tag="note"):
     name: str
     value: str | int | float | None
 
 
-class Cut(Record, frozen=True, kw_only=True, tag="cut"):
+class OmittedData(TraceRecord, frozen=True, kw_only=True, tag="cut"):
     """What is missing, since the trace would have become too large: bytes, by the kind of their records."""
 
     missing: dict[str, int]
 
 
-AnyRecord = (
-    Summary
+AnyTraceRecord = (
+    TraceSummary
     | ClientRequest
     | HubRequest
     | Route
@@ -123,17 +123,17 @@ AnyRecord = (
     | ClientHead
     | ClientPiece
     | LossList
-    | Note
-    | Cut
+    | TraceNote
+    | OmittedData
 )
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: TraceRecord) -> bytes:
     """One line, without its end."""
     return _encoder.encode(record)
 
 
-def decode_record(line: bytes) -> AnyRecord:
+def decode_record(line: bytes) -> AnyTraceRecord:
     """Raises `msgspec.DecodeError` (or its kind for wrong shapes) if the line is none."""
     return _decoder.decode(line)
 
@@ -146,15 +146,15 @@ def _plain(value: Any) -> str | dict[str, str]:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _data(_type: type, value: Any) -> Data:
+def _data(_type: type, value: Any) -> RawData:
     match value:
         case str():
-            return Data(value.encode())
+            return RawData(value.encode())
         case {"base64": str() as encoded}:
-            return Data(base64.b64decode(encoded))
+            return RawData(base64.b64decode(encoded))
         case _:
             raise ValueError('wanted text or {"base64": …}')
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
-_decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecord, dec_hook=_data)
+_decoder: Final[msgspec.json.Decoder[AnyTraceRecord]] = msgspec.json.Decoder(AnyTraceRecord, dec_hook=_data)

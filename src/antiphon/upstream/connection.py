@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from antiphon.errors import UpstreamFault
-from antiphon.upstream.tls import Condition, TlsSession, refusal
+from antiphon.upstream.tls import TlsSession, TlsState, tls_fault
 
 READ_SIZE: Final = 32 * 1024
 
@@ -20,12 +20,12 @@ READ_SIZE: Final = 32 * 1024
 class Listener(Protocol):
     """Whoever a socket's bytes are for: a handshake, a proxy's answer, an upstream's answer."""
 
-    def received(self, data: memoryview) -> None:
+    def on_data(self, data: memoryview) -> None:
         """Bytes came; they are gone after the call."""
         ...
 
-    def hung_up(self, properly: bool) -> None:
-        """Nothing will come any more. `properly`: the other side said so, and nobody else can have."""
+    def on_disconnect(self, is_clean: bool) -> None:
+        """Nothing will come any more. `is_clean`: the other side said so, and nobody else can have."""
         ...
 
 
@@ -33,7 +33,7 @@ class Connection(asyncio.BufferedProtocol):
     """A socket. Who listens gets what comes; bytes that nobody waits for end it."""
 
     def __init__(self, room: memoryview, on_lost: Callable[[Connection], None]) -> None:
-        self.dropped = False  # no use any more, though the socket may take another moment to close
+        self.is_dropped = False  # no use any more, though the socket may take another moment to close
         self._listener: Listener | None = None
         self._room = room
         self._on_lost = on_lost
@@ -47,15 +47,15 @@ class Connection(asyncio.BufferedProtocol):
     def listen(self, listener: Listener | None) -> None:
         """What comes from now on is for `listener`; for None, nothing is expected."""
         self._listener = listener
-        if self.dropped and listener is not None:  # it may have died a moment ago, when nobody listened
-            listener.hung_up(False)
+        if self.is_dropped and listener is not None:  # it may have died a moment ago, when nobody listened
+            listener.on_disconnect(False)
 
     def write(self, data: bytes) -> None:
         self.write_raw(data if self._tls is None else self._tls.encrypt(data))
 
     def write_raw(self, data: bytes) -> None:
         """Bytes as they are, for the handshake and whatever else TLS has to say by itself."""
-        if data and self._transport is not None and not self.dropped:
+        if data and self._transport is not None and not self.is_dropped:
             self._transport.write(data)
 
     def pause(self) -> None:
@@ -67,22 +67,22 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._transport.resume_reading()
 
-    def drop(self, *, properly: bool = False) -> None:
+    def drop(self, *, is_clean: bool = False) -> None:
         """Closes the socket at once, whatever is on its way, and tells the listener."""
-        self.dropped = True
+        self.is_dropped = True
         listener, self._listener = self._listener, None
         if self._transport is not None:
             self._transport.abort()
         else:
             self._on_lost(self)
         if listener is not None:
-            listener.hung_up(properly)
+            listener.on_disconnect(is_clean)
 
-    async def secure(self, context: ssl.SSLContext, host: str) -> None:
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Speaks TLS from here on, with a server that can prove it is `host`."""
         await _Handshake(self, TlsSession(context, host)).done
 
-    def begin_tls(self, session: TlsSession) -> None:
+    def finish_handshake(self, session: TlsSession) -> None:
         """The handshake is done: whatever comes next, be it in the same moment, is encrypted."""
         self._tls = session
         self._listener = None
@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self.dropped:  # and the loss of a socket that comes too late need not be reported
+        if self.is_dropped:  # and the loss of a socket that comes too late need not be reported
             cast(asyncio.Transport, transport).abort()
         else:
             self._transport = cast(asyncio.Transport, transport)
@@ -101,28 +101,28 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._room[:nbytes]
-        condition: Condition = "open"
+        condition: TlsState = "open"
         if self._tls is not None:
             data, condition = self._decrypt(self._tls, data)
         if data:
             if self._listener is not None:
-                self._listener.received(data)
+                self._listener.on_data(data)
             else:
                 self.drop()
         if condition != "open":
-            self.drop(properly=condition == "done")
+            self.drop(is_clean=condition == "done")
 
     def eof_received(self) -> None:
         # Inside TLS the end is announced; an end without that can come from anybody on the way.
-        self.drop(properly=self._tls is None)
+        self.drop(is_clean=self._tls is None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
-        self.drop(properly=False)
+        self.drop(is_clean=False)
 
     # Inside
 
-    def _decrypt(self, tls: TlsSession, data: memoryview) -> tuple[memoryview, Condition]:
+    def _decrypt(self, tls: TlsSession, data: memoryview) -> tuple[memoryview, TlsState]:
         """What `data` says: nothing, if it was TLS talking about itself, which it may do at any time."""
         plain, condition = tls.decrypt(data)
         self.write_raw(tls.to_send())
@@ -139,10 +139,10 @@ class _Handshake:
         connection.listen(self)
         self._go_on(b"")
 
-    def received(self, data: memoryview) -> None:
+    def on_data(self, data: memoryview) -> None:
         self._go_on(data)
 
-    def hung_up(self, properly: bool) -> None:  # noqa: ARG002
+    def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if not self.done.done():
             self.done.set_exception(UpstreamFault("the upstream hung up during the TLS handshake", code="upstream_unavailable"))
 
@@ -150,9 +150,9 @@ class _Handshake:
         if self.done.done():
             return
         try:
-            if self._session.shake_hands(data):
-                self._connection.begin_tls(self._session)
+            if self._session.do_handshake(data):
+                self._connection.finish_handshake(self._session)
                 self.done.set_result(None)
         except ssl.SSLError as error:
-            self.done.set_exception(refusal(error))
+            self.done.set_exception(tls_fault(error))
         self._connection.write_raw(self._session.to_send())

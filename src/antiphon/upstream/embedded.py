@@ -52,10 +52,10 @@ class EmbeddedFailed(ConfigError):
 class EmbeddedModel:
     """The model's process, for as long as it is wanted."""
 
-    def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, patience: float = 60.0) -> None:
+    def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, start_timeout: float = 60.0) -> None:
         self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
         self._command = command or CHILD
-        self._patience = patience
+        self._start_timeout = start_timeout
         self._key = secrets.token_urlsafe(24)
         self._port = 0
         self._orders: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class EmbeddedModel:
         if child is None or not self._is_up(child):
             self.stop()
             words = child.last_words() if child else "it was stopped"
-            raise EmbeddedFailed(f"the embedded model did not start within {self._patience:g} s; its last words: {words}")
+            raise EmbeddedFailed(f"the embedded model did not start within {self._start_timeout:g} s; its last words: {words}")
         self._watch = Thread(target=self._keep_alive, args=(child,), name="embedded-model", daemon=True)
         self._watch.start()
 
@@ -123,7 +123,7 @@ class EmbeddedModel:
             return self._child
 
     def _is_up(self, child: _Child) -> bool:
-        port = child.listens_at(self._patience)
+        port = child.listens_at(self._start_timeout)
         if port is None:
             return False
         self._port = port
@@ -131,16 +131,16 @@ class EmbeddedModel:
         return True
 
     def _keep_alive(self, child: _Child) -> None:
-        pauses = iter(PAUSES)
+        pauses = iter(RESTART_DELAYS)
         while True:
             born = monotonic()
             code = child.wait()
             self._ready.clear()
             if self._stopping.is_set():
                 return
-            if monotonic() - born > LONG_LIFE:
-                pauses = iter(PAUSES)
-            pause = next(pauses, PAUSES[-1])
+            if monotonic() - born > STABLE_SECONDS:
+                pauses = iter(RESTART_DELAYS)
+            pause = next(pauses, RESTART_DELAYS[-1])
             log.warning("the embedded model's process ended with %s; the next one starts in %g s", code, pause)
             self._stopping.wait(pause)
             successor = self._born()
@@ -184,9 +184,9 @@ class _Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def listens_at(self, patience: float) -> int | None:
+    def listens_at(self, start_timeout: float) -> int | None:
         """The port, once it listens; None if it does not within this time, or ends before."""
-        self._has_told.wait(patience)
+        self._has_told.wait(start_timeout)
         address = str(self._told.get("address", ""))
         return int(address.rpartition(":")[2]) if address else None
 
@@ -263,8 +263,8 @@ def _report_in(line: bytes) -> dict[str, Any]:
 CHILD: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
 INSTALL: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
 #: Seconds before each new life; one long life, and they begin again.
-PAUSES: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
-LONG_LIFE: Final = 60.0
+RESTART_DELAYS: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
+STABLE_SECONDS: Final = 60.0
 GRACE: Final = 1.0
 LAST_WORDS: Final = 20
 MAX_WORD: Final = 300

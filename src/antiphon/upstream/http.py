@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
-from antiphon.upstream.answer import HttpAnswer, Stale
 from antiphon.upstream.connection import READ_SIZE, Connection
-from antiphon.upstream.proxies import Proxies, Proxy, tunnel
+from antiphon.upstream.http_response import HttpResponse, StaleConnection
+from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 from antiphon.upstream.tls import trusted_context
 
 MAX_IDLE: Final = 256  # connections to one origin that wait for the next request
@@ -37,7 +37,7 @@ class HttpTransport:
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> HttpAnswer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> HttpResponse:
         """Sends a request and waits for the head of the answer. Cancelling it hangs up."""
         origin, path = _split(url)
         head = _head(method, path, origin, tuple(headers.items()))
@@ -49,17 +49,17 @@ class HttpTransport:
         if kept is not None:
             try:
                 return await _exchange(pool, kept, request, timeouts, begun)
-            except Stale:
+            except StaleConnection:
                 pass  # it died while it waited, so no answer to this request is on its way and asking again is safe
         if self._closed:
             raise UpstreamFault("the gateway is stopping and asks no upstream any more", code="upstream_unavailable")
         fresh = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
             return await _exchange(pool, fresh, request, timeouts, begun)
-        except Stale:
+        except StaleConnection:
             raise UpstreamFault("the upstream closed the connection without an answer", code="upstream_disconnected") from None
 
-    async def open(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> tuple[Connection, bytes]:
+    async def open_connection(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> tuple[Connection, bytes]:
         """A connection outside the pool, for what begins with a GET and goes on as something else, and that GET, which is not sent
         yet. Whoever asks for the connection drops it."""
         if self._closed:
@@ -92,7 +92,7 @@ class HttpTransport:
             if origin.tls and self._tls is None:
                 self._tls = trusted_context()
             tls = self._tls if origin.tls else None
-            proxy = self._proxies.of(origin.host, origin.port) if origin.tls else None
+            proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.tls else None
             pool = self._pools[origin] = _Pool(origin, tls, proxy, self._room)
         return pool
 
@@ -167,9 +167,9 @@ class _Pool:
             await self._reach(connection, host, port, "the upstream cannot be reached")
         else:
             await self._reach(connection, self._proxy.host, self._proxy.port, "the proxy that HTTPS_PROXY names cannot be reached")
-            await tunnel(connection, self._proxy, host, port)
+            await open_tunnel(connection, self._proxy, host, port)
         if self._tls is not None:
-            await connection.secure(self._tls, host)
+            await connection.start_tls(self._tls, host)
 
     async def _reach(self, connection: Connection, host: str, port: int, failure: str) -> None:
         try:
@@ -198,8 +198,8 @@ class _Pool:
             oldest.drop()
 
 
-async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpAnswer:
-    answer = HttpAnswer(connection, pool.give_back, timeouts, begun, pool.loop)
+async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpResponse:
+    answer = HttpResponse(connection, pool.give_back, timeouts, begun, pool.loop)
     connection.write(request)
     try:
         await answer.head

@@ -37,14 +37,14 @@ class Proxies:
         self._proxy = _parse(url) if url else None
         self._exceptions = [entry for entry in BETWEEN.split(exceptions.lower()) if entry]
 
-    def of(self, host: str, port: int) -> Proxy | None:
+    def proxy_for(self, host: str, port: int) -> Proxy | None:
         """The proxy on the way to an upstream with TLS, None if there is none. This machine is always reached directly."""
         if self._proxy is None or _is_loopback(host) or any(_is_meant(entry, host, port) for entry in self._exceptions):
             return None
         return self._proxy
 
 
-async def tunnel(connection: Connection, proxy: Proxy, host: str, port: int) -> None:
+async def open_tunnel(connection: Connection, proxy: Proxy, host: str, port: int) -> None:
     """Asks the proxy at the other end of `connection` to pass on bytes to `host`, and waits until it does."""
     answer = _ProxyAnswer()
     connection.listen(answer)
@@ -61,12 +61,12 @@ class _ProxyAnswer:
         self.agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._head = bytearray()
 
-    def received(self, data: memoryview) -> None:
+    def on_data(self, data: memoryview) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head or len(self._head) > MAX_PROXY_HEAD:
             self._judge()
 
-    def hung_up(self, properly: bool) -> None:  # noqa: ARG002
+    def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         self._refuse("the proxy hung up without an answer")
 
     def _judge(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from antiphon.errors import UpstreamFault
 
-Condition = Literal["open", "done", "broken"]
+TlsState = Literal["open", "done", "broken"]
 
 
 def trusted_context() -> ssl.SSLContext:
@@ -29,7 +29,7 @@ class TlsSession:
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
-    def shake_hands(self, received: memoryview | bytes) -> bool:
+    def do_handshake(self, received: memoryview | bytes) -> bool:
         """Goes on with the handshake; true once it is done. Raises `ssl.SSLError` if the other side cannot be trusted."""
         self._incoming.write(received)
         try:
@@ -38,11 +38,11 @@ class TlsSession:
             return False
         return True
 
-    def decrypt(self, received: memoryview) -> tuple[bytes, Condition]:
+    def decrypt(self, received: memoryview) -> tuple[bytes, TlsState]:
         """What `received` says, and how things stand after it: more may come, the other side said it is done, or this is no TLS."""
         self._incoming.write(received)
         parts: list[bytes] = []
-        condition: Condition = "done"
+        condition: TlsState = "done"
         try:
             while part := self._tls.read(RECORD):  # nothing: the other side announced its end
                 parts.append(part)
@@ -63,7 +63,7 @@ class TlsSession:
         return self._outgoing.read()
 
 
-def refusal(error: ssl.SSLError) -> UpstreamFault:
+def tls_fault(error: ssl.SSLError) -> UpstreamFault:
     """Why there is no trusted connection, in words that name no address."""
     reason = "the handshake broke off; does the upstream speak TLS at this port?"
     if isinstance(error, ssl.SSLCertVerificationError):

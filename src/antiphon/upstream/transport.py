@@ -17,7 +17,7 @@ Sink = Callable[[bytes], bool]
 Flow = Callable[[Sink], Awaitable[bool]]
 
 
-class Answer(Protocol):
+class UpstreamResponse(Protocol):
     """An upstream's answer: the head at once, the body as it comes."""
 
     @property
@@ -37,7 +37,7 @@ class Answer(Protocol):
         ...
 
 
-def flow_of(answer: Answer) -> Flow:
+def flow_of(answer: UpstreamResponse) -> Flow:
     """The flow of any answer."""
     flow: Flow | None = getattr(answer, "flow", None)
     return flow or flow_of_pieces(answer.pieces())
@@ -58,7 +58,7 @@ def flow_of_pieces(pieces: AsyncIterator[bytes]) -> Flow:
 class Transport(Protocol):
     """A network."""
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> Answer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
         """Sends a request and waits for the head of the answer. Cancelling it aborts the exchange."""
         ...
 

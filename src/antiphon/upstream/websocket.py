@@ -1,7 +1,7 @@
 """A WebSocket to a server (RFC 6455), on the sockets that requests go out by: TLS and proxies are as there. wsproto reads frames.
 
 Text messages alone, no extensions. Messages wait until they are taken, and while much waits the socket is not read. Every way it
-can go wrong is an `UpstreamFault`; an upgrade that is answered with something else is `Refused`, with that answer.
+can go wrong is an `UpstreamFault`; an upgrade that is answered with something else is `UpgradeRefused`, with that answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-MAX_HELD: Final = 256 * 1024  # bytes of messages that wait; one may be larger
+MAX_BUFFERED: Final = 256 * 1024  # bytes of messages that wait; one may be larger
 MAX_REFUSAL: Final = 256 * 1024
 
 
-class Refused(Exception):
+class UpgradeRefused(Exception):
     """The server answered the upgrade with something else."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -41,7 +41,7 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
     """A WebSocket at an address that begins with http:// or https://."""
     key = b64encode(os.urandom(16))
     upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": key.decode()}
-    connection, request = await network.open(url, {**headers, **upgrade}, timeouts)
+    connection, request = await network.open_connection(url, {**headers, **upgrade}, timeouts)
     socket = WebSocket(connection, key, timeouts)
     connection.write(request)
     try:
@@ -80,14 +80,14 @@ class WebSocket:
     def send(self, text: str) -> None:
         """One message."""
         if self._fault is not None:
-            raise self._fault.anew()
+            raise self._fault.without_traceback()
         self._write(self._frames.send_data(text, fin=True))
 
     async def receive(self) -> str:
         """The next message. What came before the end of the connection can still be read."""
         while not self._messages:
             if self._fault is not None:
-                raise self._fault.anew()
+                raise self._fault.without_traceback()
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(self._timeouts.idle):
@@ -96,7 +96,7 @@ class WebSocket:
                 self._break(_silent(self._timeouts.idle))
         message = self._messages.popleft()
         self._held -= len(message)
-        if self._paused and self._held < MAX_HELD:
+        if self._paused and self._held < MAX_BUFFERED:
             self._paused = False
             self._connection.resume()
         return message
@@ -109,12 +109,12 @@ class WebSocket:
 
     # The socket's side
 
-    def received(self, data: memoryview) -> None:
+    def on_data(self, data: memoryview) -> None:
         came = bytes(data)
         if self._upgrade is not None:
             try:
                 rest = self._upgrade.feed(came)
-            except (Refused, UpstreamFault) as error:
+            except (UpgradeRefused, UpstreamFault) as error:
                 self._refuse(error)
                 return
             if rest is None:
@@ -127,7 +127,7 @@ class WebSocket:
         except ParseFailed:
             self._break(UpstreamFault("what the server sends is no valid WebSocket", code="upstream_invalid_response"))
 
-    def hung_up(self, properly: bool) -> None:  # noqa: ARG002
+    def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
             self._refuse(self._upgrade.cut_off())
         self._break(UpstreamFault("the server closed the WebSocket without a goodbye", code="upstream_disconnected"))
@@ -165,7 +165,7 @@ class WebSocket:
             self._held += self._length
             self._parts.clear()
             self._length = 0
-            if self._held >= MAX_HELD and not self._paused:
+            if self._held >= MAX_BUFFERED and not self._paused:
                 self._paused = True
                 self._connection.pause()
             self._wake()
@@ -210,13 +210,13 @@ class _Upgrade:
         except httptools.HttpParserError:
             raise self._nonsense() from None
         if self._is_whole or self._length > MAX_REFUSAL:
-            raise Refused(self._parser.get_status_code(), self._headers, bytes(self._body))
+            raise UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
         return None
 
     def cut_off(self) -> Exception:
         """What it comes to if nothing follows."""
         if self._headers:
-            return Refused(self._parser.get_status_code(), self._headers, bytes(self._body))
+            return UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
         return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
 
     def _nonsense(self) -> UpstreamFault:

@@ -23,7 +23,7 @@ from tests.running import running
 from antiphon import config, fakes
 from antiphon.fakes import ChatServer, MessagesServer, Reply, ResponsesServer, turn
 from antiphon.store.opening import open_store
-from antiphon.trace.reading import list_traces, read_trace
+from antiphon.trace.reader import list_traces, read_trace
 
 pytestmark = pytest.mark.heavy
 
@@ -203,7 +203,7 @@ def call(id: str, name: str, arguments: Mapping[str, str]) -> Any:
 
 def turn_of_codex(way: Way, upstream: Any, folder: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:
     """What `codex exec --json` says, through a gateway configured as the documentation has it."""
-    (documented,) = config.parse(block("[[upstreams]]"), "antiphon.toml", {}).upstreams
+    (documented,) = config.parse_config(block("[[upstreams]]"), "antiphon.toml", {}).upstreams
     assert documented.upstream_model("gpt-5.5") == "mock-1"
     models = [*documented.models, config.ModelRule(from_=way.model, to="mock-1")]
     served = msgspec.structs.replace(documented, base_url=upstream.base_url, models=models, **changes)

@@ -11,7 +11,7 @@ from tests.running import running
 
 from antiphon import config, fakes
 from antiphon.fakes import ChatServer, Received, Reply, turn
-from antiphon.gateway.compacting import PROMPT
+from antiphon.gateway.compactor import PROMPT
 
 pytestmark = pytest.mark.heavy
 

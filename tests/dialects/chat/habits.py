@@ -24,7 +24,7 @@ class Called(NamedTuple):
     """A call as the hub knows it, and how a server that knows only functions spells it."""
 
     id: str
-    line: str  # as `reading.said` tells it, without the id
+    line: str  # as `reading.summary_of` tells it, without the id
     name: str
     arguments: str
 

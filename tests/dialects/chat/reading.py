@@ -10,14 +10,14 @@ from tests.generate.events import counting_stamps
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub, response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -30,10 +30,10 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = opening(REQUEST, id="resp_1", created_at=1_700_000_000)
+OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 
 
-class Reading(NamedTuple):
+class ReadResult(NamedTuple):
     events: list[StreamEvent]
     losses: Losses
 
@@ -42,8 +42,8 @@ class Reading(NamedTuple):
         return fold(self.events)
 
     @property
-    def said(self) -> list[str]:
-        return said(self.response)
+    def summary(self) -> list[str]:
+        return summary_of(self.response)
 
 
 def reader(wire: ChatWire = ChatWire()) -> EventsToHub:  # noqa: B008
@@ -55,14 +55,14 @@ def frames_of(data: bytes) -> list[sse.Frame]:
     return decoder.feed(data) + decoder.finish()
 
 
-def read_frames(frames: list[sse.Frame], wire: ChatWire = ChatWire()) -> Reading:  # noqa: B008
+def read_frames(frames: list[sse.Frame], wire: ChatWire = ChatWire()) -> ReadResult:  # noqa: B008
     """A stream that ends after these frames."""
     to_hub = reader(wire)
     events = [event for frame in frames for event in to_hub.feed(frame)]
-    return Reading(events + to_hub.finish(), to_hub.losses)
+    return ReadResult(events + to_hub.finish(), to_hub.losses)
 
 
-def read(*chunks: Any, wire: ChatWire = ChatWire()) -> Reading:  # noqa: B008
+def read(*chunks: Any, wire: ChatWire = ChatWire()) -> ReadResult:  # noqa: B008
     """A stream of these chunks, bytes or values, that ends with a finish reason and `[DONE]`."""
     frames = [sse.Frame("", chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()) for chunk in chunks]
     return read_frames([*frames, sse.Frame("", json.dumps(chunk(finish="stop")).encode()), sse.Frame("", sse.DONE)], wire)
@@ -86,7 +86,7 @@ def calls(*entries: dict[str, Any]) -> dict[str, Any]:
     return chunk(tool_calls=list(entries))
 
 
-def said(response: Response) -> list[str]:
+def summary_of(response: Response) -> list[str]:
     """What an answer says, a line for each part or call, and how it ended."""
     lines = [line for item in response.output for line in _lines(item)]
     reason = response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
@@ -95,7 +95,7 @@ def said(response: Response) -> list[str]:
 
 def _opened(sealed: str) -> str:
     """What the maker of sealed reasoning gets back, out of all its envelopes."""
-    envelope = unseal(sealed)
+    envelope = unseal_reasoning(sealed)
     if envelope is None:
         return sealed
     details = envelope.content.get("reasoning_details", ())

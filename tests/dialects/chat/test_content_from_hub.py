@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined
+from antiphon.dialects.chat.content_from_hub import ContentFromHub, text_or_parts
 from antiphon.dialects.chat.wire import ChatWire, PartOut
 from antiphon.protocol.content import (
     ContentParam,
@@ -102,6 +102,6 @@ def test_where_only_text_may_stand_everything_else_is_noted() -> None:
 
 def test_text_alone_is_one_string() -> None:
     one, two = PartOut(type="text", text="a"), PartOut(type="image_url", image_url={"url": "u"})
-    assert joined([one, one]) == "a\na"
-    assert joined([]) == ""
-    assert joined([one, two]) == [one, two]
+    assert text_or_parts([one, one]) == "a\na"
+    assert text_or_parts([]) == ""
+    assert text_or_parts([one, two]) == [one, two]

@@ -29,7 +29,7 @@ from antiphon.protocol.content import (
     UnknownContent,
     UrlCitation,
 )
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ContentPartAdded,
@@ -47,7 +47,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, opening
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
@@ -97,8 +97,8 @@ class Life(ResponseWriter):
     """A writer that collects what it makes."""
 
     def __init__(self, request: Request = REQUEST) -> None:
-        self.collector = Collector()
-        super().__init__(opening(request, id="resp_1", created_at=7), self.collector, counting_stamps())
+        self.collector = EventCollector()
+        super().__init__(initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
 
     def told(self, request: Request = REQUEST) -> Told:
         return tell(self.collector.events, request)
@@ -126,7 +126,9 @@ def test_every_stream_has_its_role_first_one_end_and_one_name(events: list[Strea
 def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     """E-6, E-3, law (d): texts joined in their order, refusals, reasoning, and every call with its own arguments."""
     told = tell(events)
-    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off"))
+    to_hub = EventsToHub(
+        REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off")
+    )
     again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
     assert fold(again).status == (fold(events).status if fold_ended(events) else "failed")
     assert text_of(again) == text_of(events)
@@ -297,7 +299,7 @@ def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> Non
     life.close("r")
     life.reasoning("s", "three")
     life.reasoning("s", "four")
-    life.encrypted("s", "sealed")
+    life.encrypted_content("s", "sealed")
     life.text("m", "answer")
     life.complete()
     told = life.told()
@@ -419,7 +421,7 @@ def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
         from_hub.feed(event)
     end = from_hub.finish()
     assert b'"code":"upstream_disconnected"' in end
-    assert end.endswith(sse.END)
+    assert end.endswith(sse.DONE_FRAME)
     assert from_hub.finish() == b""
 
 
@@ -427,15 +429,15 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
     done = ItemStatus.COMPLETED
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     life = Life()
-    life.item(
+    life.whole_item(
         "m", Message(id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")])
     )
-    life.item("u", Message(id="u", status=done, role="user", content=[]))
-    life.item("e", Message(id="e", status=done, role="assistant", content=[chart]))
-    life.item("f", FunctionCall(id="f", status=done, call_id="c", name="look", arguments="{}"))
-    life.item("w", WebSearchCall(id="w", status="completed"))
-    life.item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
-    life.item("n", Reasoning(id="n", summary=[]))
+    life.whole_item("u", Message(id="u", status=done, role="user", content=[]))
+    life.whole_item("e", Message(id="e", status=done, role="assistant", content=[chart]))
+    life.whole_item("f", FunctionCall(id="f", status=done, call_id="c", name="look", arguments="{}"))
+    life.whole_item("w", WebSearchCall(id="w", status="completed"))
+    life.whole_item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
+    life.whole_item("n", Reasoning(id="n", summary=[]))
     life.complete()
     told = life.told()
     assert told.deltas[1:-1] == [
@@ -452,8 +454,8 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
     life = Life()
-    life.extension("acme:progress", {"percent": 50})
-    life.item("m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary"))
+    life.extension_event("acme:progress", {"percent": 50})
+    life.whole_item("m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary"))
     life.update(extra={"acme": Raw(b'"x"')})
     life.complete()
     told = life.told()

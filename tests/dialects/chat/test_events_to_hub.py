@@ -10,7 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.dialects.chat.habits import Habit, habits, messages, spelled, whole
 from tests.dialects.chat.habits import Message as Spoken
-from tests.dialects.chat.reading import OPENING, REQUEST, Reading, call, calls, chunk, read, read_frames, read_whole, reader, said
+from tests.dialects.chat.reading import (
+    OPENING,
+    REQUEST,
+    ReadResult,
+    call,
+    calls,
+    chunk,
+    read,
+    read_frames,
+    read_whole,
+    reader,
+    summary_of,
+)
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
@@ -31,7 +43,7 @@ from antiphon.protocol.events import (
     StreamEvent,
     TerminalEvent,
 )
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall, Message
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
@@ -69,12 +81,12 @@ def without_ids(lines: list[str]) -> list[str]:
 def test_the_same_message_comes_out_whatever_the_habits_of_the_server(message: Spoken, habit: Habit, data: st.DataObject) -> None:
     """STR-6, STR-9, E-6, law (a): what was said is what the fold says, and the events obey the grammar."""
     reading = read_frames([frame(piece) for piece in spelled(message, habit, data.draw)])
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
     wanted = [*message.lines([called.id for called in message.calls]), "completed"]
     if habit.ids == "never":
-        assert without_ids(reading.said) == without_ids(wanted)
+        assert without_ids(reading.summary) == without_ids(wanted)
     else:
-        assert reading.said == wanted
+        assert reading.summary == wanted
     assert (reading.response.usage is None) == (habit.usage == "never")
     assert len({item.call_id for item in reading.response.output if isinstance(item, FunctionCall)}) == len(
         [item for item in reading.response.output if isinstance(item, FunctionCall)]
@@ -96,14 +108,14 @@ def test_a_stream_cut_anywhere_ends_once_and_leaves_nothing_open(message: Spoken
     """Law (e), ITEM-3."""
     frames = [frame(piece) for piece in spelled(message, habit, data.draw)]
     events = read_frames(frames[: data.draw(st.integers(0, len(frames)))]).events
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
 
 
 @given(st.lists(NONSENSE, max_size=4))
 def test_nonsense_never_raises_and_never_breaks_the_grammar(pieces: list[Any]) -> None:
     events = read_frames([frame(piece) for piece in pieces]).events
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert isinstance(events[-1], TerminalEvent)
 
 
@@ -150,7 +162,7 @@ def test_reasoning_ends_where_text_begins_and_text_where_reasoning_or_a_call_doe
         calls(call(0, "x", "get_time", "{}")),
         chunk(content="d"),
     )
-    assert reading.said == [
+    assert reading.summary == [
         "ReasoningText: a",
         "OutputText: b",
         "ReasoningText: c",
@@ -158,11 +170,11 @@ def test_reasoning_ends_where_text_begins_and_text_where_reasoning_or_a_call_doe
         "OutputText: d",
         "completed",
     ]
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
 
 
 def test_text_and_a_call_in_one_chunk_are_both_told() -> None:
-    assert read(chunk(content="a", tool_calls=[call(0, "x", "get_time", "{}")])).said == [
+    assert read(chunk(content="a", tool_calls=[call(0, "x", "get_time", "{}")])).summary == [
         "OutputText: a",
         "x = get_time({})",
         "completed",
@@ -171,7 +183,7 @@ def test_text_and_a_call_in_one_chunk_are_both_told() -> None:
 
 def test_arguments_go_on_behind_a_text_that_came_between() -> None:
     reading = read(calls(call(0, "x", "get_time", "{")), chunk(content="a"), calls(call(0, None, None, "}")), chunk(content="b"))
-    assert reading.said == ["x = get_time({})", "OutputText: ab", "completed"]
+    assert reading.summary == ["x = get_time({})", "OutputText: ab", "completed"]
 
 
 def test_the_response_begins_with_the_first_chunk_though_it_says_nothing() -> None:
@@ -207,7 +219,7 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
         calls(call(0, None, "get_time")),
         calls(call(0, None, None, "}")),
     )
-    assert reading.said == ['a = get_time({"x":1})', "completed"]
+    assert reading.summary == ['a = get_time({"x":1})', "completed"]
 
 
 @pytest.mark.parametrize(
@@ -265,46 +277,46 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
 def test_pieces_find_their_call(entries: list[list[dict[str, Any]]], wanted: list[str]) -> None:
     """STR-9: however the server numbers its calls."""
     reading = read(*[calls(*chunk_entries) for chunk_entries in entries])
-    assert reading.said == [*wanted, "completed"]
-    assert judge(reading.events) == []
+    assert reading.summary == [*wanted, "completed"]
+    assert find_violations(reading.events) == []
 
 
 def test_a_call_id_is_unique_in_its_answer() -> None:
     reading = read(calls(call(0, "a", "get_time", "{}"), call(1, "a", "get_time", "{}")))
-    assert reading.said == ["a = get_time({})", "call_2 = get_time({})", "completed"]
+    assert reading.summary == ["a = get_time({})", "call_2 = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
 
 
 def test_a_call_id_that_could_not_be_sent_back_is_replaced() -> None:
     """REQ-8."""
     reading = read(calls(call(0, "x" * 65, "get_time", "{}")))
-    assert reading.said == ["call_1 = get_time({})", "completed"]
+    assert reading.summary == ["call_1 = get_time({})", "completed"]
     assert "65 characters" in str(next(iter(reading.losses)))
 
 
 def test_an_id_that_comes_too_late_is_a_loss() -> None:
     reading = read(calls(call(0, None, "get_time", "{")), calls(call(0, "late", None, "}")))
-    assert reading.said == ["call_1 = get_time({})", "completed"]
+    assert reading.summary == ["call_1 = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
 
 
 def test_a_name_that_could_not_be_sent_back_is_mended() -> None:
     reading = read(calls(call(0, "a", "functions.get time", "{}")))
-    assert reading.said == ["a = functions_get_time({})", "completed"]
+    assert reading.summary == ["a = functions_get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.name"]
 
 
 def test_a_call_without_a_name_is_a_loss() -> None:
     reading = read(calls(call(0, "a", None, "{}")), calls({"index": 1, "id": "b"}))
-    assert reading.said == ["completed"]
+    assert reading.summary == ["completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls[0]", "tool_calls[1]"]
 
 
 def test_a_call_without_arguments_gets_empty_ones() -> None:
     """Clients parse arguments as JSON, and nothing is none."""
     reading = read(calls(call(0, "a", "get_time")))
-    assert reading.said == ["a = get_time({})", "completed"]
-    assert judge(reading.events) == []
+    assert reading.summary == ["a = get_time({})", "completed"]
+    assert find_violations(reading.events) == []
     assert [loss.path for loss in reading.losses] == ["tool_calls[0].arguments"]
 
 
@@ -316,30 +328,30 @@ def test_a_custom_tool_is_told_as_it_is_written() -> None:
         calls(call(0, None, None, 'atch"}')),
         calls(call(1, "b", "files__edit", "no JSON")),
     )
-    assert reading.said == ["a = apply_patch[*** Begin\nPatch]", "b = files.edit[no JSON]", "completed"]
+    assert reading.summary == ["a = apply_patch[*** Begin\nPatch]", "b = files.edit[no JSON]", "completed"]
     deltas = [event.delta for event in reading.events if isinstance(event, CustomInputDelta)]
     assert deltas == ["*** Begin", "\nP", "atch", "no JSON"]
     assert len(reading.losses) == 0
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
 
 
 def test_what_a_custom_tool_is_given_besides_its_string_is_a_loss() -> None:
     reading = read(calls(call(0, "a", "apply_patch", '{"input":"x","mode":1}')))
-    assert reading.said == ["a = apply_patch[x]", "completed"]
+    assert reading.summary == ["a = apply_patch[x]", "completed"]
     assert "mode" in str(next(iter(reading.losses)))
 
 
 def test_a_custom_call_in_its_own_form_may_come_without_input() -> None:
     reading = read(chunk(tool_calls=[{"index": 0, "id": "a", "type": "custom", "custom": {"name": "apply_patch"}}]))
-    assert reading.said == ["a = apply_patch[]", "completed"]
+    assert reading.summary == ["a = apply_patch[]", "completed"]
 
 
 def test_length_with_a_call_open_leaves_it_incomplete() -> None:
     """ITEM-3, REQ-3: arguments that were cut; only the last item is incomplete."""
     frames = [frame(calls(call(0, "a", "get_time", "{"), call(1, "b", "get_time", '{"c'))), frame(chunk(finish="length"))]
     reading = read_frames(frames)
-    assert reading.said == ["a = get_time({)", 'b = get_time({"c) (incomplete)', "incomplete: max_output_tokens"]
-    assert judge(reading.events) == []
+    assert reading.summary == ["a = get_time({)", 'b = get_time({"c) (incomplete)', "incomplete: max_output_tokens"]
+    assert find_violations(reading.events) == []
 
 
 # Text
@@ -359,17 +371,17 @@ def test_length_with_a_call_open_leaves_it_incomplete() -> None:
 )
 def test_think_tags_are_reasoning_where_the_profile_says_so(tags: Any, text: str, wanted: list[str]) -> None:
     reading = read(*[chunk(content=char) for char in text], wire=ChatWire(think_tags=tags))
-    assert reading.said == [*wanted, "completed"]
-    assert judge(reading.events) == []
+    assert reading.summary == [*wanted, "completed"]
+    assert find_violations(reading.events) == []
 
 
 def test_tags_are_text_where_the_server_has_a_field_for_its_reasoning() -> None:
     reading = read(chunk(reasoning_content="a"), chunk(content="<think>"), chunk(content="b"))
-    assert reading.said == ["ReasoningText: a", "OutputText: <think>b", "completed"]
+    assert reading.summary == ["ReasoningText: a", "OutputText: <think>b", "completed"]
 
 
 def test_a_beginning_that_a_call_interrupts_is_text() -> None:
-    assert read(chunk(content="<thi"), calls(call(0, "a", "get_time", "{}"))).said == [
+    assert read(chunk(content="<thi"), calls(call(0, "a", "get_time", "{}"))).summary == [
         "OutputText: <thi",
         "a = get_time({})",
         "completed",
@@ -377,7 +389,7 @@ def test_a_beginning_that_a_call_interrupts_is_text() -> None:
 
 
 def test_empty_pieces_open_nothing() -> None:
-    assert read(chunk(content="", reasoning_content="", refusal="")).said == ["completed"]
+    assert read(chunk(content="", reasoning_content="", refusal="")).summary == ["completed"]
 
 
 def test_one_delta_makes_one_event_once_the_text_has_begun() -> None:
@@ -391,7 +403,7 @@ def test_one_delta_makes_one_event_once_the_text_has_begun() -> None:
 def test_a_server_that_always_sends_more_is_read_all_the_same() -> None:
     pieces = [{**chunk(content=str(at)), "usage": {"prompt_tokens": 1, "completion_tokens": at}} for at in range(20)]
     reading = read(*pieces, chunk(content="."))
-    assert reading.said == ["OutputText: 012345678910111213141516171819.", "completed"]
+    assert reading.summary == ["OutputText: 012345678910111213141516171819.", "completed"]
     assert reading.response.usage is not None
     assert reading.response.usage.output_tokens == 19
 
@@ -410,7 +422,7 @@ def test_content_may_be_parts() -> None:
         chunk(content=[{"type": "image_url"}, 3]),
         chunk(content={"type": "output_text", "text": "e"}),
     )
-    assert reading.said == ["OutputText: ab", "ReasoningText: c", "Refusal: d", "OutputText: e", "completed"]
+    assert reading.summary == ["OutputText: ab", "ReasoningText: c", "Refusal: d", "OutputText: e", "completed"]
     assert [loss.what for loss in reading.losses] == [
         "a part of type 'image_url' has no place in the hub",
         "a part of type 'int' has no place in the hub",
@@ -424,7 +436,7 @@ def test_pictures_and_sound_are_losses() -> None:
 
 def test_reasoning_of_a_form_nobody_knows_is_a_loss() -> None:
     reading = read(chunk(reasoning={"steps": 3}), chunk(reasoning=["a", {"content": "b"}, {"summary": "c"}, [["d"]]]))
-    assert reading.said == ["ReasoningText: abc", "completed"]
+    assert reading.summary == ["ReasoningText: abc", "completed"]
     assert [loss.path for loss in reading.losses] == ["message.reasoning"]
 
 
@@ -443,14 +455,14 @@ def test_content_summary_and_sealed_form_of_reasoning_are_each_kept() -> None:
         ),
         chunk(reasoning="told", reasoning_details=[{"type": "reasoning.summary", "summary": "told"}]),
     )
-    assert reading.said == ["SummaryText: short", "ReasoningText: longtold", "sealed: s one two", "completed"]
+    assert reading.summary == ["SummaryText: short", "ReasoningText: longtold", "sealed: s one two", "completed"]
     assert list(reading.losses) == []
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
 
 
 def test_a_refusal_is_a_part_of_its_own() -> None:
     """STR-11."""
-    assert read(chunk(content="Well"), chunk(refusal="No"), chunk(refusal=".")).said == [
+    assert read(chunk(content="Well"), chunk(refusal="No"), chunk(refusal=".")).summary == [
         "OutputText: Well",
         "Refusal: No.",
         "completed",
@@ -484,7 +496,7 @@ def with_tokens(content: str, *tokens: str) -> dict[str, Any]:
     return {"choices": [{"delta": {"content": content}, "logprobs": {"content": [token(text) for text in tokens]}}]}
 
 
-def logprobs(reading: Reading) -> list[str]:
+def logprobs(reading: ReadResult) -> list[str]:
     message = reading.response.output[-1]
     assert isinstance(message, Message)
     part = message.content[0]
@@ -517,20 +529,20 @@ def test_tokens_that_are_no_text_yet_wait_for_it() -> None:
 
 def test_tokens_that_are_no_text_yet_wait_for_it_behind_reasoning_too() -> None:
     reading = read(chunk(reasoning_content="r"), with_tokens("", "\\xf0"), with_tokens("é", "é"))
-    assert reading.said == ["ReasoningText: r", "OutputText: é", "completed"]
+    assert reading.summary == ["ReasoningText: r", "OutputText: é", "completed"]
     assert logprobs(reading) == ["\\xf0", "é"]
 
 
 def test_tokens_that_never_become_text_are_a_loss() -> None:
     reading = read(with_tokens("", "end"))
-    assert reading.said == ["completed"]
+    assert reading.summary == ["completed"]
     assert [loss.path for loss in reading.losses] == ["logprobs"]
 
 
 def test_tokens_of_calls_have_no_place() -> None:
     entry = call(0, "a", "get_time", "{}")
     reading = read({"choices": [{"delta": {"content": None, "tool_calls": [entry]}, "logprobs": {"content": [token("{}")]}}]})
-    assert reading.said == ["a = get_time({})", "completed"]
+    assert reading.summary == ["a = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["logprobs"]
 
 
@@ -579,7 +591,7 @@ def test_usage_is_told_with_cached_and_reasoning_tokens(usage: dict[str, Any], w
 
 def test_usage_that_cannot_be_read_is_a_loss() -> None:
     reading = read({**chunk(content="a"), "usage": {"prompt_tokens": "many"}})
-    assert reading.said == ["OutputText: a", "completed"]
+    assert reading.summary == ["OutputText: a", "completed"]
     assert [loss.path for loss in reading.losses] == ["usage"]
 
 
@@ -604,7 +616,7 @@ def test_the_service_tier_is_the_servers_own() -> None:
 )
 def test_the_finish_reason_says_how_it_ends(reason: str, wanted: str) -> None:
     """REQ-3."""
-    assert read_frames([frame(chunk(content="a")), frame(chunk(finish=reason))]).said[-1] == wanted
+    assert read_frames([frame(chunk(content="a")), frame(chunk(finish=reason))]).summary[-1] == wanted
 
 
 def test_a_finish_reason_alone_does_not_end_it_for_usage_may_follow() -> None:
@@ -656,8 +668,8 @@ def test_nothing_follows_the_end() -> None:
 def test_a_stream_that_fails_says_why(frames: list[Any], code: str) -> None:
     """STR-8, ITEM-3."""
     reading = read_frames([frame(data) for data in frames])
-    assert reading.said[-1] == f"failed: {code}"
-    assert judge(reading.events) == []
+    assert reading.summary[-1] == f"failed: {code}"
+    assert find_violations(reading.events) == []
     error = reading.events[-2]
     assert isinstance(error, ErrorEvent)
     assert error.error.code == code
@@ -669,7 +681,7 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     """Faults: a chunk of the deepest allowed nesting is read, one level more fails the answer."""
     chunk_of = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"get_time","arguments":%b}}]}}]}'
     depth = levels - 7  # the brackets around it
-    end = str(read(chunk_of % (b"[" * depth + b"]" * depth)).said[-1])
+    end = str(read(chunk_of % (b"[" * depth + b"]" * depth)).summary[-1])
     assert end == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
 
 
@@ -677,11 +689,11 @@ def test_chunk_nesting_is_bounded_in_a_run_of_texts() -> None:
     """Faults: also where many frames are decoded together."""
     texts = [b'{"choices":[{"delta":{"content":"a"}}]}'] * 12
     deep = b'{"choices":[{"delta":{"content":"a"}}],"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
-    assert read(*texts, deep, *texts).said[-1] == "failed: upstream_invalid_response"
+    assert read(*texts, deep, *texts).summary[-1] == "failed: upstream_invalid_response"
 
 
 def test_an_event_named_error_is_one() -> None:
-    assert read_frames([frame({"message": "gone"}, "error")]).said == ["failed: upstream_error"]
+    assert read_frames([frame({"message": "gone"}, "error")]).summary == ["failed: upstream_error"]
 
 
 @pytest.mark.parametrize(("event", "end"), [("error", "failed: upstream_error"), ("", "completed")])
@@ -689,7 +701,7 @@ def test_an_unknown_field_beyond_all_measure_breaks_nothing(event: str, end: str
     """A number that the typed decode passes over and that no other reader takes."""
     odd = b'{"object": "chat.completion.chunk", "seed": ' + b"9" * 5000 + b"}"
     last = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
-    assert read_frames([frame(odd, event), frame(last), frame(sse.DONE)]).said[-1] == end
+    assert read_frames([frame(odd, event), frame(last), frame(sse.DONE)]).summary[-1] == end
 
 
 def test_the_error_that_is_given_at_the_end_is_told() -> None:
@@ -712,14 +724,14 @@ def test_nonsense_is_shown_in_short_and_without_keys() -> None:
 
 
 def test_frames_without_data_or_meaning_are_passed_over() -> None:
-    assert read(b"", b" ", {}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}).said == [
+    assert read(b"", b" ", {}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}).summary == [
         "completed"
     ]
 
 
 def test_another_answer_besides_the_first_is_a_loss() -> None:
     reading = read({"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}, {"index": 2, "delta": {"content": "c"}}]})
-    assert reading.said == ["OutputText: a", "completed"]
+    assert reading.summary == ["OutputText: a", "completed"]
     assert [loss.path for loss in reading.losses] == ["choices[1]", "choices[2]"]
 
 
@@ -738,9 +750,9 @@ def test_characters_cut_in_two_come_together_in_their_own_channel() -> None:
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"get_time","arguments":"\\ud83d"}}]}}]}',
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00"}}]}}]}',
     )  # fmt: skip
-    assert reading.said == ["ReasoningText: 😀", "OutputText: a🚀b", "Refusal: 🌍", "x = get_time(😀)", "completed"]
+    assert reading.summary == ["ReasoningText: 😀", "OutputText: a🚀b", "Refusal: 🌍", "x = get_time(😀)", "completed"]
     assert len(reading.losses) == 0
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
 
 
 @pytest.mark.parametrize(
@@ -760,14 +772,14 @@ def test_characters_cut_in_two_come_together_in_their_own_channel() -> None:
 )
 def test_a_half_alone_is_no_character_and_a_loss(pieces: list[bytes], wanted: list[str]) -> None:
     reading = read(*pieces)
-    assert reading.said == [*wanted, "completed"]
+    assert reading.summary == [*wanted, "completed"]
     assert [loss.path for loss in reading.losses] == ["stream"]
-    assert judge(reading.events) == []
+    assert find_violations(reading.events) == []
 
 
 def test_bytes_that_are_no_utf_8_are_a_loss_and_the_rest_is_kept() -> None:
     reading = read(b'{"choices":[{"delta":{"content":"a\xffb"}}]}')
-    assert reading.said == ["OutputText: a\ufffdb", "completed"]
+    assert reading.summary == ["OutputText: a\ufffdb", "completed"]
     assert [loss.path for loss in reading.losses] == ["stream"]
 
 
@@ -778,4 +790,4 @@ def test_a_stream_knows_the_tools_of_its_request() -> None:
         "files"
     ]
     assert [event.delta for event in events if isinstance(event, ArgumentsDelta)] == ["{}"]
-    assert said(OPENING) == ["in_progress"]
+    assert summary_of(OPENING) == ["in_progress"]

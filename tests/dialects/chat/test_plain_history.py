@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.generate.chat_bodies import wires
 from tests.generate.conversations import requests
 
-from antiphon.dialects.chat.messages_from_hub import messages_of_turns
+from antiphon.dialects.chat.messages_from_hub import general_messages_from_hub
 from antiphon.dialects.chat.plain_history import plain_messages
 from antiphon.dialects.chat.wire import ChatWire, MessageOut
-from antiphon.dialects.common.names import ToolNames
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.items import ItemParam
@@ -25,14 +25,14 @@ from antiphon.protocol.request import Request, input_items
 def long_way(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> tuple[list[MessageOut], list[Any]]:
     losses = Losses()
     try:
-        messages = messages_of_turns(items, names, wire, losses, [])
+        messages = general_messages_from_hub(items, names, wire, losses, [])
     except ApiError as error:
         return [], [error]
     return messages, list(losses)
 
 
 def assert_both_ways_agree(items: list[ItemParam], wire: ChatWire) -> bool:
-    names = ToolNames.of(Request(input=items))
+    names = ToolNames.for_request(Request(input=items))
     short = plain_messages(items, names, wire)
     if short is not None:
         messages, losses = long_way(items, names, wire)

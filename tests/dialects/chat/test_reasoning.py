@@ -12,7 +12,7 @@ from tests.dialects.chat.reading import REQUEST, call, chunk, frames_of, read, r
 from antiphon import sse
 from antiphon.dialects.chat import EventsFromHub, request_from_hub, request_to_hub, response_from_hub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.envelope import seal, unseal
+from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.protocol import codec
 from antiphon.protocol.content import ReasoningText, SummaryText
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, Reasoning, ReasoningParam
@@ -29,7 +29,7 @@ SAID = MessageParam(role="assistant", content="so")
 
 def envelopes(response: Response) -> list[Any]:
     sealed = [item.encrypted_content for item in response.output if isinstance(item, Reasoning)]
-    return [unseal(each) if each else None for each in sealed]
+    return [unseal_reasoning(each) if each else None for each in sealed]
 
 
 def sent(items: list[ItemParam], wire: ChatWire) -> tuple[list[dict[str, Any]], list[str]]:
@@ -116,7 +116,7 @@ def test_a_detail_may_come_without_any_text() -> None:
         chunk(reasoning_details=[{"type": "reasoning.encrypted", "data": "x"}]),
         wire=DETAILS,
     )
-    assert reading.said == ["OutputText: So.", "sealed: x", "completed"]
+    assert reading.summary == ["OutputText: So.", "sealed: x", "completed"]
 
 
 def test_characters_cut_in_two_are_whole_in_the_envelope() -> None:
@@ -137,7 +137,7 @@ def test_reasoning_details_of_the_deepest_allowed_nesting_are_sealed() -> None:
     assert json.dumps(envelope.content).count("[") == depth + 1
 
 
-@pytest.mark.parametrize("sealed", [seal("other", {"reasoning_content": "Hm."}), "gAAAAABpM0Yj"])
+@pytest.mark.parametrize("sealed", [seal_reasoning("other", {"reasoning_content": "Hm."}), "gAAAAABpM0Yj"])
 def test_what_another_made_is_left_out(sealed: str) -> None:
     """RSN-3: whether or not its text is open."""
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")], encrypted_content=sealed)
@@ -148,11 +148,11 @@ def test_what_another_made_is_left_out(sealed: str) -> None:
 
 def test_its_own_that_is_not_wanted_is_a_loss() -> None:
     """RSN-2, F-4: beyond the tool loop, before a turn that says nothing, and where an envelope holds what nobody knows."""
-    thought = ReasoningParam(summary=[], encrypted_content=seal("lab", {"reasoning_content": "Hm."}))
+    thought = ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"reasoning_content": "Hm."}))
     assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
-    details = ReasoningParam(summary=[], encrypted_content=seal("router", {"reasoning_details": [SIGNED]}))
+    details = ReasoningParam(summary=[], encrypted_content=seal_reasoning("router", {"reasoning_details": [SIGNED]}))
     assert sent([SAID, USER, details], DETAILS)[1] == ["input[3]"]
-    odd = ReasoningParam(summary=[SummaryText(text="s")], encrypted_content=seal("lab", {"reasoning_details": 3}))
+    odd = ReasoningParam(summary=[SummaryText(text="s")], encrypted_content=seal_reasoning("lab", {"reasoning_details": 3}))
     assert sent([odd, SAID], BACK) == ([{"role": "assistant", "content": "so", "reasoning_content": "s"}], [])
 
 
@@ -228,7 +228,7 @@ def test_another_answer_read_from_our_own_client_half_says_the_same() -> None:
     again = read_frames(frames_of(b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()), DETAILS)
     (outer,) = envelopes(again.response)
     (detail,) = outer.content["reasoning_details"]
-    assert unseal(detail["data"]) == envelopes(reading.response)[0]
+    assert unseal_reasoning(detail["data"]) == envelopes(reading.response)[0]
 
 
 # How hard to think

@@ -64,7 +64,7 @@ def test_a_recording_can_be_told_to_a_chat_client_again(path: Path) -> None:
     if reading.response.status == "failed":
         assert again.response.status == "failed"
         return
-    assert again.said == reading.said
+    assert again.summary == reading.summary
     assert list(from_hub.losses) == []
     body, _ = response_from_hub(reading.response, REQUEST)
     assert read_whole(body)[0].usage == reading.response.usage
@@ -73,7 +73,7 @@ def test_a_recording_can_be_told_to_a_chat_client_again(path: Path) -> None:
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS if not path.stem.startswith("llama_cpp_")])
 def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
-    assert reading.said == SAID[name]
+    assert reading.summary == SAID[name]
     assert [loss.path for loss in reading.losses] == LOST.get(name, [])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 from tests.dialects.chat.habits import Habit, Message, habits, messages, whole
-from tests.dialects.chat.reading import OPENING, REQUEST, call, frames_of, read_whole, said
+from tests.dialects.chat.reading import OPENING, REQUEST, call, frames_of, read_whole, summary_of
 from tests.generate.events import responses
 
 from antiphon import sse
@@ -39,7 +39,7 @@ def test_an_answer_survives_hub_and_back(message: Message, habit: Habit) -> None
     response, _ = read_whole(whole(message, habit))
     data, losses = response_from_hub(response, REQUEST)
     assert list(losses) == []
-    assert said(read_whole(data)[0]) == said(response)
+    assert summary_of(read_whole(data)[0]) == summary_of(response)
     completion = json.loads(data)["choices"][0]["message"]
     assert (completion["content"] or "") == message.text
     assert completion.get("reasoning_content", "") == message.reasoning
@@ -111,7 +111,7 @@ def test_a_whole_message_counts_beside_an_empty_delta() -> None:
     """As a search API of today answers."""
     message = {"role": "assistant", "content": "Paris."}
     choice = {"index": 0, "message": message, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
-    assert said(read_whole(json.dumps({"choices": [choice]}).encode())[0]) == ["OutputText: Paris.", "completed"]
+    assert summary_of(read_whole(json.dumps({"choices": [choice]}).encode())[0]) == ["OutputText: Paris.", "completed"]
 
 
 def test_a_call_is_of_the_form_that_its_type_names_or_that_is_not_empty() -> None:
@@ -130,31 +130,31 @@ def test_a_call_is_of_the_form_that_its_type_names_or_that_is_not_empty() -> Non
     for written in calls:
         response, losses = read_whole(body({"content": None, "tool_calls": [{"id": "a", **written}]}))
         is_custom = written.get("custom") == custom
-        assert said(response) == ["a = apply_patch[x]" if is_custom else "a = get_time({})", "completed"], written
+        assert summary_of(response) == ["a = apply_patch[x]" if is_custom else "a = get_time({})", "completed"], written
         assert list(losses) == []
 
 
 def test_an_answer_without_a_finish_reason_is_whole_all_the_same() -> None:
-    assert said(read_whole(b'{"choices":[{"message":{"content":"a"}}]}')[0]) == ["OutputText: a", "completed"]
+    assert summary_of(read_whole(b'{"choices":[{"message":{"content":"a"}}]}')[0]) == ["OutputText: a", "completed"]
 
 
 def test_calls_are_as_many_as_their_list_is_long() -> None:
     """Whatever index and id they have."""
     entries = [call(0, "a", "get_time", "{"), call(0, "a", "get_time", "}"), call(0, None, "get_time", "{}")]
     response, losses = read_whole(body({"content": None, "tool_calls": entries}))
-    assert said(response) == ["a = get_time({)", "call_2 = get_time(})", "call_4 = get_time({})", "completed"]
+    assert summary_of(response) == ["a = get_time({)", "call_2 = get_time(})", "call_4 = get_time({})", "completed"]
     assert [loss.path for loss in losses] == ["tool_calls.id"]
 
 
 def test_an_empty_answer_has_no_output() -> None:
     """E-3."""
-    assert said(read_whole(body({"content": None}))[0]) == ["completed"]
-    assert said(read_whole(body({"content": ""}))[0]) == ["completed"]
+    assert summary_of(read_whole(body({"content": None}))[0]) == ["completed"]
+    assert summary_of(read_whole(body({"content": ""}))[0]) == ["completed"]
 
 
 def test_halves_of_characters_are_a_loss() -> None:
     response, losses = read_whole(b'{"choices":[{"message":{"content":"a\\ud83d"}}]}')
-    assert said(response) == ["OutputText: a\ufffd", "completed"]
+    assert summary_of(response) == ["OutputText: a\ufffd", "completed"]
     assert [loss.path for loss in losses] == ["stream"]
 
 

@@ -11,11 +11,11 @@ from antiphon.dialects.codex import EventsToHub
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall, FunctionCallOutput, Message, UnknownItem
 from antiphon.protocol.open_items import type_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "codex"
 RECORDINGS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.jsonl"))}
@@ -24,7 +24,7 @@ every_recording = pytest.mark.parametrize("name", RECORDINGS)
 
 def events_of(*pieces: bytes) -> list[StreamEvent]:
     request = Request(model="codex")
-    lines, to_hub = JsonLines(), EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps())
+    lines, to_hub = JsonLines(), EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
     found = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
     return [event for line in found for event in to_hub.feed(line)] + to_hub.finish()
 
@@ -36,7 +36,7 @@ def told(name: str) -> Response:
 @every_recording
 def test_the_events_of_a_recording_obey_the_grammar(name: str) -> None:
     """Law (a), B-5."""
-    assert judge(events_of(RECORDINGS[name])) == []
+    assert find_violations(events_of(RECORDINGS[name])) == []
 
 
 @every_recording
@@ -55,7 +55,7 @@ def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(name: str) -
     data = RECORDINGS[name]
     for place in range(0, len(data), 11):
         events = events_of(data[:place])
-        assert judge(events) == []
+        assert find_violations(events) == []
         assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
 
 
@@ -76,7 +76,7 @@ def test_commands_and_changed_files_are_codexs_own_items() -> None:
     ]  # fmt: skip
     (failed, _) = told("command_fails").output
     assert isinstance(failed, UnknownItem)
-    assert (failed.text("status"), failed.text("aggregated_output")) == ("failed", "no\n")
+    assert (failed.string_member("status"), failed.string_member("aggregated_output")) == ("failed", "no\n")
 
 
 def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
@@ -98,7 +98,7 @@ def test_a_turn_that_its_server_refused_has_failed() -> None:
 def test_a_line_that_is_no_event_is_a_loss() -> None:
     """F-4."""
     request = Request(model="codex")
-    to_hub = EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps())
+    to_hub = EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
     assert to_hub.feed(b"Reading from stdin...") == []
     assert [str(loss) for loss in to_hub.losses] == ["a line: it was not told (it is no event: Reading from stdin...)"]
     assert to_hub.error is None

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from antiphon.dialects.common.effort import BUDGETS, ORDER, effort_of, nearest
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, effort_of, nearest_effort
 from antiphon.protocol.request import ReasoningEffort
 
 WORDS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
@@ -14,14 +14,14 @@ WORDS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 
 def test_every_word_has_its_budget_and_its_place() -> None:
     """RSN-4: harder is more."""
-    assert set(ORDER) == set(WORDS)
-    assert list(BUDGETS.values()) == sorted(BUDGETS.values())
+    assert set(EFFORT_ORDER) == set(WORDS)
+    assert list(EFFORT_BUDGETS.values()) == sorted(EFFORT_BUDGETS.values())
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_words_own_budget_is_that_word_again(word: ReasoningEffort) -> None:
     """RSN-4."""
-    assert effort_of(BUDGETS[word]) == word
+    assert effort_of(EFFORT_BUDGETS[word]) == word
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_a_budget_between_two_words_is_the_harder(budget: int, word: str) -> Non
 )
 def test_the_nearest_word_is_told(asked: ReasoningEffort, known: tuple[ReasoningEffort, ...], told: str) -> None:
     """RSN-4."""
-    assert nearest(asked, known) == told
+    assert nearest_effort(asked, known) == told

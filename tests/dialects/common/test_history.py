@@ -16,13 +16,13 @@ from antiphon.dialects.common.history import (
     NO_RESULT,
     UNKNOWN_TOOL,
     AssistantTurn,
-    Orphans,
-    Placed,
-    call_of,
-    history_of,
-    output_of,
+    OrphanPolicy,
+    PlacedItem,
+    build_history,
+    call_from_block,
+    output_from_block,
 )
-from antiphon.dialects.common.tool_errors import FAILED
+from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.errors import InvalidValue, OrphanToolOutput
 from antiphon.protocol.content import (
     ContentParam,
@@ -68,14 +68,14 @@ def thought(text: str) -> ReasoningParam:
 USER, SAID = message("user", "user"), message("assistant", "said")
 
 
-def told(items: Sequence[ItemParam], orphans: Orphans = "error") -> tuple[list[Any], list[str]]:
+def told(items: Sequence[ItemParam], orphans: OrphanPolicy = "error") -> tuple[list[Any], list[str]]:
     """The turns in short, and the paths of the losses: a message is its text, a turn is what it thought, said and called."""
     losses = Losses()
-    return [_short(turn) for turn in history_of(list(items), losses, orphans).turns], [loss.path for loss in losses]
+    return [_short(turn) for turn in build_history(list(items), losses, orphans).turns], [loss.path for loss in losses]
 
 
-def _short(turn: Placed[MessageParam] | AssistantTurn) -> Any:
-    if isinstance(turn, Placed):
+def _short(turn: PlacedItem[MessageParam] | AssistantTurn) -> Any:
+    if isinstance(turn, PlacedItem):
         return turn.item.content
     thoughts = [part.text for one in turn.reasoning for part in one.item.content or () if isinstance(part, ReasoningText)]
     return [
@@ -88,17 +88,17 @@ def _short(turn: Placed[MessageParam] | AssistantTurn) -> Any:
 # Laws.
 
 
-def _places(turn: Placed[MessageParam] | AssistantTurn) -> list[tuple[int, ...]]:
+def _places(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[tuple[int, ...]]:
     """Where the parts of a turn stood, outputs aside."""
-    if isinstance(turn, Placed):
+    if isinstance(turn, PlacedItem):
         return [_place(turn)]
     calls = [answered.call for answered in turn.calls]
     return [*map(_place, turn.reasoning), *map(_place, turn.messages), *map(_place, calls)]
 
 
-def _place(one: Placed[Any]) -> tuple[int, ...]:
+def _place(one: PlacedItem[Any]) -> tuple[int, ...]:
     item, *part = (int(number) for number in re.findall(r"\[(\d+)\]", one.path))
-    return (item, *(part or [one.first]))
+    return (item, *(part or [one.first_part]))
 
 
 def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
@@ -118,7 +118,7 @@ def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
 @settings(max_examples=30)
 @given(conversations())
 def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items: list[ItemParam]) -> None:
-    turns = history_of(items, Losses()).turns
+    turns = build_history(items, Losses()).turns
     places = [_places(turn) for turn in turns]
     assert sorted(place for turn in places for place in turn) == sorted(_given(items))
     assert all(max(turn) < min(after) for turn, after in pairwise(places))
@@ -127,7 +127,7 @@ def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items:
 @settings(max_examples=30)
 @given(conversations(orphans=True))
 def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn(items: list[ItemParam]) -> None:
-    for turn in history_of(items, Losses(), "synthesize").turns:
+    for turn in build_history(items, Losses(), "synthesize").turns:
         if isinstance(turn, AssistantTurn):
             ids = [answered.call.item.call_id for answered in turn.calls]
             assert ids == [answered.output.item.call_id for answered in turn.calls]
@@ -137,15 +137,15 @@ def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn
 @settings(max_examples=30)
 @given(conversations(orphans=True))
 def test_turns_made_into_items_again_make_the_same_turns(items: list[ItemParam]) -> None:
-    turns = history_of(items, Losses(), "text").turns
+    turns = build_history(items, Losses(), "text").turns
     losses = Losses()
-    again = history_of([item for turn in turns for item in _items(turn)], losses).turns
+    again = build_history([item for turn in turns for item in _items(turn)], losses).turns
     assert not list(losses)
     assert [_short(turn) for turn in again] == [_short(turn) for turn in turns]
 
 
-def _items(turn: Placed[MessageParam] | AssistantTurn) -> list[ItemParam]:
-    if isinstance(turn, Placed):
+def _items(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[ItemParam]:
+    if isinstance(turn, PlacedItem):
         return [turn.item]
     outputs = [answered.output.item for answered in turn.calls]
     said: list[ItemParam] = [*(one.item for one in turn.reasoning), *(one.item for one in turn.messages)]
@@ -268,7 +268,7 @@ def test_an_orphan_is_refused_by_name() -> None:
 
 def test_an_orphan_can_be_given_a_call() -> None:
     losses = Losses()
-    [turn, *_] = history_of([output("lost"), USER], losses, "synthesize").turns
+    [turn, *_] = build_history([output("lost"), USER], losses, "synthesize").turns
     assert isinstance(turn, AssistantTurn)
     [answered] = turn.calls
     assert answered.call.item == FunctionCallParam(call_id="lost", name=UNKNOWN_TOOL, arguments="{}")
@@ -319,15 +319,17 @@ def test_blocks_inside_messages_are_calls_and_results_in_their_places_E1() -> No
         message("user", [result, InputText(text="after"), InputText(text="that")]),
     ]
     losses = Losses()
-    turn, user = history_of(items, losses).turns
+    turn, user = build_history(items, losses).turns
     assert _short(turn) == [[OutputTextParam(text="before")], ("a", "done")]
-    assert isinstance(user, Placed)
-    assert (user.path, user.first, len(user.item.content)) == ("input[1]", 1, 2)
+    assert isinstance(user, PlacedItem)
+    assert (user.path, user.first_part, len(user.item.content)) == ("input[1]", 1, 2)
     assert [loss.path for loss in losses] == ["input[0].content[1].cache_control"]
 
 
 def test_a_call_block_is_a_function_call() -> None:
-    assert call_of(ToolUse(id="a", name="f", input={"q": 1})) == FunctionCallParam(call_id="a", name="f", arguments='{"q":1}')
+    assert call_from_block(ToolUse(id="a", name="f", input={"q": 1})) == FunctionCallParam(
+        call_id="a", name="f", arguments='{"q":1}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,32 +353,34 @@ def test_a_call_block_is_a_function_call() -> None:
     ],
 )
 def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
-    assert output_of(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(call_id="a", output=wanted)
-    failed = output_of(ToolResult(tool_use_id="a", content=content, is_error=True))
-    assert failed == FunctionCallOutputParam(call_id="a", output=wanted, extra=FAILED)
+    assert output_from_block(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(call_id="a", output=wanted)
+    failed = output_from_block(ToolResult(tool_use_id="a", content=content, is_error=True))
+    assert failed == FunctionCallOutputParam(call_id="a", output=wanted, extra=ERROR_MARK)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "wanted"),
     [
-        (FAILED, UNSET, [InputText(text="[tool error] one"), InputText(text="two")]),
-        (UNSET, FAILED, [InputText(text="one"), InputText(text="[tool error] two")]),
-        (FAILED, FAILED, [InputText(text="one"), InputText(text="two")]),
+        (ERROR_MARK, UNSET, [InputText(text="[tool error] one"), InputText(text="two")]),
+        (UNSET, ERROR_MARK, [InputText(text="one"), InputText(text="[tool error] two")]),
+        (ERROR_MARK, ERROR_MARK, [InputText(text="one"), InputText(text="two")]),
     ],
 )
 def test_joined_outputs_say_which_failed(first: Any, second: Any, wanted: list[InputText]) -> None:
     """All of them by the mark, some of them by their texts."""
     outputs = [output("a", "one", extra=first), output("a", "two", extra=second)]
-    [turn] = history_of([call("a"), *outputs], Losses()).turns
+    [turn] = build_history([call("a"), *outputs], Losses()).turns
     assert isinstance(turn, AssistantTurn)
     joined = turn.calls[0].output.item
-    assert (joined.output, joined.extra) == (wanted, FAILED if first == second else UNSET)
+    assert (joined.output, joined.extra) == (wanted, ERROR_MARK if first == second else UNSET)
 
 
 def test_orphan_told_as_text_says_that_the_tool_failed() -> None:
     """D-2."""
-    [turn] = history_of([output("a", "no", extra=FAILED)], Losses(), "text").turns
-    assert turn == Placed("input[0]", MessageParam(role="user", content=[InputText(text="[Tool Result for a]: [tool error] no")]))
+    [turn] = build_history([output("a", "no", extra=ERROR_MARK)], Losses(), "text").turns
+    assert turn == PlacedItem(
+        "input[0]", MessageParam(role="user", content=[InputText(text="[Tool Result for a]: [tool error] no")])
+    )
 
 
 # What is no part of a conversation.
@@ -384,9 +388,9 @@ def test_orphan_told_as_text_says_that_the_tool_failed() -> None:
 
 def test_other_items_are_set_aside_and_part_nothing() -> None:
     search = WebSearchCall(status="completed")
-    history = history_of([thought("1"), search, SAID], Losses())
+    history = build_history([thought("1"), search, SAID], Losses())
     assert [_short(turn) for turn in history.turns] == [["(1)", "said"]]
-    assert history.others == [Placed("input[1]", search)]
+    assert history.others == [PlacedItem("input[1]", search)]
 
 
 def test_a_reference_that_nobody_resolved_is_refused() -> None:

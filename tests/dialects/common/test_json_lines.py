@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from antiphon.dialects.common.json_lines import JsonLines, one_line
+from antiphon.dialects.common.json_lines import JsonLines, escape_line_ends
 from antiphon.errors import UpstreamFault
 
 DATA = b'{"a":1}\r\n\n {"b":"\xc3\xbc"}\n{"c":3}'
@@ -29,6 +29,6 @@ def test_a_line_beyond_the_limit_is_the_agents_fault(data: bytes) -> None:
 def test_json_is_one_line_to_every_reader_of_lines_and_says_the_same() -> None:
     text = "a\x85b\u2028c\u2029d\ne"
     data = json.dumps({"text": text, "other": 1}, ensure_ascii=False, indent=1).replace("\n", "\r\n").encode()
-    line = one_line(data)
+    line = escape_line_ends(data)
     assert len(line.decode().splitlines()) == 1
     assert json.loads(line) == {"text": text, "other": 1}

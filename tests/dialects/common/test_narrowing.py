@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.narrowing import MAX_NODES, MAX_SIZE, Narrowing, narrowed
-from antiphon.dialects.gemini.tools_from_hub import OPENAPI, OUTPUT, PLAIN
+from antiphon.dialects.common.narrowing import MAX_NODES, MAX_SIZE, Narrowing, narrow_schema
+from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.fakes.gemini_schemas import check_json_schema, check_schema
 from antiphon.protocol.losses import Losses
@@ -19,9 +19,9 @@ from antiphon.protocol.nesting import MAX_NESTING
 CLOSED = Narrowing(keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True)
 
 
-def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI) -> tuple[dict[str, Any], list[str]]:
+def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI_SUBSET) -> tuple[dict[str, Any], list[str]]:
     losses = Losses()
-    return narrowed(schema, narrowing, "p", losses), [loss.path for loss in losses]
+    return narrow_schema(schema, narrowing, "p", losses), [loss.path for loss in losses]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_references_that_double_end_somewhere_too() -> None:
 
 def test_references_are_kept_where_they_stand_alone() -> None:
     plain = {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
-    assert narrow(plain, PLAIN) == (plain, [])
+    assert narrow(plain, TOOL_SUBSET) == (plain, [])
     beside = {**plain, "properties": {"a": [{"$ref": "#/$defs/x", "minLength": 1}]}}
-    assert "$defs" not in narrow(beside, PLAIN)[0]
+    assert "$defs" not in narrow(beside, TOOL_SUBSET)[0]
     kept = {"$ref": "#/$defs/x", "title": "t", "$defs": {"x": {}}}
     assert narrow(kept, Narrowing()) == (kept, [])
 
@@ -124,7 +124,7 @@ def test_objects_are_closed_where_the_server_wants_it() -> None:
 
 def test_a_schema_of_known_words_comes_back_equal() -> None:
     schema = {"type": "object", "properties": {"a": {"oneOf": [{"type": "string"}, {"items": {}}]}}, "additionalProperties": {}}
-    assert narrow(schema, OUTPUT) == (schema, [])
+    assert narrow(schema, OUTPUT_SUBSET) == (schema, [])
 
 
 def chain_of_references(length: int) -> dict[str, Any]:
@@ -235,4 +235,4 @@ SCHEMAS = st.recursive(
 def test_a_strict_server_takes_whatever_was_narrowed(schema: dict[str, Any]) -> None:
     """Issue 7, point 5."""
     check_schema(narrow(schema)[0], "p", empty_objects=True)
-    check_json_schema(narrow(schema, OUTPUT)[0], "p")
+    check_json_schema(narrow(schema, OUTPUT_SUBSET)[0], "p")

@@ -12,13 +12,13 @@ from msgspec import Raw
 from tests.generate.conversations import requests
 
 from antiphon.dialects.common.history import NO_RESULT
-from antiphon.dialects.common.names import ToolNames
 from antiphon.dialects.common.plain_history import plain_text
-from antiphon.dialects.gemini.history_from_hub import conversation_of_turns
-from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.gemini.history_from_hub import general_history_from_hub as general_gemini_history
 from antiphon.dialects.gemini.plain_history import plain_contents
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.dialects.messages.history_from_hub import history_of_turns
+from antiphon.dialects.messages.history_from_hub import general_history_from_hub as general_messages_history
 from antiphon.dialects.messages.plain_history import plain_messages
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.codec import decode_request
@@ -32,16 +32,16 @@ Json = dict[str, Any]
 def goes_the_short_way(request: Request) -> bool:
     """Whether it does, to servers of messages and gemini; both must then be told the same as by the long way, without a loss."""
     items, losses = input_items(request), Losses()
-    names = ToolNames.of(request)
+    names = ToolNames.for_request(request)
     messages = plain_messages(items, names)
     if messages is not None:
-        long = history_of_turns(items, names, MessagesWire(), losses, [])
+        long = general_messages_history(items, names, MessagesWire(), losses, [])
         assert msgspec.json.encode(messages) == msgspec.json.encode(long.messages)
         assert long.system == []
     for wire in (GeminiWire(), GeminiWire(call_ids=True)):
-        contents = plain_contents(items, GeminiNames(request), wire)
+        contents = plain_contents(items, GeminiToolNames(request), wire)
         if contents is not None:
-            wanted = conversation_of_turns(request, GeminiNames(request), wire, losses)
+            wanted = general_gemini_history(request, GeminiToolNames(request), wire, losses)
             assert msgspec.json.encode(contents) == msgspec.json.encode(wanted.contents)
             assert wanted.system == []
     assert list(losses) == []
@@ -144,8 +144,8 @@ def test_every_other_goes_the_long_way(pieces: list[Json]) -> None:
 
 def test_an_id_that_a_server_of_messages_refuses_goes_the_long_way_there() -> None:
     request = read([user(), call("ä"), output("ä")])
-    assert plain_messages(input_items(request), ToolNames.of(request)) is None
-    assert plain_contents(input_items(request), GeminiNames(request), GeminiWire()) is not None
+    assert plain_messages(input_items(request), ToolNames.for_request(request)) is None
+    assert plain_contents(input_items(request), GeminiToolNames(request), GeminiWire()) is not None
 
 
 def test_plain_text_is_told_by_a_short_cut_and_nothing_else_is() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.common.stream_to_hub import Outcome, StreamToHub, invalid
+from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Usage, opening
+from antiphon.protocol.response import Usage, initial_response
 
 
 class Answer:
     def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[StreamOutcome] = []
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: StreamOutcome) -> None:
         self.outcomes.append(outcome)
 
 
@@ -25,27 +25,27 @@ class Reader(StreamToHub):
     _answer: Answer
 
     def __init__(self) -> None:
-        super().__init__(opening(Request(model="m"), id="resp_1", created_at=1), counting_stamps())
+        super().__init__(initial_response(Request(model="m"), id="resp_1", created_at=1), counting_stamps())
         self._answer = Answer()
 
     def feed(self, word: str) -> None:
-        self._reason = word
+        self._stop_reason = word
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[StreamOutcome]:
         return self._answer.outcomes
 
     def _read_whole(self, body: bytes) -> None:
-        self._reason = body.decode()
-        self._end()
+        self._stop_reason = body.decode()
+        self._end_response()
 
-    def _end(self) -> None:
-        if self._reason == "error":
+    def _end_response(self) -> None:
+        if self._stop_reason == "error":
             self._fail(UpstreamFault("it gave up"))
         else:
-            self._end_as("max_output_tokens" if self._reason == "length" else None)
+            self._end_as("max_output_tokens" if self._stop_reason == "length" else None)
 
-    def _counted(self) -> Usage | None:
+    def _final_usage(self) -> Usage | None:
         return None
 
 
@@ -79,7 +79,7 @@ def test_a_whole_answer_is_read_as_a_stream_is_and_its_error_is_raised() -> None
 
 def test_what_cannot_be_read_is_shown_in_part_and_without_keys() -> None:
     """ERR-5."""
-    fault = invalid("nonsense", b"sk-" + b"a" * 40 + b" \xff" + b"x" * 100)
+    fault = invalid_upstream_data("nonsense", b"sk-" + b"a" * 40 + b" \xff" + b"x" * 100)
     assert fault.code == "upstream_invalid_response"
     assert fault.message.startswith("the upstream sent nonsense: ")
     assert "aaaa" not in fault.message

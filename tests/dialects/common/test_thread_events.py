@@ -19,14 +19,14 @@ from antiphon.dialects.common.thread_events import (
     ThreadStarted,
     TurnCompleted,
     TurnFailed,
-    kind_of,
-    members_of,
-    thread_event,
+    decode_thread_event,
+    item_kind,
+    item_members,
 )
 
 
 def read(event: Any) -> ThreadEvent | None:
-    return thread_event(msgspec.json.encode(event))
+    return decode_thread_event(msgspec.json.encode(event))
 
 
 def test_an_event_is_read_also_out_of_its_envelope() -> None:
@@ -57,7 +57,7 @@ def test_fields_that_nobody_knows_stay_with_their_item() -> None:
     event = read({"type": "item.completed", "item": {"id": "i", "type": "command_execution", "command": "ls", "cwd": "/w"}})
     assert isinstance(event, ItemCompleted)
     assert isinstance(event.item, CommandExecutionItem)
-    assert members_of(event.item) == {
+    assert item_members(event.item) == {
         "command": "ls", "aggregated_output": "", "exit_code": None, "status": "completed", "cwd": "/w",
     }  # fmt: skip
 
@@ -67,8 +67,8 @@ def test_an_item_of_a_kind_or_a_shape_that_nobody_knows_is_kept_whole(item: dict
     event = read({"type": "item.completed", "item": {"id": "i", **item}})
     assert isinstance(event, ItemCompleted)
     assert isinstance(event.item, OtherItem)
-    assert kind_of(event.item) == item["type"]
-    assert members_of(event.item) == {name: value for name, value in item.items() if name != "type"}
+    assert item_kind(event.item) == item["type"]
+    assert item_members(event.item) == {name: value for name, value in item.items() if name != "type"}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_event_of_a_kind_or_a_shape_that_nobody_knows_is_kept(event: dict[str
 
 @pytest.mark.parametrize("line", [b"Warning: hot", b'"text"', b"[]", b"{}", b'{"type":1}', b'{"type":"a', b'"\xff"', b"[" * 5000])
 def test_what_is_no_event_is_none(line: bytes) -> None:
-    assert thread_event(line) is None
+    assert decode_thread_event(line) is None
 
 
 def test_a_tool_of_a_server_is_named_with_it() -> None:

@@ -36,11 +36,11 @@ from antiphon.dialects.common.thread_events import (
 from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import encode
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ItemDone
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 STARTED: list[ThreadEvent] = [ThreadStarted(thread_id="t"), TurnStarted()]
@@ -50,14 +50,14 @@ class Told:
     """What events come to; the grammar has judged it."""
 
     def __init__(self, *events: ThreadEvent, finish: bool = True, error: ApiError | None = None, **wire: Any) -> None:
-        collector = Collector()
-        begun = opening(Request(model="m"), id="resp_1", created_at=1)
+        collector = EventCollector()
+        begun = initial_response(Request(model="m"), id="resp_1", created_at=1)
         thread = ThreadToHub(ResponseWriter(begun, collector, counting_stamps()), ThreadWire(slug="vtcode", **wire))
         for event in events:
             thread.feed(event)
         if finish:
             thread.finish(error)
-        assert judge(collector.events) == []
+        assert find_violations(collector.events) == []
         self.events = [msgspec.json.decode(encode(event)) for event in collector.events]
         self.types = [event["type"] for event in self.events]
         self.items = [msgspec.json.decode(encode(event.item)) for event in collector.events if isinstance(event, ItemDone)]
@@ -126,7 +126,7 @@ def test_usage_is_the_agents_own_counting() -> None:
     ("item", "type", "members"),
     [
         (AgentMessageItem(id="i", text="Hi"), "message", {"role": "assistant"}),
-        (ReasoningItem(id="i", text="Hm", more={"stage": "plan"}), "reasoning", {"vtcode:stage": "plan"}),
+        (ReasoningItem(id="i", text="Hm", extra_members={"stage": "plan"}), "reasoning", {"vtcode:stage": "plan"}),
         (
             ToolInvocationItem(id="i", tool_name="read", arguments={"path": "a"}),
             "function_call",
@@ -142,7 +142,7 @@ def test_usage_is_the_agents_own_counting() -> None:
         (FileChangeItem(id="i", changes=[{"path": "a", "kind": "add"}]), "vtcode:file_change", {"status": "completed"}),
         (WebSearchItem(id="i", query="q"), "vtcode:web_search", {"query": "q", "status": "completed"}),
         (ErrorItem(id="i", message="oh"), "vtcode:error", {"message": "oh"}),
-        (OtherItem(id="i", kind="todo_list", more={"items": []}), "vtcode:todo_list", {"items": []}),
+        (OtherItem(id="i", kind="todo_list", extra_members={"items": []}), "vtcode:todo_list", {"items": []}),
         (OtherItem(id="i", kind="acme:note"), "acme:note", {}),
     ],
 )
@@ -177,7 +177,7 @@ def test_an_output_answers_the_call_of_its_invocation() -> None:
         ItemStarted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9")),
         ItemCompleted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9", arguments={}, status="failed")),
         ItemStarted(item=ToolOutputItem(id="1", call_id="0", status="in_progress")),
-        ItemCompleted(item=ToolOutputItem(id="1", call_id="0", output="no", status="failed", more={"exit_code": 1})),
+        ItemCompleted(item=ToolOutputItem(id="1", call_id="0", output="no", status="failed", extra_members={"exit_code": 1})),
         ItemCompleted(item=ToolOutputItem(id="2", call_id="x", tool_call_id="call_9", output="again")),
         TurnCompleted(),
     )

@@ -13,19 +13,26 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 from tests.fakes.asking import received, told
 
-from antiphon.dialects.common.tool_errors import FAILED, TOOL_ERROR, failure_in_text, is_failed, tool_error_text, unmarked
+from antiphon.dialects.common.tool_errors import (
+    ERROR_MARK,
+    TOOL_ERROR_PREFIX,
+    is_failed,
+    mark_failure_in_text,
+    tool_error_text,
+    without_error_mark,
+)
 from antiphon.fakes.chat import ChatManners
 from antiphon.fakes.gemini import GeminiManners
 from antiphon.fakes.messages import MessagesManners
 from antiphon.fakes.responses import ResponsesManners
 from antiphon.fakes.rules import Limits
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName
 from antiphon.profiles import Profile, load_profile, profile_names
 from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, MessageParam
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request, input_items
-from antiphon.upstream.speech import SPEECHES
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 Json = dict[str, Any]
 
@@ -117,7 +124,7 @@ def _items(results: list[Result], outputs: list[Json]) -> Json:
 
 
 class Client(NamedTuple):
-    dialect: ClientDialect
+    dialect: ClientDialectName
     body: Callable[[list[Result]], Json]
 
 
@@ -188,14 +195,14 @@ results = st.lists(st.builds(Result, TEXTS, st.booleans()), min_size=1, max_size
 
 def asked(client: Client, profile: Profile, results: list[Result]) -> tuple[Json, list[Loss]]:
     """The body for a server, and all that was lost on the way."""
-    request, losses = CLIENT_SPEECHES[client.dialect].request_to_hub(json.dumps(client.body(results)).encode())
+    request, losses = CLIENT_DIALECTS[client.dialect].request_to_hub(json.dumps(client.body(results)).encode())
     body, lost = sent(replace(request, model=MODELS.get(profile.name, "m")), profile)
     return body, [*losses, *lost]
 
 
 def sent(request: Request, profile: Profile) -> tuple[Json, list[Loss]]:
-    prepared, lost_by_profile = profile.prepare(request)
-    body, lost = SPEECHES[profile.dialect].request_from_hub(prepared, profile.wire)
+    prepared, lost_by_profile = profile.apply_quirks(request)
+    body, lost = SERVER_DIALECTS[profile.dialect].request_from_hub(prepared, profile.wire)
     return json.loads(body), [*lost_by_profile, *lost]
 
 
@@ -234,7 +241,7 @@ def test_failed_tool_is_told_to_every_server(client: str, name: str, results: li
 def test_failed_tool_is_told_in_the_same_bytes_every_turn(client: str, name: str, results: list[Result]) -> None:
     """The beginning of a conversation stays as it was, so that what a server has cached of it stays valid."""
     profile = PROFILES[name]
-    speech = CLIENT_SPEECHES[CLIENTS[client].dialect]
+    speech = CLIENT_DIALECTS[CLIENTS[client].dialect]
     request, _ = speech.request_to_hub(json.dumps({"model": "m", **CLIENTS[client].body(results)}).encode())
     request = replace(request, model=MODELS.get(name, "m"))
     more = [MessageParam(role="assistant", content="I see."), MessageParam(role="user", content="And now?")]
@@ -269,11 +276,11 @@ IMAGE: Final = InputImageParam(image_url="https://i/1.png")
 )
 def test_failure_in_text_begins_the_first_text(kind: Any, given: Any, wanted: Any) -> None:
     other = {"note": Raw(b"1")}
-    assert failure_in_text(kind(call_id="a", output=given, extra={**FAILED, **other})) == kind(
+    assert mark_failure_in_text(kind(call_id="a", output=given, extra={**ERROR_MARK, **other})) == kind(
         call_id="a", output=wanted, extra=other
     )
-    assert failure_in_text(kind(call_id="a", output=given, extra=FAILED)) == kind(call_id="a", output=wanted)
-    assert failure_in_text(kind(call_id="a", output=given)) == kind(call_id="a", output=given)
+    assert mark_failure_in_text(kind(call_id="a", output=given, extra=ERROR_MARK)) == kind(call_id="a", output=wanted)
+    assert mark_failure_in_text(kind(call_id="a", output=given)) == kind(call_id="a", output=given)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +291,8 @@ def test_mark_of_a_failed_tool_is_a_boolean(mark: bytes, failed: bool, kept: boo
     extra = {"is_error": Raw(mark)}
     output = FunctionCallOutputParam(call_id="a", output="x", extra=extra)
     assert is_failed(output) is failed
-    assert unmarked(output) == replace(output, extra=extra if kept else UNSET)
+    assert without_error_mark(output) == replace(output, extra=extra if kept else UNSET)
 
 
 def test_tool_error_text_is_one_constant_and_the_text() -> None:
-    assert (tool_error_text("no"), tool_error_text("")) == (f"{TOOL_ERROR}no", TOOL_ERROR.rstrip())
+    assert (tool_error_text("no"), tool_error_text("")) == (f"{TOOL_ERROR_PREFIX}no", TOOL_ERROR_PREFIX.rstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import FunctionCallOutputParam
 from antiphon.protocol.losses import Losses
@@ -16,19 +16,19 @@ ASKED = Request(reasoning=ReasoningConfigParam(effort="low"))
 def test_every_unknown_field_that_holds_something_is_a_loss_F4() -> None:
     losses = Losses()
     fields = {"a": Raw(b"1"), "b": Raw(b"null"), "c": Raw(b"[]"), "d": Raw(b"{}"), "e": Raw(b'""'), "f": Raw(b"false")}
-    lose_unknown_fields(InputText(text="hi", extra=fields), "input[0].content[0]", losses)
+    report_unknown_fields(InputText(text="hi", extra=fields), "input[0].content[0]", losses)
     assert [loss.path for loss in losses] == ["input[0].content[0].a", "input[0].content[0].f"]
 
 
 def test_cache_control_has_a_reason_of_its_own_E4() -> None:
     losses = Losses()
-    lose_unknown_fields(InputText(text="hi", extra={"cache_control": Raw(b'{"type":"ephemeral"}')}), "x", losses)
+    report_unknown_fields(InputText(text="hi", extra={"cache_control": Raw(b'{"type":"ephemeral"}')}), "x", losses)
     assert [(loss.path, "caching" in loss.why) for loss in losses] == [("x.cache_control", True)]
 
 
 def test_a_shape_without_unknown_fields_loses_nothing() -> None:
     losses = Losses()
-    lose_unknown_fields(InputText(text="hi"), "x", losses)
+    report_unknown_fields(InputText(text="hi"), "x", losses)
     assert not list(losses)
 
 
@@ -36,24 +36,24 @@ def test_what_an_item_says_in_another_form_as_well_is_not_lost() -> None:
     """F-4: the object that a tool gave is kept for the one API that has objects; its text is in the output."""
     losses = Losses()
     output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:response": Raw(b'{"a":1}')})
-    lose_unknown_fields(output, "input[1]", losses)
+    report_unknown_fields(output, "input[1]", losses)
     assert not list(losses)
 
 
 def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
-    assert is_answered_here("chat:stream_options", Raw(b'{"include_usage":true}'), ASKED)
-    assert not is_answered_here("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'), ASKED)
-    assert not is_answered_here("chat:stream_options", Raw(b"1"), ASKED)
-    assert not is_answered_here("chat:seed", Raw(b"7"), ASKED)
-    assert is_answered_here("messages:thinking", Raw(b'{"type":"adaptive"}'), ASKED)  # its effort is the hub's own
-    assert is_answered_here("messages:thinking", Raw(b"null"), ASKED)
-    assert not is_answered_here("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'), ASKED)
+    assert is_handled_by_gateway("chat:stream_options", Raw(b'{"include_usage":true}'), ASKED)
+    assert not is_handled_by_gateway("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'), ASKED)
+    assert not is_handled_by_gateway("chat:stream_options", Raw(b"1"), ASKED)
+    assert not is_handled_by_gateway("chat:seed", Raw(b"7"), ASKED)
+    assert is_handled_by_gateway("messages:thinking", Raw(b'{"type":"adaptive"}'), ASKED)  # its effort is the hub's own
+    assert is_handled_by_gateway("messages:thinking", Raw(b"null"), ASKED)
+    assert not is_handled_by_gateway("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'), ASKED)
 
 
 def test_effort_that_the_hub_says_as_well_is_no_loss() -> None:
     """RSN-4: another word than the hub's is."""
     config = "messages:output_config"
-    assert is_answered_here(config, Raw(b'{"effort":"low"}'), ASKED)
-    assert not is_answered_here(config, Raw(b'{"effort":"max"}'), ASKED)
-    assert not is_answered_here(config, Raw(b'{"effort":"low"}'), Request())
-    assert not is_answered_here(config, Raw(b'{"effort":"low","task_budget":{}}'), ASKED)
+    assert is_handled_by_gateway(config, Raw(b'{"effort":"low"}'), ASKED)
+    assert not is_handled_by_gateway(config, Raw(b'{"effort":"max"}'), ASKED)
+    assert not is_handled_by_gateway(config, Raw(b'{"effort":"low"}'), Request())
+    assert not is_handled_by_gateway(config, Raw(b'{"effort":"low","task_budget":{}}'), ASKED)

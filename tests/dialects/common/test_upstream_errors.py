@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.upstream_errors import clean, mask_keys, retry_after, status_of_words, upstream_error, words_of
+from antiphon.dialects.common.upstream_errors import error_text, mask_keys, retry_after, sanitize, status_from_codes, upstream_error
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -94,7 +94,7 @@ def test_param_is_kept_where_it_is_the_clients() -> None:
     ],
 )
 def test_an_error_inside_a_200_has_its_status_in_its_words(words: tuple[str | None, ...], status: int) -> None:
-    assert status_of_words(*words) == status
+    assert status_from_codes(*words) == status
     assert told(200, "rate_limit_exceeded")[0] == 429
 
 
@@ -160,28 +160,28 @@ def test_ordinary_words_are_not_masked(text: str) -> None:
 def test_traces_and_inner_addresses_are_not_passed_on() -> None:
     """ERR-5"""
     text = "no answer from http://10.0.0.7:8000/v1 or localhost:11434\nTraceback (most recent call last):\n  File x"
-    assert clean(text) == "no answer from [address] or [address]\n"
-    assert clean("see https://example.org/limits") == "see https://example.org/limits"
+    assert sanitize(text) == "no answer from [address] or [address]\n"
+    assert sanitize("see https://example.org/limits") == "see https://example.org/limits"
 
 
 @pytest.mark.parametrize("address", ["[::1]", "[::]", "[fe80::1]", "[2001:db8::]", "[2001:db8:0:1::7:8]", "http://[::1]:8080/v1"])
 def test_inner_addresses_of_six_parts_are_not_passed_on(address: str) -> None:
     """ERR-5"""
-    assert clean(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
+    assert sanitize(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
 
 
 @pytest.mark.parametrize("text", ["at [12:34] o'clock", "x[0:7]", "[:::", "[a:b::c"])
 def test_other_brackets_are_passed_on(text: str) -> None:
-    assert clean(text) == text
+    assert sanitize(text) == text
 
 
 def test_halves_of_characters_are_joined_or_replaced() -> None:
     """ERR-1: what is told has to be UTF-8."""
-    assert clean("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
+    assert sanitize("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(clean("x " * 50_000)) == 1001
+    assert len(sanitize("x " * 50_000)) == 1001
 
 
 NAMED = [("Authorization: Bearer ", ""), ('{"api_key": "', '"}'), ("password=", "")]
@@ -214,7 +214,7 @@ def test_key_that_the_cut_goes_through_is_in_no_error() -> None:
     """ERR-5: nor in what is read of a body that nobody understands."""
     for size in (3_990, 1_990, 990):
         for message in ("x " * (size // 2) + KEYS[0] + " x" * 4_000, "я " * (size // 2) + KEYS[0] + " я" * 9_000):
-            for text in (message, words_of(message.encode())):
+            for text in (message, error_text(message.encode())):
                 told = upstream_error(400, {}, None, text, None).message
                 assert "sk-" not in told
 
@@ -228,4 +228,4 @@ def test_no_error_shows_a_key(before: str, key: str, after: str, status: int) ->
 @pytest.mark.parametrize(("body", "words"), [(b" no \xff\n", "no \ufffd"), (b"", ""), (b" <html>busy</html>", None)])
 def test_a_line_of_text_is_told_and_a_page_is_not(body: bytes, words: str | None) -> None:
     """ERR-5."""
-    assert words_of(body) == words
+    assert error_text(body) == words

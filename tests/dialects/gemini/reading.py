@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.gemini import EventsToHub, response_to_hub
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol.base import Unknown
@@ -18,7 +18,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -32,7 +32,7 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = opening(REQUEST, id="resp_1", created_at=1_700_000_000)
+OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 STOP = {"candidates": [{"finishReason": "STOP", "index": 0}]}
 
 
@@ -45,8 +45,8 @@ class Reading(NamedTuple):
         return fold(self.events)
 
     @property
-    def said(self) -> list[str]:
-        return said(self.response)
+    def summary(self) -> list[str]:
+        return summary_of(self.response)
 
 
 def reader(wire: GeminiWire = GeminiWire()) -> EventsToHub:  # noqa: B008
@@ -87,7 +87,7 @@ def call(name: str, args: dict[str, Any] | None = None, **members: Any) -> dict[
     return {"functionCall": {"name": name, "args": args or {}, **members}}
 
 
-def said(response: Response) -> list[str]:
+def summary_of(response: Response) -> list[str]:
     """What an answer says, a line for each part or call, and how it ended."""
     lines = [line for item in response.output for line in _lines(item)]
     reason = response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
@@ -115,7 +115,7 @@ def _lines(item: Item) -> list[str]:
 
 
 def _sealed(item: Reasoning) -> list[str]:
-    envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+    envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
     if envelope is None or "signature" not in envelope.content:
         return []
     return [f"signed by {envelope.maker}, on {envelope.content['on']}: {envelope.content['signature']}"]

@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 from tests.dialects.gemini.asking import ask, call, model, result, user
 
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.gemini import request_from_hub
 from antiphon.dialects.gemini.contents_to_hub import signature_to_hub
 from antiphon.protocol.content import (
@@ -248,7 +248,10 @@ def test_a_signature_of_ours_is_opened_and_a_foreign_one_stays(signature: str, t
 
 def test_a_signature_goes_back_to_the_server_that_made_it_and_to_no_other() -> None:
     """RSN-2, RSN-3."""
-    own, foreign = seal("gemini", {"on": "call", "signature": "c2ln"}), seal("other", {"thinking": "x", "signature": "y"})
+    own, foreign = (
+        seal_reasoning("gemini", {"on": "call", "signature": "c2ln"}),
+        seal_reasoning("other", {"thinking": "x", "signature": "y"}),
+    )
     asked = ask(
         user({"text": "hi"}),
         model({**call("a"), "thoughtSignature": signed(own)}),

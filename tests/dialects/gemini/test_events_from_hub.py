@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec import Raw
+from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, RecordingWriter, signed, stream_to_client
 from tests.dialects.gemini.reading import frames_of
-from tests.dialects.gemini.telling import HEAD, REQUEST, USAGE, Life, signed, tell
 from tests.generate.events import counting_stamps, lives
 
-from antiphon.dialects.common.envelope import unseal
-from antiphon.dialects.common.one_string import wrap
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.freeform_tools import wrap_input
 from antiphon.dialects.gemini import EventsFromHub, EventsToHub
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import (
@@ -50,7 +50,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, UnknownItem, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import FunctionToolParam
 
@@ -61,7 +61,7 @@ from antiphon.protocol.tools import FunctionToolParam
 @given(lives())
 def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended(events: list[StreamEvent]) -> None:
     """Clients take an answer without parts for a broken one, and forget the whole turn."""
-    told = tell(events)
+    told = stream_to_client(events)
     ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in told.answers]
     assert ends == [False] * (len(ends) - 1) + [True]
     for answer in told.answers:
@@ -74,8 +74,8 @@ def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended
 @given(lives())
 def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     """Law (d), RSN-2: words in their order, thoughts, every seal, and every call with its own arguments."""
-    told = tell(events)
-    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    told = stream_to_client(events)
+    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert words_of(again) == words_of(events)
     assert squeezed(thoughts_of(again)) == squeezed(thoughts_of(events))
@@ -90,16 +90,16 @@ def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
 @settings(max_examples=30)
 @given(lives())
 def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) -> None:
-    from_hub = EventsFromHub(REQUEST, array=True)
+    from_hub = EventsFromHub(REQUEST, as_json_array=True)
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
-    assert json.loads(data) == tell(events).answers
+    assert json.loads(data) == stream_to_client(events).answers
 
 
 @settings(max_examples=30)
 @given(lives())
 def test_every_frame_is_one_line_for_readers_that_cut_at_any_line_end(events: list[StreamEvent]) -> None:
     """Common clients of this API split a stream as `str.splitlines` does, also at U+0085, U+2028 and U+2029."""
-    told = tell(events)
+    told = stream_to_client(events)
     assert [line.removeprefix("data: ") for line in told.data.decode().splitlines() if line] == [
         frame.data.decode() for frame in frames_of(told.data)
     ]
@@ -148,7 +148,7 @@ def sealed_by(event: StreamEvent) -> str:
 
 def seals_of(events: Sequence[StreamEvent]) -> list[str]:
     """The client's signatures, out of the envelopes into which the reader put them."""
-    envelopes = [unseal(sealed) for event in events if (sealed := sealed_by(event))]
+    envelopes = [unseal_reasoning(sealed) for event in events if (sealed := sealed_by(event))]
     found = [envelope.content.get("signature") for envelope in envelopes if envelope]
     return [base64.b64decode(signature).decode() for signature in found if signature]
 
@@ -190,12 +190,12 @@ def object_of(text: str) -> dict[str, Any] | None:
 
 def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None:
     """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "Hello")
     life.text(1, "")
     life.text(1, " “you”\n")
     life.complete(USAGE)
-    assert life.told().answers == [
+    assert life.client_stream().answers == [
         {"candidates": [{"content": {"parts": [{"text": "Hello"}], "role": "model"}, "index": 0}], **HEAD},
         {"candidates": [{"content": {"parts": [{"text": " “you”\n"}], "role": "model"}, "index": 0}], **HEAD},
         {
@@ -214,7 +214,7 @@ def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None
 
 def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
     """STR-9: two calls of one name apart, also when their pieces came in turns; a call and a text in one answer are both there."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "Let me see.")
     life.call("a", name="look", call_id="c_a")
     life.call("b", name="look", call_id="c_b")
@@ -222,7 +222,7 @@ def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
     life.arguments("a", '{"y":\n2}')
     life.arguments("b", ":1}")
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.parts == [
         {"text": "Let me see."},
         {"functionCall": {"id": "c_a", "name": "look", "args": {"y": 2}}},
@@ -233,38 +233,40 @@ def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
 
 
 def test_a_call_without_arguments_has_an_empty_object() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     life.complete()
-    assert life.told().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
+    assert life.client_stream().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
 
 
 def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_one() -> None:
     """Names with dots and colons are legal in this API, though not on every server behind us."""
     request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
-    life = Life(request)
+    life = RecordingWriter(request)
     life.call("a", name="files.read:v2", call_id="c_a")
     life.call("b", name="look", call_id="c_b", namespace="files")
     life.complete()
-    names = [part["functionCall"]["name"] for part in life.told(request).parts if "functionCall" in part]
+    names = [part["functionCall"]["name"] for part in life.client_stream(request).parts if "functionCall" in part]
     assert names == ["files.read:v2", "files__look"]
 
 
 def test_a_custom_tool_is_a_function_of_one_string() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", '*** "Begin\n')
     life.complete()
-    assert life.told().parts[0] == {"functionCall": {"id": "c_a", "name": "patch", "args": json.loads(wrap('*** "Begin\n'))}}
+    assert life.client_stream().parts[0] == {
+        "functionCall": {"id": "c_a", "name": "patch", "args": json.loads(wrap_input('*** "Begin\n'))}
+    }
 
 
 def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
     """A call is never lost because of its form."""
-    life = Life()
+    life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     life.arguments("a", "[1]")
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
     assert told.lost == ["output[0].arguments"]
 
@@ -272,32 +274,32 @@ def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
 @pytest.mark.parametrize("arguments", ["", '{"x": 1'])
 def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
     """REQ-3: cut by length is told as such, and never as completed."""
-    life = Life()
+    life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     if arguments:
         life.arguments("a", arguments)
     life.incomplete("max_output_tokens")
-    told = life.told()
+    told = life.client_stream()
     assert told.parts == [{"text": ""}]
     assert told.end == "MAX_TOKENS"
     assert told.lost == ["output[0]"]
 
 
 def test_a_custom_call_that_was_cut_is_not_delivered() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
     life.incomplete("max_output_tokens")
-    assert life.told().parts == [{"text": ""}]
+    assert life.client_stream().parts == [{"text": ""}]
 
 
-def thinking(*, sealed: str = "") -> Life:
-    life = Life()
+def thinking(*, sealed: str = "") -> RecordingWriter:
+    life = RecordingWriter()
     life.summary("r", "First", part=0)
     life.summary("r", "Second", part=1)
     life.reasoning("r", "deep")
     if sealed:
-        life.encrypted("r", sealed)
+        life.encrypted_content("r", sealed)
     life.close("r")
     return life
 
@@ -307,15 +309,15 @@ def test_thoughts_go_to_a_client_that_asked_for_them_and_to_nobody_else() -> Non
     life = thinking()
     life.text("t", "Done")
     life.complete()
-    assert life.told().parts == [
+    assert life.client_stream().parts == [
         {"text": "First", "thought": True},
         {"text": "\n\nSecond", "thought": True},
         {"text": "\n\ndeep", "thought": True},
         {"text": "Done"},
         {"text": ""},
     ]
-    assert life.told(Request(model="m")).parts == [{"text": "Done"}, {"text": ""}]
-    assert life.told(Request(model="m")).lost == []
+    assert life.client_stream(Request(model="m")).parts == [{"text": "Done"}, {"text": ""}]
+    assert life.client_stream(Request(model="m")).lost == []
 
 
 def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
@@ -326,12 +328,12 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
     text.complete()
     call.call("c", name="look", call_id="c_a")
     call.complete()
-    assert text.told(Request(model="m")).parts == [
+    assert text.client_stream(Request(model="m")).parts == [
         {"text": "Do", "thoughtSignature": signed("seal")},
         {"text": "ne"},
         {"text": ""},
     ]
-    assert call.told().parts[3] == {
+    assert call.client_stream().parts[3] == {
         "functionCall": {"id": "c_a", "name": "look", "args": {}},
         "thoughtSignature": signed("seal"),
     }
@@ -339,25 +341,25 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
 
 def test_a_signature_that_nothing_follows_stands_on_the_last_part() -> None:
     """RSN-2: as servers of this API sign a text at its end."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "Done")
     life.close("t")
-    life.encrypted("r", "seal")
+    life.encrypted_content("r", "seal")
     life.complete()
-    assert life.told().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
+    assert life.client_stream().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
 
 
 def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> None:
     """RSN-2: redacted blocks in a row are each kept."""
-    life = Life()
+    life = RecordingWriter()
     for number in (1, 2):
-        life.encrypted(number, f"seal {number}")
+        life.encrypted_content(number, f"seal {number}")
         life.close(number)
     life.reasoning(3, "hm")
     life.close(3)
     life.call("c", name="look", call_id="c_a")
     life.complete()
-    assert life.told().parts == [
+    assert life.client_stream().parts == [
         {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
         {"text": "", "thought": True, "thoughtSignature": signed("seal 2")},
         {"text": "hm", "thought": True},
@@ -367,11 +369,11 @@ def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> Non
 
 
 def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.refusal("t", "I will not")
     life.complete()
-    assert life.told().parts[0] == {"text": "I will not"}
-    assert life.told().end == "SAFETY"
+    assert life.client_stream().parts[0] == {"text": "I will not"}
+    assert life.client_stream().end == "SAFETY"
 
 
 @pytest.mark.parametrize(
@@ -386,21 +388,21 @@ def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
 )
 def test_why_an_answer_is_incomplete_is_told_in_the_apis_words(reason: str, told: str) -> None:
     """REQ-3."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "So")
     life.incomplete(reason)
-    assert life.told().end == told
-    assert life.told().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
+    assert life.client_stream().end == told
+    assert life.client_stream().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
 
 
 def test_log_probabilities_stand_beside_the_text() -> None:
     """STR-12."""
     top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
     life.text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
-    found = [answer["candidates"][0].get("logprobsResult") for answer in life.told().answers]
+    found = [answer["candidates"][0].get("logprobsResult") for answer in life.client_stream().answers]
     assert found[:2] == [
         {
             "chosenCandidates": [{"token": "Hi", "logProbability": -0.5}],
@@ -412,14 +414,14 @@ def test_log_probabilities_stand_beside_the_text() -> None:
 
 def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
     """STR-11."""
-    life = Life()
+    life = RecordingWriter()
     life.refusal("r", "né")
     life.close("r")
     life.text("t", "é is a letter")
     life.annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
     life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.answers[-1]["candidates"][0]["citationMetadata"] == {
         "citationSources": [{"startIndex": 3, "endIndex": 8, "uri": "https://a.example", "title": "A"}]
     }
@@ -429,13 +431,13 @@ def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
 def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
     """ITEM-5: with the signature that waited for them, if one did."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
-    life = Life()
-    life.item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
-    life.encrypted("r", "seal")
+    life = RecordingWriter()
+    life.whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.encrypted_content("r", "seal")
     life.close("r")
-    life.item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.parts[:2] == [
         {"executableCode": {"code": "1+1"}},
         {"executableCode": {"code": "1+1"}, "thoughtSignature": signed("seal")},
@@ -445,24 +447,24 @@ def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
 
 def test_what_the_api_has_no_place_for_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
-    life = Life()
-    life.item("w", WebSearchCall(id="ws_1", status="completed"))
-    life.extension("acme:progress", {"percent": 50})
+    life = RecordingWriter()
+    life.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
+    life.extension_event("acme:progress", {"percent": 50})
     life.message("m", phase="commentary")
     life.text("m", "hm")
-    life.keep("m", {"acme": Raw(b"1")})
+    life.set_extra_fields("m", {"acme": Raw(b"1")})
     life.close("m")
-    life.item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
+    life.whole_item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
     life.update(extra={"acme": Raw(b"1")})
     life.complete()
-    assert life.told().lost == ["output[0]", "events", "output[1].acme", "output[1].phase", "output[2]", "response.acme"]
+    assert life.client_stream().lost == ["output[0]", "events", "output[1].acme", "output[1].phase", "output[2]", "response.acme"]
 
 
 def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
-    life = Life()
-    life.item(
+    life = RecordingWriter()
+    life.whole_item(
         "m",
         Message(
             id="m_1",
@@ -476,9 +478,9 @@ def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
             ],
         ),
     )
-    life.item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
+    life.whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.parts == [{"text": "abc"}, {"text": ""}]
     assert told.end == "SAFETY"
     assert told.answers[-1]["candidates"][0]["citationMetadata"]["citationSources"][0]["endIndex"] == 1
@@ -488,10 +490,10 @@ def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
 def test_reasoning_that_was_not_streamed_is_told_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
-    life = Life()
-    life.item("r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal"))
+    life = RecordingWriter()
+    life.whole_item("r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal"))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.parts == [
         {"text": "short", "thought": True},
         {"text": "\n\ndeep", "thought": True},
@@ -507,14 +509,14 @@ def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
     run = TextRun(3, "msg_1", 0, 0, ["a", "", "é\u2028", '"%"'])
     events = run.events()
     assert EventsFromHub(REQUEST).text_run(run) == b"".join(map(EventsFromHub(REQUEST).feed, events))
-    array = EventsFromHub(REQUEST, array=True)
-    assert array.text_run(run) == b"".join(map(EventsFromHub(REQUEST, array=True).feed, events))
+    array = EventsFromHub(REQUEST, as_json_array=True)
+    assert array.text_run(run) == b"".join(map(EventsFromHub(REQUEST, as_json_array=True).feed, events))
 
 
 def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
     """RSN-2."""
-    life = Life()
-    life.encrypted("r", "seal")
+    life = RecordingWriter()
+    life.encrypted_content("r", "seal")
     life.close("r")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
@@ -529,10 +531,10 @@ def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
 
 def test_a_failure_is_one_error_in_the_stream() -> None:
     """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it says nothing new."""
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
-    told = life.told()
+    told = life.client_stream()
     assert [type(event) for event in life.collector.events[-2:]] == [ErrorEvent, ResponseFailed]
     assert told.answers[-1]["error"]["code"] == 429
     assert told.answers[-1]["error"]["status"] == "RESOURCE_EXHAUSTED"
@@ -540,17 +542,17 @@ def test_a_failure_is_one_error_in_the_stream() -> None:
 
 
 def test_a_failed_response_without_an_error_event_is_told_as_well() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "He")
     failed = msgspec.structs.replace(fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy"))
-    told = tell([ResponseFailed(sequence_number=9, response=failed)])
+    told = stream_to_client([ResponseFailed(sequence_number=9, response=failed)])
     assert told.answers[0]["error"]["status"] == "UNAVAILABLE"
 
 
 @pytest.mark.parametrize("array", [False, True])
 def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> None:
     """Law (e)."""
-    from_hub = EventsFromHub(REQUEST, array=array)
+    from_hub = EventsFromHub(REQUEST, as_json_array=array)
     data = from_hub.finish()
     assert from_hub.finish() == b""
     answers = json.loads(data) if array else [json.loads(frame.data) for frame in frames_of(data)]
@@ -558,10 +560,10 @@ def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> No
 
 
 def test_a_model_without_a_name_is_told_as_such() -> None:
-    life = Life(Request())
+    life = RecordingWriter(Request())
     life.text("t", "x")
     life.complete()
-    assert life.told(Request()).answers[0] == {
+    assert life.client_stream(Request()).answers[0] == {
         "candidates": [{"content": {"parts": [{"text": "x"}], "role": "model"}, "index": 0}],
         "modelVersion": "",
         "responseId": "resp_1",

@@ -14,15 +14,15 @@ from tests.dialects.gemini.reading import REQUEST, STOP, call, frame, parts, rea
 from antiphon import sse
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.client_speech import CLIENT_SPEECHES, ClientDialect
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.nesting import MAX_NESTING
 
 FAILED_CALLS = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
 #: How clients are told of the end, and whether that says why.
-WORDS: dict[ClientDialect, Callable[[str], tuple[str, bool]]] = {
+WORDS: dict[ClientDialectName, Callable[[str], tuple[str, bool]]] = {
     "chat": lambda _: ('"finish_reason":"length"', False),
     "messages": lambda _: ('"stop_reason":"max_tokens"', False),
     "gemini": lambda reason: (f'"finishReason":"{reason}"', True),
@@ -62,14 +62,14 @@ def test_nothing_follows_the_end() -> None:
 
 @pytest.mark.parametrize("data", [b" ", b"[DONE]", b" [DONE] "])
 def test_blank_data_and_an_end_in_another_dialects_word_say_nothing(data: bytes) -> None:
-    assert read(parts({"text": "Hi"}), data).said == ["Hi", "completed"]
+    assert read(parts({"text": "Hi"}), data).summary == ["Hi", "completed"]
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"candidates": 3}', b'"\xff"', b"[" * 5000])
 def test_nonsense_in_the_stream_fails_it(data: bytes) -> None:
     """Faults: what is no answer of this API, before and in the middle of a text."""
-    assert read_frames([sse.Frame("", data)]).said == ["failed: upstream_invalid_response"]
-    assert read(parts({"text": "Hi"}), data).said == ["Hi (incomplete)", "failed: upstream_invalid_response"]
+    assert read_frames([sse.Frame("", data)]).summary == ["failed: upstream_invalid_response"]
+    assert read(parts({"text": "Hi"}), data).summary == ["Hi (incomplete)", "failed: upstream_invalid_response"]
 
 
 @pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
@@ -79,7 +79,7 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     before = chunk[: chunk.index(b'"x": 0')]
     depth = levels - (before.count(b"{") + before.count(b"[") - before.count(b"}") - before.count(b"]"))
     deep = chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth)
-    assert str(read(deep).said[-1]) == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
+    assert str(read(deep).summary[-1]) == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
 
 
 def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:
@@ -87,65 +87,65 @@ def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> Non
     chunks = [parts({"text": f"{at} "}, safetyRatings=[], finishReason=None, tokenCount=at) for at in range(12)]
     odd = [parts({"text": f"{at} "}, citationMetadata={}) for at in range(12)]
     reading = read(*chunks, *odd)
-    assert reading.said == ["".join(f"{at} " for at in [*range(12), *range(12)]), "completed"]
-    assert judge(reading.events) == []
+    assert reading.summary == ["".join(f"{at} " for at in [*range(12), *range(12)]), "completed"]
+    assert find_violations(reading.events) == []
 
 
 def test_after_a_signature_more_text_is_another_message() -> None:
     """RSN-2: what was signed stays apart from what was not."""
     signed = {"text": "One", "thoughtSignature": "a"}
-    assert read(parts(signed), parts({"text": "Two"})).said == ["One", "signed by gemini, on text: a", "Two", "completed"]
+    assert read(parts(signed), parts({"text": "Two"})).summary == ["One", "signed by gemini, on text: a", "Two", "completed"]
 
 
 def test_two_signatures_behind_one_text_are_both_kept() -> None:
     """RSN-2."""
-    said = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).said
+    said = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).summary
     assert said == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
 
 
 def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
     """ITEM-3: the incomplete item is the last one."""
     reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
-    assert reading.said == ["One", "signed by gemini, on text: a", "completed"]  # the finish reason that `read` adds counts
+    assert reading.summary == ["One", "signed by gemini, on text: a", "completed"]  # the finish reason that `read` adds counts
     cut = read_frames([frame(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))])
-    assert cut.said == ["One (incomplete)", "incomplete: max_output_tokens"]
+    assert cut.summary == ["One (incomplete)", "incomplete: max_output_tokens"]
     assert paths(cut.losses) == ["thoughtSignature"]
 
 
 def test_a_signature_is_sealed_with_the_makers_name_from_the_profile() -> None:
     """RSN-2, RSN-3."""
     reading = read(parts({**call("get_time", id="c"), "thoughtSignature": "a"}), wire=GeminiWire(maker="acme"))
-    assert reading.said[0] == "signed by acme, on call: a"
+    assert reading.summary[0] == "signed by acme, on call: a"
 
 
 def test_an_empty_thought_is_none() -> None:
-    assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).said == ["Hi", "completed"]
+    assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).summary == ["Hi", "completed"]
 
 
 def test_a_signature_alone_on_a_thought_is_kept() -> None:
     """RSN-1."""
-    said = read(parts({"thought": True, "thoughtSignature": "t"})).said
+    said = read(parts({"thought": True, "thoughtSignature": "t"})).summary
     assert said == ["signed by gemini, on thought: t", "completed"]
 
 
 def test_calls_come_back_under_the_names_of_the_hub() -> None:
     """REQ-8: a name that begins with a digit went out with a mark before it; one that is not legal at all is made so."""
     reading = read(parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c")))
-    assert reading.said[:-1] == ["a = 2fast({})", "b = no_such_tool({})", "c = files.edit[x]"]
+    assert reading.summary[:-1] == ["a = 2fast({})", "b = no_such_tool({})", "c = files.edit[x]"]
     assert paths(reading.losses) == ["functionCall.name", "functionCall.args"]
 
 
 def test_a_call_without_a_name_is_not_delivered() -> None:
     """TOOL-3."""
     reading = read(parts({"functionCall": {"args": {}}}))
-    assert reading.said == ["completed"]
+    assert reading.summary == ["completed"]
     assert paths(reading.losses) == ["functionCall"]
 
 
 def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
     """REQ-8."""
     reading = read(parts(call("get_time", id="x" * 65)))
-    assert reading.said == ["call_1 = get_time({})", "completed"]
+    assert reading.summary == ["call_1 = get_time({})", "completed"]
     assert paths(reading.losses) == ["functionCall.id"]
 
 
@@ -160,7 +160,7 @@ def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
 def test_sources_that_cannot_be_cited_are_losses(grounding: dict[str, Any]) -> None:
     """F-4."""
     reading = read(parts({"text": "x"}, groundingMetadata=grounding))
-    assert reading.said == ["x", "completed"]
+    assert reading.summary == ["x", "completed"]
     assert {path.partition(".")[0] for path in paths(reading.losses)} == {"groundingMetadata"}
 
 
@@ -194,7 +194,7 @@ def test_log_probabilities_of_no_text_are_a_loss() -> None:
 )
 def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
     """REQ-3."""
-    assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).said[-1] == end
+    assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).summary[-1] == end
 
 
 def test_what_a_model_could_not_call_is_a_loss() -> None:
@@ -217,18 +217,20 @@ def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
             frame(parts(more, finishReason="MALFORMED_FUNCTION_CALL")),
         ]
     )
-    assert reading.said == ["x", 'a = get_time({"zone":"UTC"})', "incomplete: malformed_function_call"]
+    assert reading.summary == ["x", 'a = get_time({"zone":"UTC"})', "incomplete: malformed_function_call"]
     assert paths(reading.losses) == ["functionCall"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("reason", FAILED_CALLS)
-@pytest.mark.parametrize("client", CLIENT_SPEECHES)
+@pytest.mark.parametrize("client", CLIENT_DIALECTS)
 @given(said=st.lists(st.sampled_from(["text", "call"]), max_size=3))
-def test_failed_call_reaches_clients_of_every_dialect(client: ClientDialect, reason: str, streams: bool, said: list[str]) -> None:
+def test_failed_call_reaches_clients_of_every_dialect(
+    client: ClientDialectName, reason: str, streams: bool, said: list[str]
+) -> None:
     """REQ-3, F-4: all that came before it, and why it ended, in the client's own words or reported as lost."""
     sent = [{"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}") for at, kind in enumerate(said)]
-    speech = CLIENT_SPEECHES[client]
+    speech = CLIENT_DIALECTS[client]
     losses: list[Loss]
     if streams:
         from_hub = speech.events_from_hub(REQUEST)
@@ -247,7 +249,7 @@ def test_failed_call_reaches_clients_of_every_dialect(client: ClientDialect, rea
 
 
 def test_prompt_feedback_without_a_block_says_nothing() -> None:
-    assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).said == ["Hi", "completed"]
+    assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).summary == ["Hi", "completed"]
 
 
 def test_a_run_that_is_no_text_is_left_to_feed() -> None:

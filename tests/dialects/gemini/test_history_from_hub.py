@@ -10,9 +10,9 @@ from msgspec import Raw
 from tests.dialects.gemini.reading import call, frame, parts, read, read_frames
 from tests.dialects.gemini.sending import contents, judged, lost, send
 
-from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.tool_errors import FAILED
-from antiphon.dialects.gemini.history_from_hub import GO_ON, NOBODY_ASKED
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.tool_errors import ERROR_MARK
+from antiphon.dialects.gemini.history_from_hub import CONTINUE, EARLIER_MESSAGES_OMITTED
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
@@ -61,7 +61,7 @@ def gave(id: str, output: Any = "rain") -> FunctionCallOutputParam:
 
 
 def sealed(**content: Any) -> ReasoningParam:
-    return ReasoningParam(summary=[], encrypted_content=seal("gemini", content))
+    return ReasoningParam(summary=[], encrypted_content=seal_reasoning("gemini", content))
 
 
 # Turns.
@@ -111,7 +111,7 @@ def test_ids_are_sent_where_the_server_knows_them() -> None:
 )
 def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
     """F-4: this API has a member for it."""
-    failed = FunctionCallOutputParam(call_id="a", output=given, extra=FAILED)
+    failed = FunctionCallOutputParam(call_id="a", output=given, extra=ERROR_MARK)
     body, losses = send(Request(input=[ASKED, called("a"), failed]))
     assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == response
     assert list(losses) == []
@@ -147,14 +147,14 @@ def test_a_result_of_this_dialects_client_goes_back_as_the_object_it_was() -> No
 def test_a_conversation_that_begins_with_a_call_is_given_a_question() -> None:
     request = Request(input=[called("a"), gave("a")])
     body, losses = send(request)
-    assert judged(body)["contents"][0]["parts"] == [{"text": NOBODY_ASKED}]
+    assert judged(body)["contents"][0]["parts"] == [{"text": EARLIER_MESSAGES_OMITTED}]
     assert [loss.path for loss in losses] == ["input"]
 
 
 def test_the_model_has_the_last_word_only_where_it_may() -> None:
     request = Request(input=[ASKED, said("Rain, and")])
     body, losses = send(request)
-    assert judged(body)["contents"][-1] == {"role": "user", "parts": [{"text": GO_ON}]}
+    assert judged(body)["contents"][-1] == {"role": "user", "parts": [{"text": CONTINUE}]}
     assert [loss.path for loss in losses] == ["input"]
     assert send(request, GeminiWire(ends_with_model=True))[0]["contents"][-1]["role"] == "model"
 
@@ -241,7 +241,7 @@ def test_a_thought_that_nobody_signed_is_not_sent_back_and_no_loss() -> None:
 @pytest.mark.parametrize(
     "reasoning",
     [
-        ReasoningParam(summary=[], encrypted_content=seal("another", {"on": "call", "signature": "s"})),
+        ReasoningParam(summary=[], encrypted_content=seal_reasoning("another", {"on": "call", "signature": "s"})),
         ReasoningParam(summary=[], encrypted_content="no envelope at all"),
         ReasoningParam(summary=[SummaryText(text="I thought")]),
         ReasoningParam(summary=[], content=[ReasoningText(text="so")]),

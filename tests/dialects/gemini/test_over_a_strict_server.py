@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.dialects.gemini.reading import frames_of, said
+from tests.dialects.gemini.reading import frames_of, summary_of
 from tests.fakes.asking import ask as post
 from tests.generate.events import counting_stamps
 
@@ -16,7 +16,7 @@ from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import FunctionToolParam
 
 WEATHER = FunctionToolParam(
@@ -48,7 +48,7 @@ def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: boo
     status, headers, data = post(server, f"/v1beta/models/{request.model}:{method}", body)
     if status != 200:
         raise error_to_hub(status, headers, data)
-    begun = opening(request, id="resp_1", created_at=1)
+    begun = initial_response(request, id="resp_1", created_at=1)
     if not stream:
         return response_to_hub(data, request, begun, counting_stamps(), wire)[0]
     to_hub = EventsToHub(request, begun, counting_stamps(), wire)
@@ -68,7 +68,7 @@ def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: 
         for _ in itertools.repeat(None, len(SAID)):
             request = Request(model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high"))
             response = ask(server, request, google(), stream=stream)
-            told += [line for line in said(response) if not line.startswith("signed")]
+            told += [line for line in summary_of(response) if not line.startswith("signed")]
             items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
             calls = [item for item in items if isinstance(item, FunctionCallParam)]
             history = [*history, *items, *(FunctionCallOutputParam(call_id=call.call_id, output="wet") for call in calls)]
@@ -96,4 +96,4 @@ def test_a_history_of_another_server_is_taken_with_the_word_for_no_signature() -
     ]
     with GeminiServer([turn(text("Rain."))]) as server:
         request = Request(model="gemini-3-pro-preview", input=history, tools=[WEATHER])
-        assert said(ask(server, request, google(), stream=True))[0] == "Rain."
+        assert summary_of(ask(server, request, google(), stream=True))[0] == "Rain."

@@ -12,7 +12,7 @@ from tests.dialects.gemini.reading import frames_of, read_frames, read_whole, re
 
 from antiphon.protocol.content import OutputText, UrlCitation
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "gemini"
@@ -34,8 +34,8 @@ def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 def test_a_recording_says_what_it_was_made_to_say(path: Path) -> None:
     reading = read_frames(frames_of(path.read_bytes()))
-    assert judge(reading.events) == []
-    assert reading.said == SAID[path.stem]
+    assert find_violations(reading.events) == []
+    assert reading.summary == SAID[path.stem]
     assert [loss.path for loss in reading.losses] == LOST.get(path.stem, [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.dialects.gemini.request_in import camel, in_one_spelling
+from antiphon.dialects.gemini.request_in import normalize_spelling, to_camel_case
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from antiphon.dialects.gemini.request_in import camel, in_one_spelling
     [("top_p", "topP"), ("system_instruction", "systemInstruction"), ("topP", "topP"), ("_private", "_private"), ("x", "x")],
 )
 def test_a_name_is_spelled_in_camel_case(name: str, spelled: str) -> None:
-    assert camel(name) == spelled
+    assert to_camel_case(name) == spelled
 
 
 def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None:
@@ -30,7 +30,7 @@ def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None
         "generation_config": {"response_schema": own, "response_json_schema": own},
         "labels": own,
     }
-    assert json.loads(in_one_spelling(json.dumps(body).encode())) == {
+    assert json.loads(normalize_spelling(json.dumps(body).encode())) == {
         "systemInstruction": {"parts": [{"text": "say top_p"}]},
         "contents": [
             {"parts": [{"functionCall": {"name": "a", "args": own}}, {"functionResponse": {"name": "a", "response": own}}]},
@@ -49,7 +49,7 @@ def test_a_list_of_one_may_come_without_its_brackets() -> None:
         "contents": {"parts": {"functionResponse": {"name": "a", "response": own, "parts": {"text": "b"}}}},
         "tools": {"functionDeclarations": {"name": "a", "parameters": own}},
     }
-    assert json.loads(in_one_spelling(json.dumps(body).encode())) == {
+    assert json.loads(normalize_spelling(json.dumps(body).encode())) == {
         "contents": [{"parts": [{"functionResponse": {"name": "a", "response": own, "parts": [{"text": "b"}]}}]}],
         "tools": [{"functionDeclarations": [{"name": "a", "parameters": own}]}],
     }
@@ -57,4 +57,4 @@ def test_a_list_of_one_may_come_without_its_brackets() -> None:
 
 @pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p": {"\xed\xa0\x80": 1}}', b'{"top_p":' * 2000])
 def test_what_needs_no_change_or_cannot_be_read_stays_to_the_byte(body: bytes) -> None:
-    assert in_one_spelling(body) == body
+    assert normalize_spelling(body) == body

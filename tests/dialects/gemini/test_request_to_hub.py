@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.dialects.gemini.asking import ask, call, model, result, user
 from tests.generate.conversations import marks_of, requests
 
-from antiphon.dialects.common.effort import BUDGETS
+from antiphon.dialects.common.effort import EFFORT_BUDGETS
 from antiphon.dialects.gemini import request_from_hub, request_to_hub
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.errors import InvalidJson, InvalidValue, MissingField, UnsupportedParameter
@@ -231,7 +231,7 @@ def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stay
         ({"thinkingLevel": "HIGH"}, ReasoningConfigParam(effort="high")),
         ({"thinkingBudget": 0}, ReasoningConfigParam(effort="none")),
         (
-            {"thinkingBudget": BUDGETS["medium"], "includeThoughts": True},
+            {"thinkingBudget": EFFORT_BUDGETS["medium"], "includeThoughts": True},
             ReasoningConfigParam(effort="medium", summary="auto"),
         ),
     ],

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from msgspec import Raw
+from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, RecordingWriter, signed, stream_to_client
 from tests.dialects.gemini.reading import frames_of
-from tests.dialects.gemini.telling import HEAD, REQUEST, USAGE, Life, signed, tell
 from tests.generate.events import counting_stamps, responses
 
 from antiphon.dialects.gemini import EventsToHub, response_from_hub, response_to_hub
@@ -18,10 +18,10 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import LogProb
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.items import Message, Reasoning, UnknownItem
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 
 
-def candidate_of(life: Life) -> Any:
+def candidate_of(life: RecordingWriter) -> Any:
     body, _ = response_from_hub(fold(life.collector.events), REQUEST)
     return json.loads(body)["candidates"][0]
 
@@ -37,9 +37,9 @@ def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> N
     answer is told in both; our own reader takes it for that of the text which was cut, if both come in one frame."""
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
     body, losses = response_from_hub(response, REQUEST)
-    whole, _ = response_to_hub(body, REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
-    told = tell(replay(response))
-    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    whole, _ = response_to_hub(body, REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    told = stream_to_client(replay(response))
+    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     events = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert said(whole) == said(fold(events))
     assert list(losses) == list(told.from_hub.losses)
@@ -51,10 +51,10 @@ def has_seal_between_texts(response: Response) -> bool:
 
 
 def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.reasoning("r", "h")
     life.reasoning("r", "m")
-    life.encrypted("r", "seal")
+    life.encrypted_content("r", "seal")
     life.close("r")
     life.text("t", "Hel")
     life.text("t", "lo")
@@ -94,9 +94,9 @@ def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
 
 def test_a_thought_behind_a_signed_one_is_another() -> None:
     """RSN-2: a signature closes the thought it stands on."""
-    life = Life()
+    life = RecordingWriter()
     for number in (1, 2):
-        life.encrypted(number, f"seal {number}")
+        life.encrypted_content(number, f"seal {number}")
         life.close(number)
     life.reasoning(3, "hm")
     life.complete()
@@ -108,26 +108,26 @@ def test_a_thought_behind_a_signed_one_is_another() -> None:
 
 
 def test_an_answer_that_says_nothing_has_a_part_that_is_empty() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": ""}]
 
 
 def test_a_signature_at_the_end_keeps_its_part() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text("t", "Done")
     life.close("t")
-    life.encrypted("r", "seal")
+    life.encrypted_content("r", "seal")
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
 
 
 def test_parts_of_the_dialects_own_stand_between_texts() -> None:
     own = UnknownItem(kind="gemini:toolCall", raw=Raw(b'{"type":"gemini:toolCall","toolCall":{"id":"1"}}'))
-    life = Life()
+    life = RecordingWriter()
     life.text("a", "x")
     life.close("a")
-    life.item("b", own)
+    life.whole_item("b", own)
     life.text("c", "y")
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": "x"}, {"toolCall": {"id": "1"}}, {"text": "y"}]
@@ -135,7 +135,7 @@ def test_parts_of_the_dialects_own_stand_between_texts() -> None:
 
 def test_log_probabilities_are_joined() -> None:
     """STR-12."""
-    life = Life()
+    life = RecordingWriter()
     for token in ("a", "b"):
         life.text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
@@ -145,7 +145,7 @@ def test_log_probabilities_are_joined() -> None:
 
 
 def test_a_response_that_failed_is_raised() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.fail(UpstreamFault("slow", code="upstream_timeout"))
     with pytest.raises(ApiError, match="slow") as caught:
         response_from_hub(fold(life.collector.events), REQUEST)
@@ -153,7 +153,7 @@ def test_a_response_that_failed_is_raised() -> None:
 
 
 def test_a_response_that_has_not_ended_is_no_answer() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.start()
     with pytest.raises(ApiError, match="in_progress"):
         response_from_hub(fold(life.collector.events), REQUEST)

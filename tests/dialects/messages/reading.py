@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.messages import EventsToHub, response_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
@@ -17,7 +17,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -30,7 +30,7 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = opening(REQUEST, id="resp_1", created_at=1_700_000_000)
+OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 
 
 class Reading(NamedTuple):
@@ -42,8 +42,8 @@ class Reading(NamedTuple):
         return fold(self.events)
 
     @property
-    def said(self) -> list[str]:
-        return said(self.response)
+    def summary(self) -> list[str]:
+        return summary_of(self.response)
 
     @property
     def lost(self) -> list[str]:
@@ -98,7 +98,7 @@ def text(index: int, *pieces: str) -> list[dict[str, Any]]:
     return [begin(index, type="text", text=""), *(delta(index, type="text_delta", text=piece) for piece in pieces), stop(index)]
 
 
-def said(response: Response) -> list[str]:
+def summary_of(response: Response) -> list[str]:
     """What an answer says, a line for each part or call, and how it ended."""
     lines = [line for item in response.output for line in _lines(item)]
     reason = response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
@@ -123,13 +123,13 @@ def _lines(item: Item) -> list[str]:
             place = f"{item.namespace}." if item.namespace else ""
             return [f"{item.call_id} = {place}{item.name}[{item.input}]{end}"]
         case UnknownItem():
-            return [f"{item.kind} {bytes(item.fields()['block']).decode()}"]
+            return [f"{item.kind} {bytes(item.raw_members()['block']).decode()}"]
         case _:
             return [type(item).__name__]
 
 
 def _opened(sealed: str) -> str:
-    envelope = unseal(sealed)
+    envelope = unseal_reasoning(sealed)
     assert envelope is not None
     return f"{envelope.maker} {envelope.content}"
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from tests.dialects.messages.client_reading import REQUEST, USAGE, Life, tell
+from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
 from tests.generate.events import Life as Written
 from tests.generate.events import counting_stamps, lives, written
 
-from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.messages.answers import STOP_REASON, STOP_SEQUENCE, item_of_block
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.messages.answers import STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, block_to_item
 from antiphon.dialects.messages.events_from_hub import EventsFromHub
 from antiphon.dialects.messages.events_to_hub import EventsToHub
 from antiphon.dialects.messages.response_from_hub import response_from_hub
@@ -46,10 +46,10 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, opening
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
 from antiphon.protocol.status import ItemStatus
 
-SIGNATURE = seal("messages", {"thinking": "hm", "signature": "s"})
+SIGNATURE = seal_reasoning("messages", {"thinking": "hm", "signature": "s"})
 DONE = ItemStatus.COMPLETED
 
 
@@ -59,7 +59,7 @@ DONE = ItemStatus.COMPLETED
 @given(lives())
 def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[StreamEvent]) -> None:
     """Blocks one after the other with rising indices, though the hub's items overlap; a second beginning is a known bug."""
-    told = tell(events)
+    told = stream_to_client(events)
     message = told.message
     assert len(told.of_type("message_start")) == bool(events)
     ended = [event for event in told.events if event["type"] in ("message_stop", "error")]
@@ -73,14 +73,14 @@ def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[Str
 def test_nothing_that_was_said_is_missing_or_out_of_order(events: list[StreamEvent]) -> None:
     """RSN-1, law (d): hub → messages, item by item: thoughts with their seal, texts, and every call with its own arguments."""
     expected = [block for item in fold(events).output for block in blocks_of(item)]
-    assert squeezed(tell(events).message["content"]) == squeezed(expected)
+    assert squeezed(stream_to_client(events).message["content"]) == squeezed(expected)
 
 
 @given(written(("complete", "incomplete")))
 def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> None:
     """STR-14. Summaries come first in a whole answer, whenever they came in the stream."""
     body, losses = response_from_hub(life.response, REQUEST)
-    told = tell(life.events)
+    told = stream_to_client(life.events)
     whole, streamed = json.loads(body), told.message
     assert squeezed(whole.pop("content")) == squeezed(streamed.pop("content"))
     assert whole == streamed
@@ -90,8 +90,8 @@ def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> Non
 @given(lives(("complete", "incomplete")))
 def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     """Law (d): minus what `losses` names; what was sealed comes back inside a new seal, since that is the signature here."""
-    told = tell(events)
-    to_hub = EventsToHub(REQUEST, opening(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    told = stream_to_client(events)
+    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
     assert said_in(fold(again).output) == said_in(fold(events).output)
     assert to_hub.error is None
@@ -102,7 +102,7 @@ def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None
 @given(lives(("complete", "incomplete", "fail")))
 def test_what_a_message_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
-    lost = tell(events).lost
+    lost = stream_to_client(events).lost
     for event in events:
         match event:
             case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
@@ -192,11 +192,11 @@ def said_in(output: list[Item]) -> list[tuple[str, ...]]:
 
 
 def test_text_goes_out_piece_by_piece_in_one_block() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "Hello")
     life.text(1, " “you”\n")
     life.complete(USAGE)
-    assert life.told().events == [
+    assert life.client_stream().events == [
         {
             "type": "message_start",
             "message": {
@@ -237,7 +237,7 @@ def test_text_goes_out_piece_by_piece_in_one_block() -> None:
 
 def test_cached_tokens_are_counted_once() -> None:
     """REQ-4: a known bug of peers is to count them in `input_tokens` as well."""
-    life = Life()
+    life = RecordingWriter()
     details = InputTokensDetails(cached_tokens=60, extra={"cache_creation_input_tokens": Raw(b"30")})
     life.complete(
         Usage(
@@ -248,7 +248,7 @@ def test_cached_tokens_are_counted_once() -> None:
             output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
         )
     )
-    assert life.told().message["usage"] == {
+    assert life.client_stream().message["usage"] == {
         "input_tokens": 10,
         "cache_creation_input_tokens": 30,
         "cache_read_input_tokens": 60,
@@ -258,7 +258,7 @@ def test_cached_tokens_are_counted_once() -> None:
 
 def test_calls_that_arrive_side_by_side_are_told_one_after_the_other() -> None:
     """STR-9: the known bug of peers is that blocks overlap, or that two calls share an index."""
-    life = Life()
+    life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     life.call("b", name="look", call_id="c_b", namespace="files")
     life.arguments("b", '{"x"')
@@ -267,7 +267,7 @@ def test_calls_that_arrive_side_by_side_are_told_one_after_the_other() -> None:
     life.arguments("a", "2}")
     life.text("m", "and more")
     life.complete()
-    message = life.told().message
+    message = life.client_stream().message
     assert message["content"] == [
         {"type": "tool_use", "id": "c_a", "name": "look", "input": {"y": 2}},
         {"type": "tool_use", "id": "c_b", "name": "files__look", "input": {"x": 1}},
@@ -278,54 +278,54 @@ def test_calls_that_arrive_side_by_side_are_told_one_after_the_other() -> None:
 
 def test_text_and_a_call_in_one_turn_are_two_blocks_and_the_turn_ends_in_a_call() -> None:
     """E-3: a call lost when text and call share a turn is a known bug of peers."""
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "I look.")
     life.call("a", name="look", call_id="c_a")
     life.arguments("a", "{}")
     life.complete()
-    message = life.told().message
+    message = life.client_stream().message
     assert [block["type"] for block in message["content"]] == ["text", "tool_use"]
     assert message["stop_reason"] == "tool_use"
 
 
 def test_arguments_that_only_the_end_tells_are_told() -> None:
     """Arguments only in `.done` are a known bug of peers, and so is a call without any."""
-    life = Life()
-    life.item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
-    life.item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
-    life.item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
+    life = RecordingWriter()
+    life.whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
+    life.whole_item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
+    life.whole_item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert [block["input"] for block in told.message["content"]] == [{"a": 1}, {}, {"input": 'a"b'}]
     assert told.lost == []
 
 
 def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     life.arguments("a", '{"x": 1}}')
     life.call("b", name="look", call_id="c_b")
     life.arguments("b", "[1]")
     life.complete()
-    assert life.told().lost == ["output[0].arguments", "output[1].arguments"]
+    assert life.client_stream().lost == ["output[0].arguments", "output[1].arguments"]
 
 
 def test_a_custom_call_is_a_call_of_one_string() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", '*** "Begin')
     life.custom_input("a", "\n")
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.message["content"] == [{"type": "tool_use", "id": "c_a", "name": "patch", "input": {"input": '*** "Begin\n'}}]
 
 
 def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
     life.incomplete("max_output_tokens")
-    told = life.told()
+    told = life.client_stream()
     pieces = [event["delta"]["partial_json"] for event in told.of_type("content_block_delta")]
     assert "".join(pieces) == '{"input":"half'
     assert told.message["stop_reason"] == "max_tokens"
@@ -333,14 +333,14 @@ def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
 
 def test_thinking_has_its_signature_right_before_its_end() -> None:
     """RSN-1, RSN-2: the seal of whoever made it is the signature, to the letter; thinking flattened to text is a known bug."""
-    life = Life()
+    life = RecordingWriter()
     life.reasoning("r", "let me")
     life.reasoning("r", " see")
-    life.encrypted("r", SIGNATURE)
+    life.encrypted_content("r", SIGNATURE)
     life.close("r")
     life.text("m", "answer")
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.message["content"] == [
         {"type": "thinking", "thinking": "let me see", "signature": SIGNATURE},
         {"type": "text", "text": "answer"},
@@ -353,14 +353,14 @@ def test_thinking_has_its_signature_right_before_its_end() -> None:
 
 def test_text_that_precedes_thinking_is_closed_before_it() -> None:
     """Overlapping blocks when text precedes thinking are a known bug of peers."""
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "first")
     life.reasoning("r", "then")
     life.text("m", " more")
     life.reasoning("r", " thought")
     life.close("r")
     life.complete()
-    assert life.told().message["content"] == [
+    assert life.client_stream().message["content"] == [
         {"type": "text", "text": "first more"},
         {"type": "thinking", "thinking": "then thought", "signature": ""},
     ]
@@ -368,30 +368,30 @@ def test_text_that_precedes_thinking_is_closed_before_it() -> None:
 
 def test_reasoning_without_words_is_a_redacted_block() -> None:
     """RSN-2: what is only sealed (a signature on a call, a redacted thought) survives as well."""
-    life = Life()
-    life.encrypted("r", SIGNATURE)
+    life = RecordingWriter()
+    life.encrypted_content("r", SIGNATURE)
     life.close("r")
     life.call("a", name="look", call_id="c_a")
     life.complete()
-    assert life.told().message["content"][0] == {"type": "redacted_thinking", "data": SIGNATURE}
+    assert life.client_stream().message["content"][0] == {"type": "redacted_thinking", "data": SIGNATURE}
 
 
 def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.summary("r", "one", part=0)
     life.summary("r", " more", part=0)
     life.summary("r", "two", part=1)
     life.close("r")
     life.complete()
-    assert life.told().message["content"] == [{"type": "thinking", "thinking": "one more\n\ntwo", "signature": ""}]
+    assert life.client_stream().message["content"] == [{"type": "thinking", "thinking": "one more\n\ntwo", "signature": ""}]
 
 
 def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
     """STR-11."""
-    life = Life()
+    life = RecordingWriter()
     life.refusal(1, "I will not.")
     life.complete()
-    message = life.told().message
+    message = life.client_stream().message
     assert message["content"] == [{"type": "text", "text": "I will not."}]
     assert message["stop_reason"] == "refusal"
 
@@ -399,7 +399,7 @@ def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
 def test_citations_follow_their_text() -> None:
     """STR-11. What a server said of its own search is given back with the page."""
     page = {"cited_text": Raw(b'"abc"'), "encrypted_index": Raw(b'"Eo8"')}
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "see")
     life.annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="", extra=page))
     place = b'{"type":"messages:char_location","cited_text":"x","document_index":0}'
@@ -407,7 +407,7 @@ def test_citations_follow_their_text() -> None:
     life.annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.annotation(1, UrlCitation(start_index=1, end_index=2, url="u", title="t"))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.message["content"][0]["citations"] == [
         {"type": "web_search_result_location", "url": "u", "title": None, "cited_text": "abc", "encrypted_index": "Eo8"},
         {"type": "char_location", "cited_text": "x", "document_index": 0},
@@ -421,11 +421,11 @@ def test_citations_follow_their_text() -> None:
 
 def test_blocks_that_only_this_dialect_knows_come_back_as_they_were() -> None:
     block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "I search.")
-    life.item("s", item_of_block("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
+    life.whole_item("s", block_to_item("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert told.message["content"] == [{"type": "text", "text": "I search."}, block]
     assert told.message["stop_reason"] == "end_turn"
     assert told.lost == []
@@ -443,47 +443,47 @@ def test_blocks_that_only_this_dialect_knows_come_back_as_they_were() -> None:
 )
 def test_the_stop_reason_says_why_it_ended_early(reason: str, wanted: str, lost: list[str]) -> None:
     """REQ-3: `length` reported as a normal end is a known bug of peers."""
-    life = Life()
+    life = RecordingWriter()
     life.incomplete(reason)
-    told = life.told()
+    told = life.client_stream()
     assert told.message["stop_reason"] == wanted
     assert told.lost == lost
 
 
 def test_what_a_server_of_this_dialect_said_of_the_end_is_given_back() -> None:
     """REQ-3, F-4: the sequence that ended it, reasons that the hub has no word for; other fields of the response are losses."""
-    life = Life()
-    life.update(extra={STOP_SEQUENCE: Raw(b'"END"'), "acme": Raw(b"1")})
+    life = RecordingWriter()
+    life.update(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     assert (told.message["stop_reason"], told.message["stop_sequence"]) == ("stop_sequence", "END")
     assert told.lost == ["response.acme"]
-    life = Life()
-    life.update(extra={STOP_REASON: Raw(b'"pause_turn"')})
+    life = RecordingWriter()
+    life.update(extra={STOP_REASON_FIELD: Raw(b'"pause_turn"')})
     life.incomplete("pause_turn")
-    assert life.told().message["stop_reason"] == "pause_turn"
+    assert life.client_stream().message["stop_reason"] == "pause_turn"
 
 
 def test_a_failure_is_an_error_event_and_nothing_follows() -> None:
     """STR-8."""
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
-    told = life.told()
+    told = life.client_stream()
     assert told.message["error"] == {"type": "rate_limit_error", "message": "busy", "code": "rate_limit_exceeded"}
     assert told.of_type("message_stop") == []
 
 
 def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.fail(UpstreamFault("gone", code="upstream_timeout"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
     assert isinstance(events[-1], ResponseFailed)
-    assert tell(events).message["error"] == {"type": "timeout_error", "message": "gone", "code": "upstream_timeout"}
+    assert stream_to_client(events).message["error"] == {"type": "timeout_error", "message": "gone", "code": "upstream_timeout"}
 
 
 def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
@@ -497,8 +497,8 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
     logprob = LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="c", annotations=[cited], logprobs=[logprob], extra={"acme": Raw(b"1")})
-    life = Life()
-    life.item(
+    life = RecordingWriter()
+    life.whole_item(
         "m",
         Message(
             id="m",
@@ -507,14 +507,14 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
             content=[Text(text="a"), InputText(text="b"), text, Refusal(refusal="no"), Text(text="")],
         ),
     )
-    life.item("u", Message(id="u", status=DONE, role="user", content=[]))
-    life.item("e", Message(id="e", status=DONE, role="assistant", content=[chart], phase="commentary"))
-    life.item("w", WebSearchCall(id="w", status="completed"))
-    life.item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
-    life.item("n", Reasoning(id="n", summary=[]))
-    life.extension("acme:progress", {"percent": 50})
+    life.whole_item("u", Message(id="u", status=DONE, role="user", content=[]))
+    life.whole_item("e", Message(id="e", status=DONE, role="assistant", content=[chart], phase="commentary"))
+    life.whole_item("w", WebSearchCall(id="w", status="completed"))
+    life.whole_item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
+    life.whole_item("n", Reasoning(id="n", summary=[]))
+    life.extension_event("acme:progress", {"percent": 50})
     life.complete()
-    told = life.told()
+    told = life.client_stream()
     content = told.message["content"]
     assert [block.get("text") or block.get("thinking") for block in content] == ["a", "b", "c", "no", "s\n\nt"]
     assert content[2]["citations"][0]["title"] == "t"
@@ -532,12 +532,12 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
 
 def test_events_that_say_nothing_make_no_block() -> None:
     """Servers refuse empty blocks when they come back."""
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "")
     life.reasoning("r", "")
-    life.item("s", Reasoning(id="s", summary=[SummaryText(text="")], content=None))
-    life.item("t", Message(id="t", status=DONE, role="assistant", content=[OutputText(text="", annotations=[])]))
-    life.item("c", CustomToolCall(id="c", status=ItemStatus.INCOMPLETE, call_id="c", name="patch", input=""))
+    life.whole_item("s", Reasoning(id="s", summary=[SummaryText(text="")], content=None))
+    life.whole_item("t", Message(id="t", status=DONE, role="assistant", content=[OutputText(text="", annotations=[])]))
+    life.whole_item("c", CustomToolCall(id="c", status=ItemStatus.INCOMPLETE, call_id="c", name="patch", input=""))
     life.incomplete("max_output_tokens")
     events: list[StreamEvent] = []
     for event in life.collector.events:
@@ -551,14 +551,14 @@ def test_events_that_say_nothing_make_no_block() -> None:
             case ResponseInProgress():
                 events += [ItemAdded(sequence_number=0, output_index=9, item=None)]
                 events += [ItemDone(sequence_number=0, output_index=9, item=None)]
-    assert tell(events).message["content"] == [
+    assert stream_to_client(events).message["content"] == [
         {"type": "tool_use", "id": "c", "name": "patch", "input": {"arguments": '{"input":"'}}
     ]
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.booleans())
 def test_a_run_of_deltas_is_the_same_bytes_as_its_deltas(texts: list[str], has_begun: bool) -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "x")
     life.text(1, "y")
     begun = life.collector.events
@@ -572,15 +572,15 @@ def test_a_run_of_deltas_is_the_same_bytes_as_its_deltas(texts: list[str], has_b
 
 @given(st.text(max_size=5))
 def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
-    life = Life()
+    life = RecordingWriter()
     life.text(1, "x")
     life.text(1, text)
     life.complete()
-    assert life.told().message["content"] == [{"type": "text", "text": "x" + text}]
+    assert life.client_stream().message["content"] == [{"type": "text", "text": "x" + text}]
 
 
 def test_the_model_has_the_name_that_the_client_knows() -> None:
-    life = Life()
+    life = RecordingWriter()
     life.complete()
-    assert life.told(Request(model="claude-x")).message["model"] == "claude-x"
-    assert life.told(Request()).message["model"] == "m"
+    assert life.client_stream(Request(model="claude-x")).message["model"] == "claude-x"
+    assert life.client_stream(Request()).message["model"] == "m"

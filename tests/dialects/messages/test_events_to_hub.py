@@ -7,14 +7,14 @@ from tests.dialects.messages.reading import begin, delta, frame, read, read_fram
 
 from antiphon import sse
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.nesting import MAX_NESTING
 
 
 def test_text_and_call_in_one_answer_are_both_told() -> None:
     reading = read(*text(0, "Look: "), begin(1, type="tool_use", id="t", name="get_time", input={}), stop(1), stop="tool_use")
-    assert reading.said == ["OutputText: Look: ", "t = get_time({})", "completed"]
+    assert reading.summary == ["OutputText: Look: ", "t = get_time({})", "completed"]
 
 
 def test_nothing_is_told_after_the_end() -> None:
@@ -32,26 +32,26 @@ def test_a_stream_that_breaks_off_tells_the_given_error() -> None:
     to_hub = reader()
     events = [event for one in text(0, "Half")[:2] for event in to_hub.feed(frame(one))]
     events += to_hub.finish(UpstreamFault("gone", code="upstream_timeout"))
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert to_hub.error is not None
     assert to_hub.error.code == "upstream_timeout"
 
 
 def test_white_space_is_no_event() -> None:
-    assert read(b"  ", *text(0, "x")).said == ["OutputText: x", "completed"]
+    assert read(b"  ", *text(0, "x")).summary == ["OutputText: x", "completed"]
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'"text"', b'{"type": "content_block_start", "index": {}}'])
 def test_what_is_no_event_ends_the_answer(data: bytes) -> None:
     """ERR-4."""
     reading = read_frames([frame(data)])
-    assert reading.said == ["failed: upstream_invalid_response"]
+    assert reading.summary == ["failed: upstream_invalid_response"]
 
 
 def test_an_error_that_cannot_be_read_is_an_error_all_the_same() -> None:
     """ERR-4."""
-    assert read_frames([sse.Frame("error", b"nonsense")]).said == ["failed: upstream_error"]
-    assert read_frames([sse.Frame("error", b'{"type":"error"}')]).said == ["failed: upstream_error"]
+    assert read_frames([sse.Frame("error", b"nonsense")]).summary == ["failed: upstream_error"]
+    assert read_frames([sse.Frame("error", b'{"type":"error"}')]).summary == ["failed: upstream_error"]
 
 
 def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
@@ -68,8 +68,8 @@ def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
         stop(0),
         stop(1),
     )
-    assert judge(reading.events) == []
-    assert reading.said == ["OutputText: abcd", "OutputText: XY", "completed"]
+    assert find_violations(reading.events) == []
+    assert reading.summary == ["OutputText: abcd", "OutputText: XY", "completed"]
 
 
 def test_a_run_ends_where_another_block_speaks() -> None:
@@ -87,31 +87,31 @@ def test_a_run_ends_where_another_block_speaks() -> None:
 def test_a_citation_of_nothing_and_one_that_is_none_are_losses() -> None:
     """F-4."""
     nothing = read(begin(0, type="text", text="", citations=[{"type": "char_location"}]), stop(0))
-    assert (nothing.said, nothing.lost) == (["completed"], ["content.citations"])
+    assert (nothing.summary, nothing.lost) == (["completed"], ["content.citations"])
     none = read(begin(0, type="text", text="x", citations=[7]), stop(0))
-    assert (none.said, none.lost) == (["OutputText: x", "completed"], ["content.citations"])
+    assert (none.summary, none.lost) == (["OutputText: x", "completed"], ["content.citations"])
 
 
 def test_a_citation_may_come_before_its_block() -> None:
     reading = read(delta(0, type="citations_delta", citation={"type": "char_location"}), delta(0, type="text_delta", text="x"))
-    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], [])
+    assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], [])
 
 
 def test_a_block_that_is_begun_twice_is_two() -> None:
     reading = read(begin(0, type="text", text="one"), begin(0, type="thinking", thinking="two"), stop(0))
-    assert reading.said == ["OutputText: one", "ReasoningText: two", "completed"]
+    assert reading.summary == ["OutputText: one", "ReasoningText: two", "completed"]
 
 
 def test_blocks_that_cannot_be_read_are_losses() -> None:
     """F-4."""
     reading = read(begin(0, no_type=1), begin(1, type="text", text=7), {"type": "content_block_start", "index": 2}, *text(3, "x"))
-    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["content[0]", "content[1]"])
+    assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["content[0]", "content[1]"])
 
 
 def test_a_call_without_a_name_is_a_loss_and_so_are_its_arguments() -> None:
     """TOOL-3."""
     reading = read(begin(0, type="tool_use", id="t", input={}), delta(0, type="input_json_delta", partial_json="{}"), stop(0))
-    assert (reading.said, reading.lost) == (["completed"], ["content[0]", "content[0]"])
+    assert (reading.summary, reading.lost) == (["completed"], ["content[0]", "content[0]"])
 
 
 def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
@@ -125,7 +125,7 @@ def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
         begin(3, type="tool_use", id="u", name="get the time", input=None),
         stop(3),
     )
-    assert reading.said == [
+    assert reading.summary == [
         "t = get_time({})",
         "call_2 = get_time({})",
         "call_4 = get_time({})",
@@ -157,7 +157,7 @@ def test_a_custom_call_that_says_more_than_its_one_string_is_a_loss() -> None:
         delta(0, type="input_json_delta", partial_json='{"input": "x", "more": 1}'),
         stop(0),
     )
-    assert (reading.said, reading.lost) == (["a = apply_patch[x]", "completed"], ["tool_use.input"])
+    assert (reading.summary, reading.lost) == (["a = apply_patch[x]", "completed"], ["tool_use.input"])
 
 
 def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
@@ -168,28 +168,28 @@ def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
         stop(0),
     )
     assert reading.lost == ["content[0].input"]
-    assert reading.said[0] == 'messages:server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
+    assert reading.summary[0] == 'messages:server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
 
 
 def test_a_delta_for_a_block_of_another_kind_begins_one() -> None:
     reading = read(
         begin(0, type="text", text="a"), delta(0, type="thinking_delta", thinking="b"), delta(0, type="text_delta", text="c")
     )
-    assert reading.said == ["OutputText: a", "ReasoningText: b", "OutputText: c", "completed"]
+    assert reading.summary == ["OutputText: a", "ReasoningText: b", "OutputText: c", "completed"]
 
 
 def test_deltas_that_say_nothing_change_nothing() -> None:
     reading = read(
         begin(0, type="text", text="a"), delta(0, type="text_delta"), {"type": "content_block_delta", "index": 0}, stop(9)
     )
-    assert (reading.said, reading.lost) == (["OutputText: a", "completed"], [])
+    assert (reading.summary, reading.lost) == (["OutputText: a", "completed"], [])
 
 
 def test_a_delta_in_a_form_of_its_own_that_is_no_sound_json_is_a_loss() -> None:
     """F-4."""
     broken = b'{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"\\ud83d"}}'
     reading = read(begin(0, type="compaction", content="x"), broken, stop(0))
-    assert reading.said[0] == 'messages:compaction {"type":"compaction","content":"x"}'
+    assert reading.summary[0] == 'messages:compaction {"type":"compaction","content":"x"}'
     assert "content[0]" in reading.lost
 
 
@@ -197,22 +197,22 @@ def test_a_refusal_that_interrupts_closes_what_was_open() -> None:
     """STR-11, REQ-3."""
     ending = {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"explanation": "No."}}}
     reading = read(begin(0, type="tool_use", id="a", name="get_time", input={}), ending, stop="refusal")
-    assert judge(reading.events) == []
-    assert reading.said == ["a = get_time({})", "Refusal: No. (incomplete)", "incomplete: content_filter"]
+    assert find_violations(reading.events) == []
+    assert reading.summary == ["a = get_time({})", "Refusal: No. (incomplete)", "incomplete: content_filter"]
 
 
 def test_bytes_that_are_no_utf8_and_numbers_that_are_none_are_mended() -> None:
     """F-4."""
     bad = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"},"x":1e999,"y":[0.5,null]}'
     reading = read(begin(0, type="text", text=""), bad, delta(0, type="text_delta", text="b"), stop(0))
-    assert (reading.said, reading.lost) == (["OutputText: a\ufffdb", "completed"], ["stream"])
+    assert (reading.summary, reading.lost) == (["OutputText: a\ufffdb", "completed"], ["stream"])
 
 
 def test_bytes_that_are_no_utf8_inside_a_block_are_mended() -> None:
     """A block is read later than the event that brings it, and may hide them."""
     call = b'{"type":"tool_use","id":"t","name":"f","input":{"a":"x\xff"},"caller":{"b":"\xff"}}'
     streamed = read(b'{"type":"content_block_start","index":0,"content_block":' + call + b"}", stop(0), stop="tool_use")
-    assert (streamed.said, streamed.lost) == (['t = f({"a":"x\ufffd"})', "completed"], ["stream"])
+    assert (streamed.summary, streamed.lost) == (['t = f({"a":"x\ufffd"})', "completed"], ["stream"])
     whole, losses = read_whole(b'{"content":[' + call + b'],"stop_reason":"tool_use"}')
     assert [item.arguments for item in whole.output if isinstance(item, FunctionCall)] == ['{"a":"x\ufffd"}']
     assert [loss.path for loss in losses] == ["stream"]
@@ -229,28 +229,28 @@ def test_bytes_that_are_no_utf8_inside_a_block_are_mended() -> None:
 def test_a_block_with_a_number_beyond_all_measure_is_left_out(block: bytes) -> None:
     """F-4."""
     reading = read(b'{"type":"content_block_start","index":0,"content_block":' + block + b"}", stop(0), *text(1, "y"))
-    assert (reading.said, reading.lost) == (["OutputText: y", "completed"], ["content[0]"])
+    assert (reading.summary, reading.lost) == (["OutputText: y", "completed"], ["content[0]"])
 
 
 def test_a_citation_with_a_number_beyond_all_measure_is_left_out() -> None:
     """F-4."""
     citation = b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"a":1e400}}}'
     reading = read(begin(0, type="text", text="x"), citation, stop(0))
-    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["content.citations"])
+    assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["content.citations"])
 
 
 def test_half_a_character_outside_the_pieces_of_a_text_is_replaced() -> None:
     """F-4."""
     bad = b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a\\ud83d"}}'
     reading = read(bad, stop(0))
-    assert (reading.said, reading.lost) == (["OutputText: a\ufffd", "completed"], ["stream"])
+    assert (reading.summary, reading.lost) == (["OutputText: a\ufffd", "completed"], ["stream"])
 
 
 def test_a_half_that_is_held_back_is_told_when_the_stream_ends() -> None:
     """F-4."""
     half = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}'
-    assert read_frames([frame(half)]).said == ["OutputText: a\ufffd (incomplete)", "failed: upstream_disconnected"]
-    assert read(half).said == ["OutputText: a\ufffd", "completed"]
+    assert read_frames([frame(half)]).summary == ["OutputText: a\ufffd (incomplete)", "failed: upstream_disconnected"]
+    assert read(half).summary == ["OutputText: a\ufffd", "completed"]
 
 
 @pytest.mark.parametrize("place", ["top", "message"])
@@ -259,7 +259,7 @@ def test_usage_of_a_form_that_nobody_knows_is_left_out(place: str) -> None:
     usage = {"usage": {"input_tokens": "many"}}
     event = {"type": "message_delta", "delta": {}, **usage} if place == "top" else {"type": "message_start", "message": usage}
     reading = read(event, *text(0, "x"))
-    assert (reading.said, reading.lost) == (["OutputText: x", "completed"], ["usage"])
+    assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["usage"])
 
 
 DEEP_EVENTS = {
@@ -279,8 +279,8 @@ def test_event_nesting_is_bounded(name: str) -> None:
     for depth in (MAX_NESTING - around, MAX_NESTING - around + 1, 900, 5000):
         event = DEEP_EVENTS[name] % (b"[" * depth + b"]" * depth)
         reading = read(first, event, stop(0))
-        assert judge(reading.events) == []
-        assert reading.said[-1] == ("completed" if depth + around <= MAX_NESTING else "failed: upstream_invalid_response")
+        assert find_violations(reading.events) == []
+        assert reading.summary[-1] == ("completed" if depth + around <= MAX_NESTING else "failed: upstream_invalid_response")
 
 
 def level_of(event: bytes) -> int:

@@ -11,10 +11,10 @@ from tests.dialects.messages.asking import RICH, ask
 from tests.dialects.messages.reading import REQUEST, frames_of, read_frames
 from tests.dialects.messages.test_server_recordings import of
 
-from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.tool_errors import FAILED
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.messages import request_from_hub
-from antiphon.dialects.messages.history_from_hub import sent_id
+from antiphon.dialects.messages.history_from_hub import outgoing_call_id
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
 from antiphon.protocol import codec
@@ -58,7 +58,7 @@ def output(id: str, text: Any = "ok", **fields: Any) -> FunctionCallOutputParam:
 
 
 def thought(text: str, signature: str = "s", maker: str = "messages") -> ReasoningParam:
-    sealed = seal(maker, {"thinking": text, "signature": signature})
+    sealed = seal_reasoning(maker, {"thinking": text, "signature": signature})
     return ReasoningParam(summary=[], content=[ReasoningText(text=text)], encrypted_content=sealed)
 
 
@@ -195,10 +195,10 @@ def test_ids_that_a_server_refuses_are_mapped_and_their_results_too() -> None:
     """REQ-8: a pure function of the id."""
     body, losses = ask(Request(model="m", input=[user("q"), call("a:b/c"), output("a:b/c")]))
     id = body["messages"][1]["content"][0]["id"]
-    assert id == sent_id("a:b/c") != "a:b/c"
+    assert id == outgoing_call_id("a:b/c") != "a:b/c"
     assert body["messages"][2]["content"][0]["tool_use_id"] == id
     assert not list(losses)
-    assert len(sent_id("x" * 70)) <= 64
+    assert len(outgoing_call_id("x" * 70)) <= 64
 
 
 def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
@@ -252,7 +252,7 @@ def test_images_stay_in_results() -> None:
 )
 def test_failed_tool_is_marked_by_the_field_or_in_the_text(given: Any, is_error: bool | None, content: Any) -> None:
     """F-4: servers refuse the field beside more than text, and beside nothing."""
-    body, losses = ask(Request(model="m", input=[user("q"), call("a"), output("a", given, extra=FAILED)]))
+    body, losses = ask(Request(model="m", input=[user("q"), call("a"), output("a", given, extra=ERROR_MARK)]))
     [block] = body["messages"][2]["content"]
     assert (block.get("is_error"), block["content"]) == (is_error, content)
     assert list(losses) == []
@@ -275,8 +275,8 @@ def test_marks_on_calls_and_results_go_back() -> None:
 
 
 def test_what_this_server_sealed_is_opened_for_it_in_its_place_RSN2() -> None:
-    redacted = ReasoningParam(summary=[], encrypted_content=seal("messages", {"redacted": "data"}))
-    dropped = ReasoningParam(summary=[], encrypted_content=seal("messages", {"thinking": "kept", "signature": "t"}))
+    redacted = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"redacted": "data"}))
+    dropped = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"thinking": "kept", "signature": "t"}))
     items: list[ItemParam] = [user("q"), thought("one"), assistant("b"), redacted, dropped, call("a"), output("a")]
     lines, lost = sent(*items)
     assert (lines[1], lost) == ("assistant: <one|s>, b, <data>, <kept|t>, a()", [])
@@ -289,7 +289,7 @@ def test_what_this_server_sealed_is_opened_for_it_in_its_place_RSN2() -> None:
         thought("x", signature=""),
         ReasoningParam(summary=[], content=[ReasoningText(text="x")]),
         ReasoningParam(summary=[], encrypted_content="gAAAAAB"),
-        ReasoningParam(summary=[], encrypted_content=seal("messages", {"signature": 7})),
+        ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"signature": 7})),
         ReasoningParam(summary=[], encrypted_content=UNSET),
     ],
 )

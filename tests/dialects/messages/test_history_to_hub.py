@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET, Raw
 from tests.dialects.messages.client_asking import read
 
-from antiphon.dialects.messages.answers import block_of_item
+from antiphon.dialects.messages.answers import block_from_item
 from antiphon.protocol.content import (
     InputFileParam,
     InputImageParam,
@@ -213,7 +213,7 @@ def test_blocks_of_hosted_tools_are_items_in_their_place() -> None:
     assert isinstance(use, UnknownItem)
     assert isinstance(result, UnknownItem)
     assert (use.kind, result.kind) == ("messages:server_tool_use", "messages:web_search_tool_result")
-    assert [json.loads(bytes(block_of_item(item) or b"")) for item in (use, result)] == [used, found]
+    assert [json.loads(bytes(block_from_item(item) or b"")) for item in (use, result)] == [used, found]
 
 
 def test_citations_are_annotations_of_the_whole_text() -> None:

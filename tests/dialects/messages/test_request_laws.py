@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.generate.conversations import requests
 
 from antiphon.dialects import chat, responses
-from antiphon.dialects.common.envelope import seal
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.messages.request_from_hub import request_from_hub
 from antiphon.dialects.messages.request_to_hub import request_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
@@ -105,7 +105,7 @@ def bodies(draw: Draw) -> dict[str, Any]:
         if draw(st.booleans()):
             said.append(_thought(f"thought {turn}"))
         if draw(st.booleans()):
-            said.append({"type": "redacted_thinking", "data": seal("messages", {"redacted": "r"})})
+            said.append({"type": "redacted_thinking", "data": seal_reasoning("messages", {"redacted": "r"})})
         said += draw(st.lists(TEXTS | st.just(CITED), min_size=1, max_size=2))
         if draw(st.booleans()):
             said += SERVED
@@ -123,7 +123,7 @@ def bodies(draw: Draw) -> dict[str, Any]:
 
 
 def _thought(text: str) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": text, "signature": seal("messages", {"thinking": text, "signature": "s"})}
+    return {"type": "thinking", "thinking": text, "signature": seal_reasoning("messages", {"thinking": text, "signature": "s"})}
 
 
 def _result(draw: Draw, id: str) -> dict[str, Any]:

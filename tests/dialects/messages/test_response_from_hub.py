@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.dialects.messages.client_reading import REQUEST, USAGE, Life
+from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter
 
-from antiphon.dialects.messages.answers import item_of_block
+from antiphon.dialects.messages.answers import block_to_item
 from antiphon.dialects.messages.response_from_hub import response_from_hub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import UrlCitation
 from antiphon.protocol.response import Response
 
 
-def whole(life: Life) -> dict[str, Any]:
+def whole(life: RecordingWriter) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(response_from_hub(life.response, REQUEST)[0])
     return told
 
@@ -25,16 +25,16 @@ def whole(life: Life) -> dict[str, Any]:
 def test_a_whole_message_has_every_block_in_its_order() -> None:
     """STR-14, E-3, RSN-2."""
     block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    life = Life()
+    life = RecordingWriter()
     life.reasoning("r", "hm")
-    life.encrypted("r", "sealed")
+    life.encrypted_content("r", "sealed")
     life.close("r")
-    life.encrypted("q", "more")
+    life.encrypted_content("q", "more")
     life.close("q")
     life.text("m", "I look.")
     life.annotation("m", UrlCitation(start_index=0, end_index=7, url="u", title="t"))
     life.close("m")
-    life.item("s", item_of_block("web_search_tool_result", Raw(json.dumps(block).encode()), id="x_1"))
+    life.whole_item("s", block_to_item("web_search_tool_result", Raw(json.dumps(block).encode()), id="x_1"))
     life.call("a", name="look", call_id="c_a")
     life.arguments("a", '{"x": 1.50}')
     life.call("b", name="look", call_id="c_b")
@@ -67,14 +67,14 @@ def test_a_whole_message_has_every_block_in_its_order() -> None:
 
 def test_an_answer_that_was_cut_by_length_says_so() -> None:
     """REQ-3."""
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "half")
     life.incomplete("max_output_tokens")
     assert whole(life)["stop_reason"] == "max_tokens"
 
 
 def failed(code: str) -> Response:
-    life = Life()
+    life = RecordingWriter()
     life.fail(UpstreamFault("what went wrong", code=code))
     return life.response
 
@@ -96,4 +96,4 @@ def test_a_response_that_failed_is_its_error(code: str, status: int, type: str) 
 
 def test_a_response_that_does_not_say_why_it_has_no_end_is_an_error_too() -> None:
     with pytest.raises(ApiError, match="the response is cancelled, and does not say why"):
-        response_from_hub(replace(Life().response, status="cancelled"), REQUEST)
+        response_from_hub(replace(RecordingWriter().response, status="cancelled"), REQUEST)

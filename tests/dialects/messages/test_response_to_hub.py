@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from tests.dialects.messages.reading import read_whole, said
+from tests.dialects.messages.reading import read_whole, summary_of
 
 from antiphon.errors import ApiError, UpstreamFault
 
 
 def test_an_answer_without_a_stop_reason_is_whole() -> None:
     response, losses = read_whole({"content": [{"type": "text", "text": "x"}]})
-    assert said(response) == ["OutputText: x", "completed"]
+    assert summary_of(response) == ["OutputText: x", "completed"]
     assert not list(losses)
 
 
 def test_an_answer_that_is_mended_says_how() -> None:
     """F-4."""
     response, losses = read_whole(b'{"content":[{"type":"text","text":"a\\ud83d"}],"usage":{"input_tokens":"3"}}')
-    assert said(response) == ["OutputText: a\ufffd", "completed"]
+    assert summary_of(response) == ["OutputText: a\ufffd", "completed"]
     assert response.usage is not None
     assert response.usage.input_tokens == 3
     assert [loss.path for loss in losses] == ["stream"]

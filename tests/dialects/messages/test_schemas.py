@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.dialects.messages.schemas import enforced
+from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.protocol.losses import Losses
 
 STRING = {"type": "string"}
@@ -16,7 +16,7 @@ CLOSED: dict[str, Any] = {"type": "object", "properties": {"a": STRING}, "additi
 def test_what_the_server_knows_is_kept() -> None:
     losses = Losses()
     schema = {**CLOSED, "$defs": {"x": STRING}, "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"type": "array", "items": STRING}}}
-    assert enforced(schema, "s", losses) == schema
+    assert enforceable_schema(schema, "s", losses) == schema
     assert not list(losses)
 
 
@@ -24,7 +24,7 @@ def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
     """F-4."""
     losses = Losses()
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}
-    assert enforced(schema, "s", losses) == {
+    assert enforceable_schema(schema, "s", losses) == {
         "type": "object",
         "properties": {"a": {"type": "integer"}},
         "additionalProperties": False,
@@ -51,5 +51,5 @@ def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
 )
 def test_what_leaves_open_what_a_value_is_cannot_be_enforced(schema: dict[str, Any]) -> None:
     losses = Losses()
-    assert enforced(schema, "s", losses) is None
+    assert enforceable_schema(schema, "s", losses) is None
     assert not list(losses)

@@ -8,12 +8,12 @@ import anthropic
 import httpx2
 import pytest
 from hypothesis import assume, given
-from tests.dialects.messages.client_reading import REQUEST, Life
+from tests.dialects.messages.client_stream import REQUEST, RecordingWriter
 from tests.generate.events import Life as Written
 from tests.generate.events import written
 
 from antiphon.dialects.messages import EventsFromHub, error_from_hub, response_from_hub
-from antiphon.dialects.messages.answer_from_hub import is_object
+from antiphon.dialects.messages.answer_from_hub import is_json_object
 from antiphon.errors import ApiError, ClientFault, InvalidValue, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import CustomToolCall, FunctionCall
@@ -50,7 +50,7 @@ def test_the_sdk_reads_a_stream_to_the_same_message_as_the_whole_answer(life: Wr
     """STR-14, law (d). Arguments that are no JSON are the one thing that it refuses."""
     calls = [item for item in life.response.output if isinstance(item, FunctionCall)]
     customs = [item for item in life.response.output if isinstance(item, CustomToolCall)]
-    assume(all(is_object(call.arguments or "{}") for call in calls))
+    assume(all(is_json_object(call.arguments or "{}") for call in calls))
     assume(all(call.status == ItemStatus.COMPLETED for call in customs))
     body, _ = response_from_hub(life.response, REQUEST)
     assert members_of(streamed(life.events)) == members_of(client_of(200, body).messages.create(**ASKED))
@@ -58,9 +58,9 @@ def test_the_sdk_reads_a_stream_to_the_same_message_as_the_whole_answer(life: Wr
 
 def test_the_sdk_finds_thoughts_text_and_calls_where_it_looks_for_them() -> None:
     """RSN-2, E-3."""
-    life = Life()
+    life = RecordingWriter()
     life.reasoning("r", "hm")
-    life.encrypted("r", "sealed")
+    life.encrypted_content("r", "sealed")
     life.close("r")
     life.text("m", "I look.")
     life.call("a", name="look", call_id="c_a")
@@ -81,7 +81,7 @@ def test_the_sdk_finds_thoughts_text_and_calls_where_it_looks_for_them() -> None
 
 def test_the_sdk_raises_a_failure_in_mid_stream() -> None:
     """STR-8."""
-    life = Life()
+    life = RecordingWriter()
     life.text("m", "half")
     life.fail(UpstreamFault("it went away", code="upstream_disconnected"))
     with pytest.raises(anthropic.APIStatusError, match="it went away"):

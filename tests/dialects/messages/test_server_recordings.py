@@ -12,7 +12,7 @@ import pytest
 from tests.dialects.messages.reading import REQUEST, frames_of, read_frames, read_whole, reader
 
 from antiphon.dialects.messages import EventsFromHub
-from antiphon.dialects.messages.answers import CACHE_CREATION, STOP_REASON, STOP_SEQUENCE
+from antiphon.dialects.messages.answers import CACHE_CREATION_FIELD, STOP_REASON_FIELD, STOP_SEQUENCE_FIELD
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.content import OutputText, UnknownAnnotation, UrlCitation
 from antiphon.protocol.items import Message
@@ -43,14 +43,14 @@ def test_a_recording_can_be_told_to_a_messages_client_again(path: Path) -> None:
     again = read_frames(frames_of(told))
     assert again.response.status == reading.response.status
     if reading.response.status != "failed":
-        assert _unsealed(again.said) == _unsealed(reading.said)
+        assert _unsealed(again.summary) == _unsealed(reading.summary)
         assert again.response.usage == reading.response.usage or reading.response.usage is None
 
 
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS])
 def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
-    assert reading.said == SAID[name]
+    assert reading.summary == SAID[name]
     assert reading.lost == LOST.get(name, [])
 
 
@@ -91,7 +91,7 @@ def test_cached_tokens_are_counted_once_and_inside(name: str, counts: tuple[int,
 
 def test_tokens_that_were_written_to_the_cache_are_told_beside() -> None:
     """REQ-4."""
-    assert bytes((_usage("usage_with_cache").input_tokens_details.extra or {})[CACHE_CREATION]) == b"200"
+    assert bytes((_usage("usage_with_cache").input_tokens_details.extra or {})[CACHE_CREATION_FIELD]) == b"200"
 
 
 def test_thoughts_are_part_of_the_output_and_told_apart() -> None:
@@ -114,10 +114,10 @@ def test_the_tier_is_told_in_the_hubs_words() -> None:
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
-        ("stop_sequence", STOP_SEQUENCE, "three"),
-        ("pause_turn", STOP_REASON, "pause_turn"),
-        ("model_context_window_exceeded", STOP_REASON, "model_context_window_exceeded"),
-        ("stop_reason_nobody_knows", STOP_REASON, "tired"),
+        ("stop_sequence", STOP_SEQUENCE_FIELD, "three"),
+        ("pause_turn", STOP_REASON_FIELD, "pause_turn"),
+        ("model_context_window_exceeded", STOP_REASON_FIELD, "model_context_window_exceeded"),
+        ("stop_reason_nobody_knows", STOP_REASON_FIELD, "tired"),
     ],
 )
 def test_what_the_hub_has_no_word_for_stands_beside_its_fields(name: str, field: str, value: str) -> None:
@@ -155,7 +155,7 @@ def test_citations_of_documents_are_carried() -> None:
 def test_thoughts_without_a_signature_are_sealed_for_servers_that_take_them() -> None:
     """RSN-2."""
     wire = MessagesWire(maker="other", unsigned_thinking=True)
-    said = read_frames(frames_of(of("unsigned_thinking").read_bytes()), wire).said
+    said = read_frames(frames_of(of("unsigned_thinking").read_bytes()), wire).summary
     assert said[1] == "sealed: other {'thinking': 'No name under it.', 'signature': ''}"
 
 

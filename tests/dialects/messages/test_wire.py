@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.dialects.messages.wire import MessagesWire, ModelThinking, thinking_of, wire_after_refusal
+from antiphon.dialects.messages.wire import MessagesWire, ModelThinking, model_thinking, wire_after_refusal
 
 BOTH = ModelThinking(names=("both-*",), thinking=("adaptive", "enabled", "disabled"), efforts=("low", "max"))
 ALWAYS = ModelThinking(names=("always-*", "b*"), thinking=("adaptive",), efforts=("low",))
@@ -15,8 +15,8 @@ BUDGET = MessagesWire(models=(BOTH, ALWAYS))
 
 
 def test_the_first_row_that_fits_a_name_counts() -> None:
-    assert thinking_of(ADAPTIVE, "both-1") == BOTH
-    assert thinking_of(ADAPTIVE, "big-1") == ALWAYS
+    assert model_thinking(ADAPTIVE, "both-1") == BOTH
+    assert model_thinking(ADAPTIVE, "big-1") == ALWAYS
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ def test_the_first_row_that_fits_a_name_counts() -> None:
     [(ADAPTIVE, ("adaptive", "disabled"), ("low", "medium", "high")), (BUDGET, ("enabled", "disabled"), ())],
 )
 def test_a_name_of_no_row_is_told_as_the_server_commonly_is(wire: MessagesWire, thinking: Any, efforts: Any) -> None:
-    found = thinking_of(wire, "m")
+    found = model_thinking(wire, "m")
     assert (found.thinking, found.efforts) == (thinking, efforts)
 
 
 def test_a_server_that_cannot_be_told_to_think_has_no_such_models() -> None:
-    assert thinking_of(MessagesWire(thinking="none", models=(BOTH,)), "both-1").thinking == ()
+    assert model_thinking(MessagesWire(thinking="none", models=(BOTH,)), "both-1").thinking == ()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_after_a_refusal_the_model_is_told_in_the_other_form(
 ) -> None:
     after = wire_after_refusal(wire, model, refused)
     assert after is not None
-    found = thinking_of(after, model)
+    found = model_thinking(after, model)
     assert (found.thinking, found.efforts) == (thinking, efforts)
 
 

@@ -15,10 +15,10 @@ from tests.generate.events import ANNOTATIONS, ERRORS, LOG_PROBS, PIECES, USAGE,
 
 from antiphon.protocol import codec
 from antiphon.protocol.content import OutputText, Refusal, SummaryText
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import Compaction, Item, WebSearchCall
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 Json = dict[str, Any]
@@ -34,8 +34,8 @@ class Rich(NamedTuple):
 @st.composite
 def one_by_one(draw: Draw) -> Rich:
     """A life whose items and parts come one after the other: then it can be told without ids and indexes."""
-    collector = Collector()
-    writer = ResponseWriter(opening(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
+    collector = EventCollector()
+    writer = ResponseWriter(initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
     writer.start()
     count = draw(st.integers(0, 4))
     for key in range(count):
@@ -69,7 +69,7 @@ def _write_item(draw: Draw, writer: ResponseWriter, key: int) -> None:
             for piece in draw(pieces):
                 writer.reasoning(key, piece)
             if draw(st.booleans()):
-                writer.encrypted(key, "sealed==")
+                writer.encrypted_content(key, "sealed==")
         case "call":
             writer.call(key, name=draw(st.sampled_from(["look", "find"])), call_id=f"call_{key}")
             for piece in draw(pieces):
@@ -79,7 +79,7 @@ def _write_item(draw: Draw, writer: ResponseWriter, key: int) -> None:
             for piece in draw(pieces):
                 writer.custom_input(key, piece)
         case _:
-            writer.add(key, draw(st.sampled_from(WHOLE)))
+            writer.add_item(key, draw(st.sampled_from(WHOLE)))
 
 
 def _write_part(draw: Draw, writer: ResponseWriter, key: int, part: int, pieces: list[str]) -> None:

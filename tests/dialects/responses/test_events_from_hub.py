@@ -14,7 +14,7 @@ from tests.generate.events import lives
 
 from antiphon import sse
 from antiphon.dialects.responses import EventsFromHub
-from antiphon.dialects.responses.events_from_hub import Framing, Style
+from antiphon.dialects.responses.events_from_hub import EventStyle, Framing
 from antiphon.protocol import codec
 from antiphon.protocol.content import LogProb
 from antiphon.protocol.errors import ErrorPayload
@@ -69,7 +69,7 @@ DELTAS: st.SearchStrategy[OutputTextDelta | ReasoningDelta | ArgumentsDelta] = s
 )
 
 
-def told(event: StreamEvent, style: Style = "standard", framing: Framing = "sse") -> bytes:
+def told(event: StreamEvent, style: EventStyle = "standard", framing: Framing = "sse") -> bytes:
     return EventsFromHub(REQUEST, style=style, framing=framing).feed(event)
 
 
@@ -131,14 +131,14 @@ def test_on_a_websocket_a_failure_is_told_once(life: list[StreamEvent]) -> None:
     assert messages[-1]["response"]["error"]["code"] == last.response.error.code
 
 
-STYLES: list[Style] = ["default", "standard", "older"]
+EVENT_STYLES: list[EventStyle] = ["default", "standard", "older"]
 
 
 @pytest.mark.parametrize(
     ("style", "name"),
     [("default", "response.reasoning_text"), ("standard", "response.reasoning"), ("older", "response.reasoning_text")],
 )
-def test_style_names_reasoning_events(style: Style, name: str) -> None:
+def test_style_names_reasoning_events(style: EventStyle, name: str) -> None:
     """STR-10, API-6: by the template and by the general way."""
     assert told(THOUGHT, style) == (
         b"event: %b.delta\n"
@@ -158,8 +158,8 @@ def test_style_names_reasoning_events(style: Style, name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_style_chooses_form_of_errors(style: Style) -> None:
+@pytest.mark.parametrize("style", EVENT_STYLES)
+def test_style_chooses_form_of_errors(style: EventStyle) -> None:
     """STR-8, API-6: only `older` has no `error` object."""
     payload: dict[str, Any] = {"type": "server_error", "code": "upstream_error", "message": "no", "param": None}
     frame = frames(told(ErrorEvent(sequence_number=7, error=ErrorPayload(**payload)), style))[0]
@@ -172,8 +172,8 @@ def test_style_chooses_form_of_errors(style: Style) -> None:
     }
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_style_chooses_end_mark(style: Style) -> None:
+@pytest.mark.parametrize("style", EVENT_STYLES)
+def test_style_chooses_end_mark(style: EventStyle) -> None:
     """HTTP-4, API-6."""
     assert EventsFromHub(REQUEST, style=style).finish() == (b"" if style == "older" else b"data: [DONE]\n\n")
 

@@ -24,19 +24,19 @@ from tests.dialects.responses.upstreams import (
     STREAMS,
     frame_of,
     frames,
-    gist,
-    normal,
+    normalized,
     read_events,
     read_frames,
     read_stream,
     reader,
     recording,
+    stable_fields,
 )
 from tests.generate.events import Life, counting_stamps, written
 
 from antiphon import sse
 from antiphon.dialects.responses import EventsFromHub, ResponsesWire, response_to_hub
-from antiphon.dialects.responses.events_from_hub import Style
+from antiphon.dialects.responses.events_from_hub import EventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import (
     ItemAdded,
@@ -48,9 +48,9 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message, Reasoning
-from antiphon.protocol.response import opening
+from antiphon.protocol.response import initial_response
 
 # Laws
 
@@ -59,23 +59,23 @@ from antiphon.protocol.response import opening
 def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
     """STR-14. What was streamed before a failure is not in a plain answer: that pair is not one."""
     streamed = read_stream(recording(f"{name}_stream.sse"))
-    begun = opening(REQUEST, id="resp_2", created_at=5)
+    begun = initial_response(REQUEST, id="resp_2", created_at=5)
     plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, begun, counting_stamps())
-    assert gist(streamed.response) == gist(plain)
+    assert stable_fields(streamed.response) == stable_fields(plain)
     assert streamed.losses == list(losses)
 
 
 @given(written(), st.sampled_from(["default", "standard", "older"]))
 @settings(max_examples=40)
-def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: Style) -> None:
+def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: EventStyle) -> None:
     """Hub → this dialect → hub, in every style (API-6): the same response, and for every event of it an equal one."""
     from_hub = EventsFromHub(REQUEST, style=style)
     data = b"".join(from_hub.feed(event) for event in life.events) + from_hub.finish()
     ended = bool(life.events) and isinstance(life.events[-1], TerminalEvent)
     read = read_stream(data)
-    assert judge(read.events) == []
+    assert find_violations(read.events) == []
     if ended:
-        assert normal(gist(read.response)) == normal(gist(fold(life.events)))
+        assert normalized(stable_fields(read.response)) == normalized(stable_fields(fold(life.events)))
         if not any(_comes_whole(event) for event in life.events):
             assert _types(read.events) == _types(life.events)
         assert _unknown(read.events) == _unknown(life.events)
@@ -85,8 +85,8 @@ def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: Styl
 @settings(max_examples=40)
 def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habit]) -> None:
     read = read_events(apply(chosen, as_json(rich.events)))
-    assert judge(read.events) == []
-    assert gist(read.response) == gist(rich.response)
+    assert find_violations(read.events) == []
+    assert stable_fields(read.response) == stable_fields(rich.response)
     assert read.losses == []
 
 
@@ -95,22 +95,22 @@ def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habi
 def test_items_side_by_side_are_kept_apart_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
     """STR-9: poor habits, but ids and indexes are kept, and items are announced: else their order could not be known."""
     read = read_events(apply([habit for habit in chosen if habit is not without_added], as_json(life.events)))
-    assert judge(read.events) == []
-    assert normal(gist(read.response)) == normal(gist(life.response))
+    assert find_violations(read.events) == []
+    assert normalized(stable_fields(read.response)) == normalized(stable_fields(life.response))
 
 
 @given(one_by_one())
 def test_an_answer_that_comes_only_in_the_terminal_event_is_streamed_after_all(rich: Rich) -> None:
     read = read_events(only_the_end(as_json(rich.events)))
-    assert judge(read.events) == []
-    assert gist(read.response) == gist(rich.response)
+    assert find_violations(read.events) == []
+    assert stable_fields(read.response) == stable_fields(rich.response)
 
 
 @given(st.lists(st.sampled_from(STREAMS), min_size=2, max_size=2), st.randoms())
 def test_frames_in_any_order_from_any_servers_come_out_conformant(names: list[str], random: st.DataObject) -> None:
     mixed = [frame for name in names for frame in frames(recording(f"{name}.sse"))]
     random.shuffle(mixed)  # type: ignore[attr-defined]
-    assert judge(read_frames(mixed).events) == []
+    assert find_violations(read_frames(mixed).events) == []
 
 
 JUNK: st.SearchStrategy[Any] = st.sampled_from(
@@ -131,7 +131,7 @@ def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, 
             continue
         _spoil(event, place, junk)
         given[at % len(given)] = frame_of(event)
-    rows = {violation.row for violation in judge(read_frames(given).events)}
+    rows = {violation.row for violation in find_violations(read_frames(given).events)}
     # An item or event that is not as it should be is carried all the same, and the grammar says so.
     assert rows <= {"ITEM-5", "STR-4"}
 
@@ -272,4 +272,4 @@ def test_the_hot_path_says_the_same_as_any_other() -> None:
         {"delta": "e", "content_index": 0},
     ]
     read = read_events({"type": "response.output_text.delta", "item_id": "msg_1", **delta} for delta in deltas)
-    assert [part["text"] for part in gist(read.response)["output"][0]["content"]] == ["abce", "d"]
+    assert [part["text"] for part in stable_fields(read.response)["output"][0]["content"]] == ["abce", "d"]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tests.dialects.responses.upstreams import Read, frame_of, read_frames
+from tests.dialects.responses.upstreams import ReadResult, frame_of, read_frames
 from tests.generate.conversations import requests
 
-from antiphon.dialects.common.names import ToolNames, ToolRef, offered_tools
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef, tools_of_request
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
@@ -31,7 +31,7 @@ def sent(**members: Any) -> tuple[dict[str, Any], list[Loss]]:
     return json.loads(body), list(losses)
 
 
-def answered(request: Request, name: str, *pieces: str, item_done: bool = True) -> Read:
+def answered(request: Request, name: str, *pieces: str, item_done: bool = True) -> ReadResult:
     """What the hub hears when a flat server calls the function `name`, its arguments in these pieces."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "c_1", "name": name, "arguments": "", "status": "in_progress"}
     deltas = [{"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": piece} for piece in pieces]
@@ -48,7 +48,7 @@ def answered(request: Request, name: str, *pieces: str, item_done: bool = True) 
 def refs_of(request: Request) -> set[ToolRef]:
     """Every tool that can be called."""
     found: set[ToolRef] = set()
-    for tool in offered_tools(request):
+    for tool in tools_of_request(request):
         group = tool.name if isinstance(tool, NamespaceTool) else None
         for member in tool.tools if isinstance(tool, NamespaceTool) else [tool]:
             if isinstance(member, FunctionToolParam | CustomTool):
@@ -86,10 +86,10 @@ def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request:
 @settings(max_examples=40)
 def test_every_tool_that_is_offered_comes_back_as_itself(request: Request) -> None:
     """TOOL-1: by name, namespace and kind; a custom tool's input out of its one string."""
-    names = ToolNames.of(request)
+    names = ToolNames.for_request(request)
     for ref in refs_of(request):
-        read = answered(request, names.sent(ref), '{"in', 'put":"a\\n', 'b"}')
-        assert judge(read.events) == []
+        read = answered(request, names.wire_name(ref), '{"in', 'put":"a\\n', 'b"}')
+        assert find_violations(read.events) == []
         item = read.response.output[0]
         match ref.kind:
             case "custom":

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from tests.dialects.responses.upstreams import read_events
 
-from antiphon.dialects.common.envelope import seal, unseal
+from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.dialects.responses import ResponsesWire, request_from_hub
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionParam, Item, ItemParam, Reasoning, ReasoningParam
@@ -41,7 +41,7 @@ def test_what_a_server_sealed_comes_back_to_it_to_the_letter() -> None:
     """RSN-2: and its maker's name is on it while it is with the client."""
     item = read(THOUGHT)
     assert isinstance(item, Reasoning)
-    envelope = unseal(item.encrypted_content or "")
+    envelope = unseal_reasoning(item.encrypted_content or "")
     assert envelope is not None
     assert (envelope.maker, envelope.content) == ("lab", {"encrypted_content": "gAAA", "id": "rs_up"})
     assert sent(as_input(item)) == ([{**THOUGHT, "status": "completed"}], [])
@@ -51,7 +51,7 @@ def test_reasoning_that_is_carried_whole_is_sealed_too() -> None:
     """RSN-2: what holds parts that nobody knows passes as it is, but for that."""
     item = read({**THOUGHT, "content": [{"type": "hologram"}]})
     assert isinstance(item, Reasoning)
-    assert unseal(item.encrypted_content or "") is not None
+    assert unseal_reasoning(item.encrypted_content or "") is not None
     open_one = read({**THOUGHT, "content": [{"type": "hologram"}], "encrypted_content": None})
     assert isinstance(open_one, Reasoning)
     assert not open_one.encrypted_content
@@ -70,13 +70,13 @@ def test_it_goes_back_under_the_id_it_was_made_for_or_none() -> None:
 @pytest.mark.parametrize("content", [{"thinking": "Hm.", "signature": "s"}, {"encrypted_content": "gAAA"}])
 def test_what_another_made_is_left_out(content: dict[str, Any]) -> None:
     """RSN-3: its open text too."""
-    foreign = ReasoningParam(summary=[], encrypted_content=seal("other", content))
+    foreign = ReasoningParam(summary=[], encrypted_content=seal_reasoning("other", content))
     assert sent(foreign) == ([], ["input[0]"])
 
 
 def test_an_envelope_of_its_own_that_holds_something_else_is_left_out() -> None:
     """RSN-3: two dialects of one maker have each their own form."""
-    assert sent(ReasoningParam(summary=[], encrypted_content=seal("lab", {"thinking": "Hm."}))) == ([], ["input[0]"])
+    assert sent(ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"thinking": "Hm."}))) == ([], ["input[0]"])
 
 
 def test_what_is_in_no_envelope_passes_as_it_is() -> None:
@@ -86,7 +86,7 @@ def test_what_is_in_no_envelope_passes_as_it_is() -> None:
 
 def test_compactions_are_no_reasoning() -> None:
     """RSN-2: whoever sealed them."""
-    sealed = seal("other", {"encrypted_content": "x"})
+    sealed = seal_reasoning("other", {"encrypted_content": "x"})
     assert sent(CompactionParam(encrypted_content=sealed))[0][0]["encrypted_content"] == sealed
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.dialects.responses.upstreams import gist, read_stream, recording, said
+from tests.dialects.responses.upstreams import output_of, read_stream, recording, stable_fields
 
 from antiphon.dialects.responses import ResponsesWire
 from antiphon.protocol import codec
 from antiphon.protocol.content import UnknownAnnotation, UrlCitation
 from antiphon.protocol.events import AnnotationAdded, ErrorEvent, OutputTextDelta, RefusalDelta, ResponseFailed, UnknownEvent
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.request import Request
 
@@ -69,7 +69,7 @@ FAILED = {
 @pytest.mark.parametrize("name", COMPLETED)
 def test_a_server_in_any_state_of_repair_is_understood(name: str) -> None:
     read = read_stream(recording(f"{name}.sse"))
-    assert said(read) == COMPLETED[name]
+    assert output_of(read) == COMPLETED[name]
     assert read.response.status == "completed"
     assert read.losses == []
 
@@ -79,7 +79,7 @@ def test_a_failure_is_told_as_one_in_whatever_form_it_came(name: str) -> None:
     """STR-8, ITEM-3, API-6: nested or flat, before `response.failed` or alone; what was open is incomplete."""
     output, code, message = FAILED[name]
     read = read_stream(recording(f"{name}.sse"))
-    assert said(read) == output
+    assert output_of(read) == output
     assert read.response.error is not None
     assert (read.response.error.code, read.response.error.message) == (code, message)
     assert [type(event) for event in read.events[-2:]] == [ErrorEvent, ResponseFailed]
@@ -108,7 +108,7 @@ def test_an_answer_that_was_cut_says_why(name: str, reason: str) -> None:
 
 def test_what_is_incomplete_is_the_last_item_alone() -> None:
     """ITEM-3"""
-    output = gist(read_stream(recording("good_incomplete_arguments_stream.sse")).response)["output"]
+    output = stable_fields(read_stream(recording("good_incomplete_arguments_stream.sse")).response)["output"]
     assert [item["status"] for item in output] == ["completed", "incomplete"]
     assert output[1]["arguments"] == '{"city":"Pa'
 
@@ -133,7 +133,7 @@ def test_reasoning_in_the_older_spelling_comes_out_in_the_specifications() -> No
 
 def test_sealed_reasoning_is_kept_though_it_comes_last() -> None:
     """RSN-1"""
-    output = gist(read_stream(recording("good_reasoning_summaries_sealed_at_the_end_stream.sse")).response)["output"]
+    output = stable_fields(read_stream(recording("good_reasoning_summaries_sealed_at_the_end_stream.sse")).response)["output"]
     assert output[0]["encrypted_content"] == "sealed=="
     assert [part["text"] for part in output[0]["summary"]] == ["First.", "Second."]
 
@@ -157,7 +157,7 @@ def test_logprobs_come_with_the_deltas_and_their_bytes_are_filled_in() -> None:
 
 def test_phases_survive_also_when_they_are_told_late() -> None:
     """ITEM-7"""
-    output = gist(read_stream(recording("good_phases_stream.sse")).response)["output"]
+    output = stable_fields(read_stream(recording("good_phases_stream.sse")).response)["output"]
     assert [item["phase"] for item in output] == ["commentary", "final_answer"]
 
 
@@ -198,12 +198,12 @@ def test_the_ids_of_items_are_the_servers_and_that_of_the_response_is_ours() -> 
 def test_a_contradiction_is_a_loss_and_what_was_streamed_counts() -> None:
     """STR-6"""
     read = read_stream(recording("contradicting_final_text.sse"))
-    assert said(read) == BOTH
+    assert output_of(read) == BOTH
     assert [loss.path for loss in read.losses] == ["output[0].content[0]", "output[1].arguments"]
 
 
 def test_a_character_that_was_cut_in_two_is_whole_again() -> None:
-    assert said(read_stream(recording("split_character.sse"))) == [
+    assert output_of(read_stream(recording("split_character.sse"))) == [
         {**HELLO, "content": [{"type": "output_text", "text": "Hi 😀!"}]}
     ]
 
@@ -212,7 +212,7 @@ def test_half_a_character_alone_is_named_as_lost() -> None:
     """F-4"""
     data = b'data: {"type":"response.output_text.delta","delta":"a\\udc00b"}\n\n'
     read = read_stream(data)
-    assert said(read) == [{**CUT, "content": [{"type": "output_text", "text": "a\ufffdb"}]}]
+    assert output_of(read) == [{**CUT, "content": [{"type": "output_text", "text": "a\ufffdb"}]}]
     assert [loss.path for loss in read.losses] == ["stream"]
 
 
@@ -230,7 +230,7 @@ def test_tier_and_usage_are_the_servers() -> None:
 def test_llama_cpps_stream_works_with_clients_that_need_indexes() -> None:
     """API-6: it has neither indexes nor numbers, and spells reasoning in the older way."""
     read = read_stream(recording("llama_cpp_reasoning_stream.sse"))
-    assert [item["type"] for item in gist(read.response)["output"]] == ["reasoning", "message"]
+    assert [item["type"] for item in stable_fields(read.response)["output"]] == ["reasoning", "message"]
     assert read.losses == []
 
 
@@ -238,16 +238,16 @@ def test_llama_cpps_cut_answer_is_incomplete_where_its_profile_says_so() -> None
     """REQ-3"""
     request = Request(model="m", input="hi", max_output_tokens=16)
     read = read_stream(recording("llama_cpp_length_stream.sse"), request, ResponsesWire(cut="by_usage"))
-    assert judge(read.events) == []
+    assert find_violations(read.events) == []
     assert read.response.status == "incomplete"
-    assert gist(read.response)["output"][0]["status"] == "incomplete"
+    assert stable_fields(read.response)["output"][0]["status"] == "incomplete"
 
 
 def test_where_usage_decides_only_the_last_item_can_be_cut() -> None:
     """ITEM-3, REQ-3"""
     request = Request(model="m", input="hi", max_output_tokens=16)
     read = read_stream(recording("poor_empty_output_at_the_end.sse"), request, ResponsesWire(cut="by_usage"))
-    assert judge(read.events) == []
-    assert said(read) == BOTH
+    assert find_violations(read.events) == []
+    assert output_of(read) == BOTH
     kinds = [type(event).__name__ for event in read.events]
     assert kinds.index("ItemDone") < kinds.index("ArgumentsDelta")  # the message is done before the call begins

@@ -6,21 +6,21 @@ import json
 
 import pytest
 from hypothesis import given
-from tests.dialects.responses.upstreams import PAIRS, REQUEST, gist, normal, recording
+from tests.dialects.responses.upstreams import PAIRS, REQUEST, normalized, recording, stable_fields
 from tests.generate.events import counting_stamps, responses
 
 from antiphon.dialects.responses import ResponsesWire, response_from_hub, response_to_hub
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.fold import replay
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 
 
 def read(body: bytes, request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> tuple[Response, Losses]:  # noqa: B008
-    return response_to_hub(body, request, opening(request, id="resp_1", created_at=1), counting_stamps(), wire)
+    return response_to_hub(body, request, initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire)
 
 
 def answer(**members: object) -> bytes:
@@ -30,7 +30,7 @@ def answer(**members: object) -> bytes:
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_is_read_can_be_told_as_a_legal_stream(name: str) -> None:
     response, _ = read(recording(f"{name}_plain.json"))
-    assert judge(replay(response)) == []
+    assert find_violations(replay(response)) == []
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -48,7 +48,7 @@ def test_our_own_answers_are_read_back_as_they_were(response: Response) -> None:
     assert list(losses) == []
     assert body == codec.encode(response)
     again, _ = read(body)
-    assert normal(gist(again)) == normal(gist(response))
+    assert normalized(stable_fields(again)) == normalized(stable_fields(response))
 
 
 def test_a_failed_answer_is_a_failed_response() -> None:
@@ -71,7 +71,7 @@ def test_an_answer_without_a_status_is_complete() -> None:
     item = {"type": "message", "role": "assistant", "content": "Hi"}
     response, _ = read(answer(output=[item]))
     assert response.status == "completed"
-    assert gist(response)["output"][0]["content"][0]["text"] == "Hi"
+    assert stable_fields(response)["output"][0]["content"][0]["text"] == "Hi"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_an_answer_that_reached_the_limit_was_cut_where_a_server_does_not_say() 
     assert cut.status == "incomplete"
     assert cut.incomplete_details is not None
     assert cut.incomplete_details.reason == "max_output_tokens"
-    assert gist(cut)["output"][0]["status"] == "incomplete"
+    assert stable_fields(cut)["output"][0]["status"] == "incomplete"
     whole, _ = read(recording("llama_cpp_text_plain.json"), Request(model="m", input="hi", max_output_tokens=40), wire)
     assert whole.status == "completed"
     unlimited, _ = read(recording("llama_cpp_length_plain.json"), REQUEST, wire)

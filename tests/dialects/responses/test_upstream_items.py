@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.dialects.responses.upstreams import gist, read_events
+from tests.dialects.responses.upstreams import read_events, stable_fields
 
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 
 COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
 CALL = {"type": "function_call", "call_id": "c_1", "name": "look", "arguments": ""}
@@ -17,8 +17,8 @@ THOUGHT = {"type": "reasoning", "summary": []}
 
 def output_of(*events: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     read = read_events([*events, COMPLETED])
-    assert judge(read.events) == []
-    return gist(read.response)["output"], [loss.path for loss in read.losses]
+    assert find_violations(read.events) == []
+    return stable_fields(read.response)["output"], [loss.path for loss in read.losses]
 
 
 def added(item: dict[str, Any], **where: Any) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def test_an_id_that_comes_again_for_another_item_is_another_item() -> None:
     """ITEM-6: the second has an id of its own."""
     one = {**MESSAGE, "id": "x", "content": [{"type": "output_text", "text": "a"}]}
     read = read_events([added({**one, "content": []}), done(one), added({**one, "content": []}), text("b", item_id="x"), COMPLETED])
-    assert judge(read.events) == []
-    assert [item["content"][0]["text"] for item in gist(read.response)["output"]] == ["a", "b"]
+    assert find_violations(read.events) == []
+    assert [item["content"][0]["text"] for item in stable_fields(read.response)["output"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_sealed_reasoning_may_come_with_the_announcement() -> None:
 def test_a_call_without_a_call_id_is_known_by_its_id() -> None:
     call = {name: member for name, member in CALL.items() if name != "call_id"}
     read = read_events([added({**call, "id": "fc_1"}), done({**call, "id": "fc_1", "arguments": "{}"}), COMPLETED])
-    assert judge(read.events) == []
+    assert find_violations(read.events) == []
     assert [getattr(item, "call_id", None) for item in read.response.output] == ["fc_1"]
 
 
@@ -185,5 +185,5 @@ def test_a_call_that_never_gets_a_name_cannot_be_delivered_and_holds_nothing_up(
 def test_a_call_whose_end_never_came_gets_a_call_id() -> None:
     call = {name: member for name, member in CALL.items() if name != "call_id"}
     read = read_events([added(call), COMPLETED])
-    assert judge(read.events) == []
+    assert find_violations(read.events) == []
     assert [getattr(item, "call_id", None) for item in read.response.output] == ["call_1"]

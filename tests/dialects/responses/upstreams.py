@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
-from antiphon.dialects.common.envelope import unseal
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.responses import EventsToHub, ResponsesWire
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "responses"
 STREAMS = sorted(path.stem for path in RECORDINGS.glob("*.sse"))
@@ -25,7 +25,7 @@ PAIRS = sorted(path.stem.removesuffix("_plain") for path in RECORDINGS.glob("*_p
 REQUEST = Request(model="m", input="hi")
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     events: list[StreamEvent]
     losses: list[Loss]
 
@@ -44,24 +44,24 @@ def frames(data: bytes) -> list[sse.Frame]:
 
 
 def reader(request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> EventsToHub:  # noqa: B008
-    return EventsToHub(request, opening(request, id="resp_1", created_at=1), counting_stamps(), wire)
+    return EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire)
 
 
 def read_frames(
     given: Iterable[sse.Frame],
     request: Request = REQUEST,
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
-) -> Read:
+) -> ReadResult:
     to_hub = reader(request, wire)
     events = [event for frame in given for event in to_hub.feed(frame)]
-    return Read(events + to_hub.finish(), list(to_hub.losses))
+    return ReadResult(events + to_hub.finish(), list(to_hub.losses))
 
 
-def read_stream(data: bytes, request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> Read:  # noqa: B008
+def read_stream(data: bytes, request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> ReadResult:  # noqa: B008
     return read_frames(frames(data), request, wire)
 
 
-def read_events(events: Iterable[dict[str, Any]], wire: ResponsesWire = ResponsesWire()) -> Read:  # noqa: B008
+def read_events(events: Iterable[dict[str, Any]], wire: ResponsesWire = ResponsesWire()) -> ReadResult:  # noqa: B008
     return read_frames((frame_of(event) for event in events), wire=wire)
 
 
@@ -69,20 +69,20 @@ def frame_of(event: dict[str, Any]) -> sse.Frame:
     return sse.Frame(str(event.get("type", "")), json.dumps(event).encode())
 
 
-def gist(response: Response) -> dict[str, Any]:
+def stable_fields(response: Response) -> dict[str, Any]:
     """What was said: no ids, no times, no echo, no envelopes; null and absent are the same."""
     told = json.loads(codec.encode(response))
     kept = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
     return {name: _without_ids(told[name]) for name in kept}
 
 
-def said(read: Read) -> list[dict[str, Any]]:
+def output_of(read: ReadResult) -> list[dict[str, Any]]:
     """The output, without what is empty."""
-    output: list[dict[str, Any]] = _full(gist(read.response)["output"])
+    output: list[dict[str, Any]] = _full(stable_fields(read.response)["output"])
     return output
 
 
-def normal(said: dict[str, Any]) -> dict[str, Any]:
+def normalized(said: dict[str, Any]) -> dict[str, Any]:
     """Reasoning that comes whole may lack a status; we always tell one. Sealed content that is empty is none."""
     output = [{"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in said["output"]]
     for item in output:
@@ -104,7 +104,7 @@ def _without_ids(value: Any) -> Any:
 
 def _opened(sealed: str) -> str:
     """RSN-2: what its maker will get back."""
-    envelope = unseal(sealed)
+    envelope = unseal_reasoning(sealed)
     return envelope.content["encrypted_content"] if envelope is not None else sealed
 
 

@@ -28,7 +28,7 @@ from antiphon.protocol.content import (
     UnknownContent,
     UrlCitation,
 )
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.errors import ErrorPayload
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -42,7 +42,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning, ReasoningParam, WebSearchCall
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import IncompleteDetails, InputTokensDetails, OutputTokensDetails, Response, Usage, opening
+from antiphon.protocol.response import IncompleteDetails, InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -75,7 +75,7 @@ def whole(response: Response) -> dict[str, Any]:
 
 
 def response_with(*items: Item, **members: Any) -> Response:
-    begun = opening(REQUEST, id="resp_1", created_at=1)
+    begun = initial_response(REQUEST, id="resp_1", created_at=1)
     return Response(**{name: getattr(begun, name) for name in begun.__struct_fields__} | {"output": list(items), **members})
 
 
@@ -137,8 +137,8 @@ def test_a_run_of_deltas_is_written_as_its_events_are(text: str) -> None:
 
 def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assembled() -> None:
     """A-8, A-4, C-4."""
-    collector = Collector()
-    writer = ResponseWriter(opening(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
+    collector = EventCollector()
+    writer = ResponseWriter(initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
     writer.start()
     writer.text("t", "Hel")
     writer.text("t", "lo")

@@ -125,7 +125,7 @@ def test_a_call_is_an_item_whose_arguments_are_the_text_of_its_input() -> None:
 def test_a_server_that_takes_no_calls_reads_them_as_text() -> None:
     """A-4, D-2: the same conversation, prepared by a profile."""
     request, _ = read(message(USER, "x"), message(ASSISTANT, "Looking.", CALL), message(USER, RESULT))
-    prepared, _ = load_profile("vercel-ai-gateway-2026-01").prepare(request)
+    prepared, _ = load_profile("vercel-ai-gateway-2026-01").apply_quirks(request)
     told = repr(prepared.input)
     assert '[Tool Call: look({"path":"a.py"}) -> call_id: call_1]' in told
     assert "[Tool Result for call_1]: done" in told

@@ -8,10 +8,10 @@ from tests.generate.events import counting_stamps
 from antiphon.dialects.common.thread_to_hub import ThreadWire
 from antiphon.dialects.vtcode import EventsToHub
 from antiphon.protocol.fold import fold
-from antiphon.protocol.grammar import judge
+from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, opening
+from antiphon.protocol.response import Response, initial_response
 
 LINES = [
     {"type": "thread.started", "thread_id": "t"},
@@ -34,10 +34,10 @@ LINES = [
 
 def told(lines: list[bytes], wire: ThreadWire | None = None) -> Response:
     request = Request(model="m")
-    begun = opening(request, id="resp_1", created_at=1)
+    begun = initial_response(request, id="resp_1", created_at=1)
     to_hub = EventsToHub(request, begun, counting_stamps(), *([wire] if wire else []))
     events = [event for line in lines for event in to_hub.feed(line)] + to_hub.finish()
-    assert judge(events) == []
+    assert find_violations(events) == []
     assert list(to_hub.losses) == []
     return fold(events)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
 CITATION = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
 
 
 def test_assistant_history_is_a_plain_string() -> None:
     """D-1."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "assistant_as_string",
         input=[
             {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
@@ -31,7 +31,7 @@ def test_assistant_history_is_a_plain_string() -> None:
 
 def test_a_refusal_in_a_string_is_told_as_text() -> None:
     """D-1, F-4."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "assistant_as_string", input=[{"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}]
     )
     assert sent["input"][0]["content"] == "I won't."
@@ -40,7 +40,7 @@ def test_a_refusal_in_a_string_is_told_as_text() -> None:
 
 def test_what_a_string_cannot_hold_is_named() -> None:
     """F-4: citations, unknown members, images; a call inside the message is said in words (D-2)."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "assistant_as_string",
         input=[
             {

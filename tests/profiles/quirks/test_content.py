@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
-from antiphon.profiles.quirks.content import StringsAsParts
+from antiphon.profiles.quirks.content import StringsAsPartsOptions
 
 
 def message(role: str, content: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def message(role: str, content: Any) -> dict[str, Any]:
 def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
     """C-2."""
     parts = [{"type": "input_text", "text": "as it is"}]
-    sent, losses = run(
+    sent, losses = run_quirk(
         "strings_as_parts", input=[message("system", "a"), message("assistant", "b"), message("user", parts), message("user", "c")]
     )
     assert [item["content"] for item in sent["input"]] == [
@@ -30,13 +30,15 @@ def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
 
 def test_an_input_that_is_a_string_becomes_the_message_that_it_means() -> None:
     """ITEM-8."""
-    sent, _ = run("strings_as_parts", input="hi")
+    sent, _ = run_quirk("strings_as_parts", input="hi")
     assert sent["input"] == [message("user", [{"type": "input_text", "text": "hi"}])]
 
 
 def test_the_assistants_strings_may_stay() -> None:
     """D-1."""
-    sent, _ = run("strings_as_parts", StringsAsParts(roles=("user",)), input=[message("assistant", "a"), message("user", "b")])
+    sent, _ = run_quirk(
+        "strings_as_parts", StringsAsPartsOptions(roles=("user",)), input=[message("assistant", "a"), message("user", "b")]
+    )
     assert [item["content"] for item in sent["input"]] == ["a", [{"type": "input_text", "text": "b"}]]
 
 
@@ -44,7 +46,7 @@ def test_parts_of_text_become_one_string_and_others_stay() -> None:
     """F-4: what a string has no room for is told."""
     text = {"type": "input_text", "text": "see"}
     image = {"type": "input_image", "image_url": "https://e.x/i.png"}
-    sent, losses = run(
+    sent, losses = run_quirk(
         "parts_as_strings",
         input=[message("user", [text, {**text, "mark": 1}]), message("user", [text, image]), message("user", "as it is")],
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
 from antiphon.profiles.quirks import QUIRKS
-from antiphon.profiles.quirks.items import TAKEN, OnlyItems
+from antiphon.profiles.quirks.items import PARAM_TYPES, OnlyItemsOptions
 from antiphon.profiles.quirks.rewriting import NoOptions
 from antiphon.protocol.codec import encode
 from antiphon.protocol.content import OutputText
@@ -22,9 +22,9 @@ HINT = {"type": "ephemeral"}
 
 def test_items_that_a_server_does_not_take_are_left_out_by_name() -> None:
     """D-1, F-4, ITEM-5."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "only_items",
-        OnlyItems(types=["message", "acme:kept"]),
+        OnlyItemsOptions(types=["message", "acme:kept"]),
         input=[USER, {"type": "compaction", "encrypted_content": "x"}, {"type": "acme:kept"}, {"type": "acme:other"}],
     )
     assert sent["input"] == [USER, {"type": "acme:kept"}]
@@ -36,7 +36,7 @@ def test_items_that_a_server_does_not_take_are_left_out_by_name() -> None:
 
 def test_a_type_that_no_item_has_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="'mesage' is no type of item"):
-        msgspec.convert({"types": ["mesage"]}, OnlyItems)
+        msgspec.convert({"types": ["mesage"]}, OnlyItemsOptions)
 
 
 def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
@@ -62,13 +62,13 @@ def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
 
 
 def test_ids_of_hosted_items_and_of_items_as_clients_send_them_are_dropped() -> None:
-    sent, losses = run("drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER])
+    sent, losses = run_quirk("drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER])
     assert sent["input"] == [USER, {"type": "web_search_call"}, USER]
     assert losses == {}
 
 
 def test_every_sent_item_has_a_taken_form_with_the_same_members() -> None:
-    for sent, taken in TAKEN.items():
+    for sent, taken in PARAM_TYPES.items():
         assert issubclass(sent, taken)
         assert {*taken.__struct_fields__} == {*sent.__struct_fields__}
 
@@ -77,7 +77,7 @@ def test_hints_about_caching_are_taken_out_everywhere() -> None:
     """E-4: and nowhere does a user's own word go."""
     block = {"type": "text", "text": "x"}
     parameters = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
-    sent, losses = run(
+    sent, losses = run_quirk(
         "strip_cache_control",
         cache_control=HINT,
         metadata={"cache_control": "mine"},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
 
 def test_images_become_notes() -> None:
     """F-4: in messages and in tool results; other parts and strings stay."""
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     text = {"type": "input_text", "text": "see"}
-    sent, losses = run(
+    sent, losses = run_quirk(
         "images_as_notes",
         input=[
             {"role": "user", "content": [text, image]},
@@ -38,14 +38,14 @@ def test_images_become_notes() -> None:
 def test_every_kind_of_media_becomes_a_note_and_a_loss(part: dict[str, object], note: str, loss: str) -> None:
     """F-4."""
     text = {"type": "input_text", "text": "see"}
-    sent, losses = run("media_as_notes", input=[{"role": "user", "content": [part, text]}])
+    sent, losses = run_quirk("media_as_notes", input=[{"role": "user", "content": [part, text]}])
     assert sent["input"][0]["content"] == [{"type": "input_text", "text": note}, text]
     assert losses == {"input[0].content[0]": f"{loss} is sent as a note"}
 
 
 def test_only_images_are_taken_from_a_server_that_cannot_see() -> None:
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}
-    sent, losses = run("images_as_notes", input=[{"role": "user", "content": [file]}])
+    sent, losses = run_quirk("images_as_notes", input=[{"role": "user", "content": [file]}])
     assert sent["input"][0]["content"] == [file]
     assert losses == {}
 
@@ -54,6 +54,6 @@ def test_files_are_taken_from_a_server_that_sees_and_reads_nothing_else() -> Non
     """F-4."""
     image = {"type": "input_image", "image_url": "https://e.x/i.png"}
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}
-    sent, losses = run("files_as_notes", input=[{"role": "user", "content": [image, file]}])
+    sent, losses = run_quirk("files_as_notes", input=[{"role": "user", "content": [image, file]}])
     assert sent["input"][0]["content"] == [image, {"type": "input_text", "text": "[file omitted: a.pdf, data]"}]
     assert losses == {"input[0].content[1]": "a file is sent as a note"}

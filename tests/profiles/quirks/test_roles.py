@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
 from antiphon.profiles.quirks import QUIRKS
-from antiphon.profiles.quirks.roles import InstructionsToSystem, SystemToInstructions
+from antiphon.profiles.quirks.roles import InstructionsToSystemOptions, SystemToInstructionsOptions
 from antiphon.protocol.losses import Losses
 
 
 def test_system_messages_at_the_beginning_join_the_instructions() -> None:
     """D-1, E-4."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "system_to_instructions",
         instructions="Be brief.",
         input=[
@@ -30,9 +30,9 @@ def test_system_messages_at_the_beginning_join_the_instructions() -> None:
 
 def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
     """D-1, F-4."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "system_to_instructions",
-        SystemToInstructions(move="all"),
+        SystemToInstructionsOptions(move="all"),
         input=[{"role": "user", "content": "hi"}, {"role": "system", "content": "Be loud."}],
     )
     assert sent["instructions"] == "Be loud."
@@ -42,7 +42,7 @@ def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
 
 def test_an_image_in_a_system_message_is_lost_by_name() -> None:
     """F-4."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "system_to_instructions",
         input=[{"role": "system", "content": [{"type": "input_image", "image_url": "u"}, {"type": "input_text", "text": "Look."}]}],
     )
@@ -51,13 +51,13 @@ def test_an_image_in_a_system_message_is_lost_by_name() -> None:
 
 
 def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:
-    sent, _ = run("system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}])
+    sent, _ = run_quirk("system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}])
     assert "instructions" not in sent
     assert len(sent["input"]) == 1
 
 
 def test_instructions_become_the_first_message() -> None:
-    sent, losses = run("instructions_to_system", instructions="Be brief.", input="hi")
+    sent, losses = run_quirk("instructions_to_system", instructions="Be brief.", input="hi")
     assert "instructions" not in sent
     assert sent["input"] == [
         {"type": "message", "role": "system", "content": "Be brief."},
@@ -67,7 +67,7 @@ def test_instructions_become_the_first_message() -> None:
 
 
 def test_instructions_become_a_developer_message_where_that_is_wanted() -> None:
-    sent, _ = run("instructions_to_system", InstructionsToSystem(role="developer"), instructions="Be brief.", input=[])
+    sent, _ = run_quirk("instructions_to_system", InstructionsToSystemOptions(role="developer"), instructions="Be brief.", input=[])
     assert sent["input"] == [{"type": "message", "role": "developer", "content": "Be brief."}]
 
 
@@ -76,8 +76,8 @@ def test_one_system_message_is_the_two_quirks_after_each_other() -> None:
 
     request = decode_request(b'{"input":[{"role":"user","content":"a"},{"role":"system","content":"b"}],"instructions":"c"}')
     for name, options in [
-        ("system_to_instructions", SystemToInstructions(move="all")),
-        ("instructions_to_system", InstructionsToSystem()),
+        ("system_to_instructions", SystemToInstructionsOptions(move="all")),
+        ("instructions_to_system", InstructionsToSystemOptions()),
     ]:
         request = QUIRKS[name].apply(request, Losses(), options)
     items: Any = request.input
@@ -90,6 +90,6 @@ def test_roles_are_renamed_both_ways() -> None:
         ("developer_as_system", ["system", "system", "user", "assistant"]),
         ("system_as_developer", ["developer", "developer", "user", "assistant"]),
     ]:
-        sent, losses = run(quirk, input=history)
+        sent, losses = run_quirk(quirk, input=history)
         assert [item["role"] for item in sent["input"]] == wanted
         assert losses == {}

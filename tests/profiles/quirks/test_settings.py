@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import pytest
-from tests.profiles.written import run
+from tests.profiles.quirk_runs import run_quirk
 
-from antiphon.profiles.quirks.settings import ShortenUser
+from antiphon.profiles.quirks.settings import ShortenUserOptions
 
 
 def test_a_name_that_is_too_long_is_sent_as_its_hash() -> None:
     """REQ-6: one of the forms that coding agents send; the same user has the same hash."""
     name = '{"device_id":"' + "5" * 64 + '","session_id":"8e2f"}'
-    first, losses = run("shorten_user", ShortenUser(), input="hi", user=name)
+    first, losses = run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name)
     assert len(first["user"]) == 64
     assert losses == {"user": "a name of 100 characters is sent as its hash"}
-    assert run("shorten_user", ShortenUser(), input="hi", user=name)[0] == first
-    assert run("shorten_user", ShortenUser(), input="hi", user=name + "x")[0] != first
+    assert run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name)[0] == first
+    assert run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name + "x")[0] != first
 
 
 def test_how_long_it_may_be_is_the_profiles_choice() -> None:
-    assert len(run("shorten_user", ShortenUser(limit=32), input="hi", user="u" * 33)[0]["user"]) == 32
-    assert run("shorten_user", ShortenUser(limit=128), input="hi", user="u" * 128) == ({"input": "hi", "user": "u" * 128}, {})
+    assert len(run_quirk("shorten_user", ShortenUserOptions(limit=32), input="hi", user="u" * 33)[0]["user"]) == 32
+    assert run_quirk("shorten_user", ShortenUserOptions(limit=128), input="hi", user="u" * 128) == (
+        {"input": "hi", "user": "u" * 128},
+        {},
+    )
 
 
 @pytest.mark.parametrize("user", [{}, {"user": ""}, {"user": None}, {"user": "u" * 64}])
 def test_other_names_stay(user: dict[str, str | None]) -> None:
-    assert run("shorten_user", ShortenUser(), input="hi", **user) == ({"input": "hi", **user}, {})
+    assert run_quirk("shorten_user", ShortenUserOptions(), input="hi", **user) == ({"input": "hi", **user}, {})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from tests.profiles.quirk_runs import run_quirk
 from tests.profiles.requests import requests
-from tests.profiles.written import run
 
 from antiphon.profiles.quirks import QUIRKS
 from antiphon.profiles.quirks.rewriting import NoOptions
@@ -22,7 +22,9 @@ OUTPUT = {"type": "function_call_output", "call_id": "call_123", "output": "The 
 
 def test_a_call_and_its_result_are_told_in_exactly_these_words() -> None:
     """D-2."""
-    sent, losses = run("tool_history_as_text", input=[{"role": "assistant", "content": "Let me check the time."}, CALL, OUTPUT])
+    sent, losses = run_quirk(
+        "tool_history_as_text", input=[{"role": "assistant", "content": "Let me check the time."}, CALL, OUTPUT]
+    )
     assert sent["input"] == [
         {
             "type": "message",
@@ -37,7 +39,7 @@ def test_a_call_and_its_result_are_told_in_exactly_these_words() -> None:
 def test_a_call_that_no_text_came_before_is_a_message_of_its_own() -> None:
     """D-2: and a second one stands below it."""
     second = {"type": "function_call", "call_id": "call_2", "name": "f", "arguments": '{"arg": "value"}'}
-    sent, _ = run("tool_history_as_text", input=[{"role": "user", "content": "hi"}, CALL, second])
+    sent, _ = run_quirk("tool_history_as_text", input=[{"role": "user", "content": "hi"}, CALL, second])
     assert sent["input"][1:] == [
         {
             "type": "message",
@@ -62,7 +64,7 @@ def test_a_call_that_no_text_came_before_is_a_message_of_its_own() -> None:
 )
 def test_a_call_joins_whatever_the_assistant_said(before: Any, after: Any) -> None:
     """D-2: string or parts."""
-    sent, _ = run("tool_history_as_text", input=[{"role": "assistant", "content": before}, CALL])
+    sent, _ = run_quirk("tool_history_as_text", input=[{"role": "assistant", "content": before}, CALL])
     note = "[Tool Call: get_time({}) -> call_id: call_123]"
     assert [item["content"] for item in sent["input"]] == [_filled(after, note)]
 
@@ -75,7 +77,7 @@ def _filled(content: Any, note: str) -> Any:
 
 def test_custom_calls_groups_and_missing_arguments_have_their_words_too() -> None:
     """D-2."""
-    sent, losses = run(
+    sent, losses = run_quirk(
         "tool_history_as_text",
         input=[
             {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": 'a "b"\n'},
@@ -103,7 +105,7 @@ def test_a_result_of_parts_keeps_what_is_no_text_beside_the_words() -> None:
         ([text, image, text], [{"type": "input_text", "text": "[Tool Result for c]: a"}, image, text]),
         ([image], [{"type": "input_text", "text": "[Tool Result for c]: "}, image]),
     ]:
-        sent, losses = run("tool_history_as_text", input=[{"type": "function_call_output", "call_id": "c", "output": output}])
+        sent, losses = run_quirk("tool_history_as_text", input=[{"type": "function_call_output", "call_id": "c", "output": output}])
         assert sent["input"] == [{"type": "message", "role": "user", "content": wanted}]
         assert losses == {}
 
@@ -117,7 +119,7 @@ def test_calls_and_results_inside_messages_are_told_likewise() -> None:
         {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": {}}]},
         {"type": "tool_result", "tool_use_id": "c"},
     ]
-    sent, losses = run(
+    sent, losses = run_quirk(
         "tool_history_as_text", input=[{"role": "assistant", "content": [use]}, {"role": "user", "content": results}]
     )
     assert sent["input"][0]["content"] == [{"type": "output_text", "text": '[Tool Call: f({"x":1}) -> call_id: c]'}]
@@ -133,7 +135,9 @@ def test_calls_and_results_inside_messages_are_told_likewise() -> None:
 def test_results_that_follow_each_other_are_one_user_message() -> None:
     """E-2: in their order, each with the id of its call."""
     other = {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "x"}]}
-    sent, losses = run("tool_results_in_user_messages", input=[CALL, OUTPUT, other, {"role": "user", "content": "and?"}, OUTPUT])
+    sent, losses = run_quirk(
+        "tool_results_in_user_messages", input=[CALL, OUTPUT, other, {"role": "user", "content": "and?"}, OUTPUT]
+    )
     first = {"type": "tool_result", "tool_use_id": "call_123", "content": OUTPUT["output"]}
     assert sent["input"] == [
         CALL,
@@ -152,7 +156,7 @@ def test_a_result_with_an_image_is_a_block_of_its_parts() -> None:
     """E-2, TOOL-6: also with members nobody knows."""
     parts = [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "u", "mark": 1}]
     output = {"type": "function_call_output", "call_id": "c", "output": parts}
-    sent, _ = run("tool_results_in_user_messages", input=[output])
+    sent, _ = run_quirk("tool_results_in_user_messages", input=[output])
     assert sent["input"][0]["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": parts}]
 
 

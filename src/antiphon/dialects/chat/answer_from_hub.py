@@ -26,11 +26,11 @@ from antiphon.dialects.chat.answers import (
     ToolCallPiece,
     UsageOut,
 )
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import ToolNames, ToolRef, offered_tools
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.thoughts import TEXT, thoughts_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef, tools_of_request
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Annotation,
@@ -83,8 +83,8 @@ class AnswerFromHub:
 
     def __init__(self, request: Request, losses: Losses) -> None:
         self._losses = losses
-        self._names = ToolNames.of(request)
-        self._custom = {tool.name for tool in offered_tools(request) if isinstance(tool, CustomTool)}
+        self._names = ToolNames.for_request(request)
+        self._custom = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
         self._calls: dict[int, _CallOut] = {}  # by output index
         self._told: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_reasoning: Hashable = None
@@ -99,7 +99,7 @@ class AnswerFromHub:
             case OutputTextDelta():
                 return _text(event.delta, event.logprobs or [])
             case ReasoningDelta():
-                return self._reasoning(event.delta, TEXT)
+                return self._reasoning(event.delta, TEXT_PART)
             case SummaryTextDelta():
                 return self._reasoning(event.delta, (event.output_index, event.summary_index))
             case RefusalDelta():
@@ -119,14 +119,14 @@ class AnswerFromHub:
                 self._losses.add("events", f"chat has no place for an event of type {event.kind!r}")
         return None
 
-    def rest(self) -> MessagePiece:
+    def flush(self) -> MessagePiece:
         """What is left to be told when everything has come."""
         annotations, self._annotations = self._annotations, []
         return MessagePiece(reasoning_details=self._sealed_reasoning(), annotations=annotations or UNSET)
 
     def finish_reason(self, response: Response) -> str:
         """REQ-3: why it ended."""
-        lose_unknown_fields(response, "response", self._losses)
+        report_unknown_fields(response, "response", self._losses)
         if response.incomplete_details is None:
             return "tool_calls" if self._calls else "stop"
         reason = response.incomplete_details.reason
@@ -142,14 +142,14 @@ class AnswerFromHub:
             case Reasoning():
                 return None
             case FunctionCall():
-                name = self._names.sent(ToolRef("function", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
                 return self._call(at, item, FunctionPiece(name=name, arguments=""), "function")
             case CustomToolCall() if item.name in self._custom and not item.namespace:
                 return self._call(at, item, CustomPiece(name=item.name, input=""), "custom")
             case CustomToolCall():
                 # A client that did not offer it as a custom tool gets a function of one string.
-                name = self._names.sent(ToolRef("custom", item.name, item.namespace or None))
-                return self._call(at, item, FunctionPiece(name=name, arguments=one_string.HEAD), "one_string")
+                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                return self._call(at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string")
             case _:
                 self._losses.add(f"output[{at}]", f"chat has no place for an item of type {type_of(item)!r}")
                 return None
@@ -158,7 +158,7 @@ class AnswerFromHub:
         """An item is done. One that was not told piece by piece is told now."""
         was_told = at in self._told
         if isinstance(item, Shape):
-            lose_unknown_fields(item, f"output[{at}]", self._losses)
+            report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall() if not was_told:
                 return self._arguments(at, item.arguments)
@@ -195,7 +195,7 @@ class AnswerFromHub:
     def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
         index, form = self._calls[at]
         if form == "one_string":
-            text = one_string.wrap_piece(text) + (one_string.TAIL if is_last else "")
+            text = freeform_tools.wrap_delta(text) + (freeform_tools.ARGUMENTS_SUFFIX if is_last else "")
         if not text:
             return None
         if form == "custom":
@@ -218,8 +218,8 @@ class AnswerFromHub:
         return [DetailOut(id=call_id, data=data, index=first + at) for at, data in enumerate(sealed)]
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
-        pieces = [self._reasoning(text, part) for text, part in thoughts_of(at, item, self._no_place_for)]
-        return join(pieces) if pieces else None
+        pieces = [self._reasoning(text, part) for text, part in reasoning_texts(at, item, self._no_place_for)]
+        return join_pieces(pieces) if pieces else None
 
     def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
         if item.role != "assistant":
@@ -228,7 +228,7 @@ class AnswerFromHub:
         pieces: list[ChoiceOut] = []
         for part in item.content:
             if isinstance(part, Shape):
-                lose_unknown_fields(part, f"output[{at}].content", self._losses)
+                report_unknown_fields(part, f"output[{at}].content", self._losses)
             match part:
                 case OutputText():
                     pieces.append(_text(part.text, part.logprobs or []))
@@ -239,13 +239,13 @@ class AnswerFromHub:
                     pieces.append(ChoiceOut(delta=MessagePiece(refusal=part.refusal)))
                 case _:
                     self._no_place_for(at, part)
-        return join(pieces) if pieces else None
+        return join_pieces(pieces) if pieces else None
 
     def _no_place_for(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"chat has no place for a part of type {type_of(part)!r}")
 
 
-def join(pieces: list[ChoiceOut]) -> ChoiceOut:
+def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
     """Pieces of one message as one piece."""
     deltas = [piece.delta for piece in pieces if piece.delta]
     logprobs = [token for piece in pieces if piece.logprobs for token in piece.logprobs.content]

@@ -13,16 +13,16 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.dialects.chat.answers import ChoiceLogProbs, CustomDelta, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
-from antiphon.dialects.chat.calls import Call, CallPiece, Calls
-from antiphon.dialects.chat.forced import ForcedCall
-from antiphon.dialects.chat.reasoning import Thoughts, says_something
+from antiphon.dialects.chat.call_tracker import CallPiece, CallTracker, StreamedCall
+from antiphon.dialects.chat.forced_tools import ForcedCallReader
+from antiphon.dialects.chat.reasoning import ReasoningCollector, has_content
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.halves import LOSS, Halves
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.one_string import OneString
-from antiphon.dialects.common.returnable import ReturnableCalls
-from antiphon.dialects.common.stream_to_hub import Outcome
-from antiphon.dialects.common.think import Piece, ThinkSplitter
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.common.sendable_names import SendableCalls
+from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.surrogates import SURROGATE_LOSS, SurrogateJoiner
+from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
@@ -32,7 +32,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """One answer. `add_delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AnswerToHub:
         names: ToolNames,
         new_id: Callable[[str], str],
         wire: ChatWire,
-        forced: ForcedCall | None = None,
+        forced: ForcedCallReader | None = None,
     ) -> None:
         self._writer = writer
         self._losses = losses
@@ -49,20 +49,20 @@ class AnswerToHub:
         self._forced = forced  # while the text is a call that was asked for as a text
         self._wire = wire
         splitter = ThinkSplitter(wire.think_tags)
-        self._think = None if splitter.settled else splitter
+        self._think = None if splitter.is_settled else splitter
         self._held_logprobs: list[LogProb] = []
-        self._halves: Halves | None = None
-        self._calls = Calls()
-        self._returnable = ReturnableCalls("tool_calls", losses, new_id)
+        self._halves: SurrogateJoiner | None = None
+        self._calls = CallTracker()
+        self._returnable = SendableCalls("tool_calls", losses, new_id)
         self._chunks = 0
         self._items = 0
         self._message: int | None = None
         self._reasoning: int | None = None
-        self._thoughts = Thoughts(wire)
+        self._thoughts = ReasoningCollector(wire)
         #: The writer's key of the open message, while its text needs no looking at; else None.
-        self.plain_key: int | None = None
+        self.open_text_key: int | None = None
 
-    def delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
+    def add_delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """A piece of the message."""
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reasoning_fields(delta)
@@ -88,28 +88,28 @@ class AnswerToHub:
         if delta.images:
             self._losses.add("message.images", "images in an answer have no place in the hub")
 
-    def message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
+    def add_message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """A message that arrives whole. Its calls are as many as their list is long, whatever they say of themselves."""
         calls = [msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())]
-        self.delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
+        self.add_delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
 
-    def mend_halves(self) -> None:
+    def join_surrogates(self) -> None:
         """From now on pieces may begin and end in the middle of a character."""
-        self._halves = self._halves or Halves()
+        self._halves = self._halves or SurrogateJoiner()
         self._settle()
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: StreamOutcome) -> None:
         """The message is over: nothing is held back any longer. The items close with the response."""
         self._finish_forced(outcome)
         self._flush_text()
         self._end_refusal()
         self._seal_reasoning()
-        for at, call in enumerate(self._calls.all):
+        for at, call in enumerate(self._calls.calls):
             self._finish_call(at, call, outcome)
         if self._held_logprobs:
             self._losses.add(*TOKENS_OUTSIDE)
-        if self._halves is not None and self._halves.lost:
-            self._losses.add(*LOSS)
+        if self._halves is not None and self._halves.lost_count:
+            self._losses.add(*SURROGATE_LOSS)
 
     # Text
 
@@ -117,7 +117,7 @@ class AnswerToHub:
         if self._forced is not None:
             self._forced_text(self._forced, text, logprobs)
             return
-        self._tell(text if self._halves is None else self._halves.mend("text", text), logprobs)
+        self._tell(text if self._halves is None else self._halves.join("text", text), logprobs)
 
     def _tell(self, text: str, logprobs: list[LogProb] | None) -> None:
         if self._think is None:
@@ -125,11 +125,11 @@ class AnswerToHub:
             return
         self._held_logprobs += logprobs or ()
         self._tell_pieces(self._think.feed(text))
-        if self._think.settled:
+        if self._think.is_settled:
             self._think = None
             self._settle()
 
-    def _tell_pieces(self, pieces: list[Piece]) -> None:
+    def _tell_pieces(self, pieces: list[TextPiece]) -> None:
         for is_reasoning, piece in pieces:
             if is_reasoning:
                 self._think_aloud(piece)
@@ -138,7 +138,7 @@ class AnswerToHub:
 
     def _flush_text(self) -> None:
         """Something else begins: what was held back of the text is text as it stands."""
-        if self._halves is not None and (rest := self._halves.rest("text")):
+        if self._halves is not None and (rest := self._halves.flush("text")):
             self._tell(rest, None)
         if self._think is not None:
             self._tell_pieces(self._think.flush())
@@ -154,7 +154,7 @@ class AnswerToHub:
     def _open_message(self) -> int:
         if self._message is None:
             self._close_reasoning()
-            self._announce(self._calls.waiting())
+            self._announce(self._calls.unannounced_calls())
             self._message = self._next_key()
             self._settle()
         return self._message
@@ -162,7 +162,7 @@ class AnswerToHub:
     def _logprobs_of(self, piece: str) -> list[LogProb]:
         """The tokens that were told up to now, without those of tags and of reasoning before the piece: they have no place."""
         tokens, self._held_logprobs = self._held_logprobs, []
-        if not tokens or self._think is None or not self._think.found:
+        if not tokens or self._think is None or not self._think.has_found_tag:
             return tokens
         at, length = len(tokens), 0
         while at and length + len(tokens[at - 1].token) <= len(piece):
@@ -191,12 +191,12 @@ class AnswerToHub:
     def _refusal(self, text: str) -> None:
         self._flush_text()
         if self._halves is not None:
-            text = self._halves.mend("refusal", text)
+            text = self._halves.join("refusal", text)
         if text:
             self._writer.refusal(self._open_message(), text)
 
     def _end_refusal(self) -> None:
-        if self._halves is not None and (rest := self._halves.rest("refusal")):
+        if self._halves is not None and (rest := self._halves.flush("refusal")):
             self._writer.refusal(self._open_message(), rest)
 
     def _annotation(self, annotation: dict[str, Any]) -> None:
@@ -229,20 +229,20 @@ class AnswerToHub:
         self._flush_text()
         self._think = None  # a server that has a place for its reasoning does not write it into the text
         if self._halves is not None:
-            text = self._halves.mend("reasoning", text)
+            text = self._halves.join("reasoning", text)
         if text:
             self._think_aloud(text)
 
     def _think_aloud(self, text: str) -> None:
         self._writer.reasoning(self._open_reasoning(), text)
-        self._thoughts.text(text)
+        self._thoughts.add_text(text)
 
     def _open_reasoning(self) -> int:
         if self._reasoning is None:
             self._close_message()
-            self._announce(self._calls.waiting())
+            self._announce(self._calls.unannounced_calls())
             self._reasoning = self._next_key()
-            self._thoughts = Thoughts(self._wire)
+            self._thoughts = ReasoningCollector(self._wire)
         return self._reasoning
 
     def _close_reasoning(self) -> None:
@@ -253,10 +253,10 @@ class AnswerToHub:
 
     def _seal_reasoning(self) -> None:
         """RSN-2: the item has all that it will have, and takes along what the server must see again."""
-        if self._halves is not None and (rest := self._halves.rest("reasoning")):
+        if self._halves is not None and (rest := self._halves.flush("reasoning")):
             self._think_aloud(rest)
-        if self._reasoning is not None and (sealed := self._thoughts.sealed()) is not None:
-            self._writer.encrypted(self._reasoning, sealed)
+        if self._reasoning is not None and (sealed := self._thoughts.to_envelope()) is not None:
+            self._writer.encrypted_content(self._reasoning, sealed)
 
     def _details(self, details: list[dict[str, Any]], told: bool) -> None:
         """RSN-1: what some servers tell besides the text, or in its place: summaries, and what only they can read."""
@@ -266,11 +266,11 @@ class AnswerToHub:
                     self._reason(text)
                 case {"type": "reasoning.summary", "summary": str() as text} if text and not told:
                     self._writer.summary(self._open_reasoning(), text)
-        if any(map(says_something, details)):
+        if any(map(has_content, details)):
             self._open_reasoning()
         if self._reasoning is not None:
             self._writer.count(len(json.dumps(details)))
-            self._thoughts.details(details)
+            self._thoughts.add_details(details)
 
     # Calls
 
@@ -283,44 +283,44 @@ class AnswerToHub:
             self._call(_piece_of(ToolCallDelta(function=function_call)))
 
     def _call(self, piece: CallPiece) -> None:
-        call, begins = self._calls.of(piece, self._chunks)
+        call, begins = self._calls.call_for_piece(piece, self._chunks)
         if begins:
             self._writer.count(PART_OVERHEAD)
             self._close_reasoning()
             self._close_message()
-            self._announce(self._calls.waiting(before=call))
-        if piece.id and call.announced and piece.id != call.id:
+            self._announce(self._calls.unannounced_calls(before=call))
+        if piece.id and call.is_announced and piece.id != call.id:
             self._losses.add("tool_calls.id", "an id that came after the call had begun is not used", "the call was announced")
         arguments = piece.arguments
         if self._halves is not None:
-            arguments = self._halves.mend(call, arguments)
+            arguments = self._halves.join(call, arguments)
         if arguments:
             call.pieces.append(arguments)
-            if call.announced:
+            if call.is_announced:
                 self._argue(call, arguments)
             elif call.name:
                 self._announce([call])
             else:
                 self._writer.count(len(arguments))
 
-    def _forced_text(self, forced: ForcedCall, text: str, logprobs: list[LogProb] | None) -> None:
+    def _forced_text(self, forced: ForcedCallReader, text: str, logprobs: list[LogProb] | None) -> None:
         if logprobs:
             self._losses.add(*TOKENS_OUTSIDE)
         piece = forced.feed(text)
         if piece is not None:
             self._call(piece)
-        elif forced.is_other:
+        elif forced.is_ordinary_text:
             self._not_forced(forced)
 
-    def _not_forced(self, forced: ForcedCall) -> None:
+    def _not_forced(self, forced: ForcedCallReader) -> None:
         """The server did not keep to the form: what it wrote is text, as it stands."""
         self._forced = None
         self._losses.add("tool_choice", "a text came in place of the forced call", "the server did not keep to the schema")
-        self._text(forced.left, None)
+        self._text(forced.unconsumed_text, None)
 
-    def _finish_forced(self, outcome: Outcome) -> None:
+    def _finish_forced(self, outcome: StreamOutcome) -> None:
         forced = self._forced
-        if forced is None or not forced.left.strip():
+        if forced is None or not forced.unconsumed_text.strip():
             return
         if forced.has_begun:
             self._losses.add("message.content", "what came behind the forced call is left out")
@@ -329,46 +329,46 @@ class AnswerToHub:
         else:
             self._losses.add("message.content", "a call whose name never came, or never whole, is not delivered")
 
-    def _announce(self, calls: list[Call]) -> None:
+    def _announce(self, calls: list[StreamedCall]) -> None:
         """TOOL-3: their names are whole, since their arguments have begun or something else has."""
         for call in calls:
             self._announce_call(call)
             for piece in call.pieces:
                 self._argue(call, piece)
 
-    def _announce_call(self, call: Call) -> None:
-        called = self._names.original(call.name)
+    def _announce_call(self, call: StreamedCall) -> None:
+        called = self._names.original_tool(call.name)
         name = self._returnable.name(called)
         call_id = self._returnable.id(call.id)
-        call.announced = True
+        call.is_announced = True
         if call.is_custom or called.kind == "custom":
-            call.one_string = None if call.is_custom else OneString()
+            call.freeform_input = None if call.is_custom else FreeformInput()
             call.is_custom = True
             self._writer.custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
         else:
             self._writer.call(call, name=name, call_id=call_id, namespace=called.namespace)
 
-    def _argue(self, call: Call, piece: str) -> None:
-        if call.one_string is not None:
+    def _argue(self, call: StreamedCall, piece: str) -> None:
+        if call.freeform_input is not None:
             self._writer.count(len(piece))
-            self._writer.custom_input(call, call.one_string.feed(piece))
+            self._writer.custom_input(call, call.freeform_input.feed(piece))
         elif call.is_custom:
             self._writer.custom_input(call, piece)
         else:
             self._writer.arguments(call, piece)
 
-    def _finish_call(self, at: int, call: Call, outcome: Outcome) -> None:
-        if not call.announced:
+    def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
+        if not call.is_announced:
             if not call.name or outcome == "failed":
                 self._losses.add(f"tool_calls[{at}]", "a call whose name never came, or never whole, is not delivered")
                 return
             self._announce([call])
-        if self._halves is not None and (rest := self._halves.rest(call)):
+        if self._halves is not None and (rest := self._halves.flush(call)):
             call.pieces.append(rest)
             self._argue(call, rest)
-        if call.one_string is not None:
-            self._writer.custom_input(call, call.one_string.finish())
-            if rest := call.one_string.left_over:
+        if call.freeform_input is not None:
+            self._writer.custom_input(call, call.freeform_input.finish())
+            if rest := call.freeform_input.left_over:
                 self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is left over")
         elif not call.is_custom and not call.pieces and outcome == "completed":
             self._writer.arguments(call, "{}")
@@ -381,7 +381,7 @@ class AnswerToHub:
         return self._items
 
     def _settle(self) -> None:
-        self.plain_key = self._message if self._think is None and self._halves is None else None
+        self.open_text_key = self._message if self._think is None and self._halves is None else None
 
 
 def _joined(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import UNSET
 
 from antiphon.dialects.chat.wire import ChatWire, PartOut
-from antiphon.dialects.common.notes import noted, only_text
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.placeholders import replace_with_placeholder, text_or_placeholder
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.content import (
     ContentParam,
     InputAudio,
@@ -36,7 +36,9 @@ class ContentFromHub:
         """Where only text may stand: in system and assistant messages and in reasoning."""
         if isinstance(content, str):
             return [content]
-        return [only_text(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)]
+        return [
+            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)
+        ]
 
     def _part(self, part: ContentParam, path: str) -> PartOut:
         match part:
@@ -45,18 +47,18 @@ class ContentFromHub:
             case InputFileParam():
                 return self._file(part, path)
             case InputAudio(input_audio=audio):
-                lose_unknown_fields(part, path, self._losses)
-                lose_unknown_fields(audio, f"{path}.input_audio", self._losses)
+                report_unknown_fields(part, path, self._losses)
+                report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
             case _:
-                return _text(only_text(part, path, NO_PLACE, self._losses))
+                return _text(text_or_placeholder(part, path, NO_PLACE, self._losses))
 
     def _image(self, part: InputImageParam, path: str) -> PartOut:
         if not self._wire.images:
-            return _text(noted(part, path, "the server takes no images", self._losses))
+            return _text(replace_with_placeholder(part, path, "the server takes no images", self._losses))
         if not part.image_url:
-            return _text(noted(part, path, "a file id means nothing to another server", self._losses))
-        lose_unknown_fields(part, path, self._losses)
+            return _text(replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses))
+        report_unknown_fields(part, path, self._losses)
         if part.file_id:
             self._losses.add(f"{path}.file_id", "the image's file id", "its address was sent instead")
         image = {"url": part.image_url}
@@ -74,17 +76,17 @@ class ContentFromHub:
         elif part.file_id:
             file["file_id"] = part.file_id
         else:
-            return _text(noted(part, path, "a file is sent by its data only", self._losses))
+            return _text(replace_with_placeholder(part, path, "a file is sent by its data only", self._losses))
         if part.filename:
             file["filename"] = part.filename
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value and name not in file:
                 self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
-        lose_unknown_fields(part, path, self._losses)
+        report_unknown_fields(part, path, self._losses)
         return PartOut(type="file", file=file)
 
 
-def joined(parts: list[PartOut]) -> str | list[PartOut]:
+def text_or_parts(parts: list[PartOut]) -> str | list[PartOut]:
     """Text alone is one string."""
     texts = [part.text for part in parts if part.text is not UNSET]
     return "\n".join(texts) if len(texts) == len(parts) else parts

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from antiphon.dialects.chat.answers import ErrorBodyOut, ErrorOut
-from antiphon.dialects.common.failed import error_of_response
-from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, upstream_error, words_of
+from antiphon.dialects.common.response_errors import error_of_response
+from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, error_text, upstream_error
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.nesting import decode_json
@@ -63,7 +63,7 @@ def _read(body: bytes) -> _Told:
     try:
         return _told(decode_json(body))
     except ValueError:
-        return _Told(words_of(body), is_of_api=False)
+        return _Told(error_text(body), is_of_api=False)
 
 
 def _told(value: Any) -> _Told:

@@ -14,8 +14,8 @@ from antiphon import sse
 from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, usage_from_hub
 from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut, MessagePiece
 from antiphon.dialects.chat.errors import error_frame_data
-from antiphon.dialects.common.failed import CUT
-from antiphon.dialects.common.in_order import InOrder
+from antiphon.dialects.common.event_ordering import EventSequencer
+from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR
 from antiphon.protocol.events import (
     ErrorEvent,
     ItemAdded,
@@ -49,7 +49,7 @@ class EventsFromHub:
         self._is_told = False  # whether the end was told: a finish reason, or an error
         self._is_over = False
         self._calls: set[int | None] = set()  # by output index
-        self._in_order = InOrder(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
+        self._in_order = EventSequencer(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
 
     def feed(self, event: StreamEvent) -> bytes:
         """The chunks that an event makes."""
@@ -73,7 +73,7 @@ class EventsFromHub:
         if self._is_over:
             return b""
         self._is_over = True
-        return (b"" if self._is_told else self._error(error_frame_data(CUT))) + sse.END
+        return (b"" if self._is_told else self._error(error_frame_data(STREAM_CUT_ERROR))) + sse.DONE_FRAME
 
     def _told_now(self, event: StreamEvent) -> list[StreamEvent]:
         """Calls that are written at once are told one after the other: clients take the beginning of one for the end of another."""
@@ -91,7 +91,7 @@ class EventsFromHub:
 
     def _end(self, response: Response) -> bytes:
         self._is_told = True
-        rest, told = self._answer.rest(), b""
+        rest, told = self._answer.flush(), b""
         if rest.annotations:  # before the chunk with the reason, of which some clients read nothing else
             told = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
             rest = msgspec.structs.replace(rest, annotations=UNSET)

@@ -16,21 +16,21 @@ from antiphon import sse
 from antiphon.dialects.chat.answer_to_hub import AnswerToHub
 from antiphon.dialects.chat.answers import ChatUsage, Choice, Chunk, TextChunk
 from antiphon.dialects.chat.errors import error_in_answer
-from antiphon.dialects.chat.forced import ForcedTools
-from antiphon.dialects.chat.second_reading import read_again
+from antiphon.dialects.chat.forced_tools import ForcedTools
+from antiphon.dialects.chat.lenient_decoding import decode_leniently
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import SHORTEST_TOO_DEEP, bounded
+from antiphon.protocol.nesting import SHORTEST_TOO_DEEP, with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = bounded(msgspec.json.Decoder(Chunk).decode)
-_decode_text: Final = bounded(msgspec.json.Decoder(TextChunk).decode)
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
+_decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 _decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
 MANY: Final = 8  # frames that are worth reading as one
 OTHERS: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
@@ -43,9 +43,9 @@ class EventsToHub(StreamToHub):
 
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ChatWire = ChatWire()) -> None:  # noqa: B008
         super().__init__(opening, stamps)
-        names = ToolNames.of(request)
-        forced = ForcedTools.of(request, names, wire, Losses())
-        called = forced.reader() if forced else None
+        names = ToolNames.for_request(request)
+        forced = ForcedTools.from_request(request, names, wire, Losses())
+        called = forced.call_reader() if forced else None
         self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, called)
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
@@ -55,9 +55,9 @@ class EventsToHub(StreamToHub):
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
-        if self._over:
+        if self._has_ended:
             return []
-        key = self._answer.plain_key
+        key = self._answer.open_text_key
         if key is not None and frame is not self._no_text and self._misses < MAX_MISSES:
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
@@ -66,19 +66,19 @@ class EventsToHub(StreamToHub):
                 self._misses += 1  # servers that always send more are not asked for less again and again
             else:
                 self._writer.text(key, text)
-                return self._take()
+                return self._take_events()
         try:
             chunk = _decode(frame.data)
         except ValueError:  # every complaint of msgspec's is a ValueError
             self._refused(frame)
         else:
             self._chunk(chunk, frame)
-        return self._take()
+        return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
         """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
-        key = self._answer.plain_key
-        if key is None or self._over or self._misses >= MAX_MISSES:
+        key = self._answer.open_text_key
+        if key is None or self._has_ended or self._misses >= MAX_MISSES:
             return None, at
         if frames[at] is self._no_text:
             return None, at
@@ -97,17 +97,17 @@ class EventsToHub(StreamToHub):
         try:
             chunk: Chunk | None = _decode(body)
         except ValueError:
-            chunk = read_again(body, self.losses)
-            self._answer.mend_halves()
+            chunk = decode_leniently(body, self.losses)
+            self._answer.join_surrogates()
         if chunk is not None:
             self._chunk(chunk, sse.Frame("", body))
-        if self._over:
+        if self._has_ended:
             return
         if chunk is None or not any(chunk.choices or ()):
-            self._fail(invalid("an answer that is no chat completion", body))
+            self._fail(invalid_upstream_data("an answer that is no chat completion", body))
         else:
-            self._reason = self._reason or "stop"
-            self._end()
+            self._stop_reason = self._stop_reason or "stop"
+            self._end_response()
 
     def _refused(self, frame: sse.Frame) -> None:
         """What the typed decode did not take: the end, white space, something to be read leniently, or nonsense."""
@@ -117,16 +117,16 @@ class EventsToHub(StreamToHub):
             return
         if not data:
             return
-        chunk = read_again(data, self.losses)
+        chunk = decode_leniently(data, self.losses)
         if chunk is None:
-            self._fail(invalid("an event that is no chat chunk", data))
+            self._fail(invalid_upstream_data("an event that is no chat chunk", data))
             return
-        self._answer.mend_halves()
+        self._answer.join_surrogates()
         self._chunk(chunk, frame)
 
     def _done(self) -> None:
-        if self._reason:
-            self._end()
+        if self._stop_reason:
+            self._end_response()
         else:
             self._fail(UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response"))
 
@@ -138,7 +138,7 @@ class EventsToHub(StreamToHub):
         if chunk.service_tier and chunk.service_tier != self._service_tier:
             self._service_tier = chunk.service_tier
             self._writer.update(service_tier=chunk.service_tier)
-        if not self._writer.started:
+        if not self._writer.has_started:
             self._writer.start()
         self._usage = chunk.usage or self._usage
         for at, choice in enumerate(chunk.choices or ()):
@@ -151,20 +151,20 @@ class EventsToHub(StreamToHub):
             return
         # Some servers send both: in a whole answer the delta is empty, in a stream the message repeats what was said so far.
         if choice.message is not None and (self._is_whole or choice.delta is None):
-            self._answer.message(choice.message, choice.logprobs)
+            self._answer.add_message(choice.message, choice.logprobs)
         elif choice.delta is not None:
-            self._answer.delta(choice.delta, choice.logprobs)
+            self._answer.add_delta(choice.delta, choice.logprobs)
         self._usage = choice.usage or self._usage
-        self._reason = choice.finish_reason or self._reason
+        self._stop_reason = choice.finish_reason or self._stop_reason
 
-    def _end(self) -> None:
-        reason = self._reason
+    def _end_response(self) -> None:
+        reason = self._stop_reason
         if reason in FAILED:
             self._fail(UpstreamFault(f"the upstream gave up: its finish reason is {reason!r}", code=FAILED[reason]))
         else:
             self._end_as(INCOMPLETE.get(reason))
 
-    def _counted(self) -> Usage | None:
+    def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
 
 

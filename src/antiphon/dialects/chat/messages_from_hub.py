@@ -10,17 +10,25 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from antiphon.dialects.chat.content_from_hub import ContentFromHub, joined
+from antiphon.dialects.chat.content_from_hub import ContentFromHub, text_or_parts
 from antiphon.dialects.chat.plain_history import plain_messages
 from antiphon.dialects.chat.reasoning import own_envelope
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Output, Placed, Turn, history_of
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.history import (
+    AnsweredCall,
+    AssistantTurn,
+    HistoryTurn,
+    PlacedItem,
+    ToolCallParam,
+    ToolOutputParam,
+    build_history,
+)
+from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.plain_history import plain_text
-from antiphon.dialects.common.tool_errors import failure_in_text
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.tool_errors import mark_failure_in_text
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
@@ -28,22 +36,22 @@ from antiphon.protocol.request import Request, input_items
 
 
 def messages_from_hub(
-    request: Request, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
+    request: Request, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
-    """All messages; `told_first` is the text of the system message that begins them."""
+    """All messages; `leading_system_texts` is the text of the system message that begins them."""
     items = input_items(request)
     plain = plain_messages(items, names, wire)
     if plain is None:
-        return messages_of_turns(items, names, wire, losses, told_first)
-    return [MessageOut(role="system", content="\n\n".join(told_first)), *plain] if told_first else plain
+        return general_messages_from_hub(items, names, wire, losses, leading_system_texts)
+    return [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain] if leading_system_texts else plain
 
 
-def messages_of_turns(
-    items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]
+def general_messages_from_hub(
+    items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
     """The same for any conversation, however it is mixed up."""
-    history = history_of(items, losses, wire.orphan_outputs)
-    messages = _Messages(names, wire, losses, told_first)
+    history = build_history(items, losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, leading_system_texts)
     wanted_from = _reasoning_wanted_from(history.turns, wire)
     for at, turn in enumerate(history.turns):
         if type(turn) is AssistantTurn:
@@ -55,19 +63,19 @@ def messages_of_turns(
     return messages.whole()
 
 
-def _reasoning_wanted_from(turns: list[Turn], wire: ChatWire) -> int:
+def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
     """The first turn whose reasoning the server wants back: in a tool loop, the one after the user's last word."""
     if wire.reasoning_field == "none":
         return len(turns)
     if wire.reasoning_history == "all":
         return 0
-    of_user = [at for at, turn in enumerate(turns) if isinstance(turn, Placed) and turn.item.role == "user"]
+    of_user = [at for at, turn in enumerate(turns) if isinstance(turn, PlacedItem) and turn.item.role == "user"]
     return of_user[-1] if of_user else 0
 
 
-def _report(other: Placed[ItemParam], losses: Losses) -> None:
+def _report(other: PlacedItem[ItemParam], losses: Losses) -> None:
     if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-        lose_unknown_fields(other.item, other.path, losses)
+        report_unknown_fields(other.item, other.path, losses)
     else:
         losses.add(other.path, f"an item of type {type_of(other.item)}", "chat has no place for it")
 
@@ -75,12 +83,12 @@ def _report(other: Placed[ItemParam], losses: Losses) -> None:
 class _Messages:
     """Writes messages, turn by turn."""
 
-    def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, told_first: list[str]) -> None:
+    def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
-        self._first = list(told_first)
+        self._first = list(leading_system_texts)
         self._done: list[MessageOut] = []
         self._phase_reported = False
 
@@ -89,13 +97,13 @@ class _Messages:
             return self._done
         return [MessageOut(role="system", content="\n\n".join(self._first)), *self._done]
 
-    def add(self, turn: Placed[MessageParam]) -> None:
+    def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._report_fields(turn)
         if message.role == "user":
             self._done.append(MessageOut(role="user", content=self._user_content(turn)))
             return
-        text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first))
+        text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first_part))
         if not text:
             return
         if self._wire.system == "anywhere":
@@ -128,15 +136,15 @@ class _Messages:
         if turn.calls:
             self._add_results(turn.calls)
 
-    def _user_content(self, turn: Placed[MessageParam]) -> str | list[PartOut]:
+    def _user_content(self, turn: PlacedItem[MessageParam]) -> str | list[PartOut]:
         if self._wire.text_content == "string":
             text = plain_text(turn.item.content)
             if text is not None:
                 return text
-        parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first)
-        return parts if self._wire.text_content == "parts" else joined(parts)
+        parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
+        return parts if self._wire.text_content == "parts" else text_or_parts(parts)
 
-    def _said(self, messages: list[Placed[MessageParam]]) -> tuple[str, str | UnsetType]:
+    def _said(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""
         texts: list[str] = []
         refusals: list[str] = []
@@ -147,7 +155,7 @@ class _Messages:
             if text is not None:
                 texts.append(text)
                 continue
-            for at, text in enumerate(self._content.texts(content, message.path, "content", message.first)):
+            for at, text in enumerate(self._content.texts(content, message.path, "content", message.first_part)):
                 (refusals if type(content[at]) is Refusal else texts).append(text)
         if not refusals:
             return "\n".join(texts), UNSET
@@ -155,14 +163,14 @@ class _Messages:
         return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
 
     def _reasoning(
-        self, items: list[Placed[ReasoningParam]], *, wanted: bool, silent: bool
+        self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
     ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
         """What the server gets back: the text where it wants that, and its own details always (RSN-2)."""
         kept: list[str] = []
         details: list[Any] = []
         for one in items:
             path, item = one.path, one.item
-            lose_unknown_fields(item, path, self._losses)
+            report_unknown_fields(item, path, self._losses)
             own = own_envelope(item, self._wire.maker)
             content, summary = item.content or [], item.summary
             if item.encrypted_content and own is None:
@@ -183,37 +191,37 @@ class _Messages:
             self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
         return self._content.texts(item.content or [], path, "content") or self._content.texts(item.summary, path, "summary")
 
-    def _call(self, call: Call) -> ToolCallOut:
+    def _call(self, call: ToolCallParam) -> ToolCallOut:
         if isinstance(call, FunctionCallParam):
-            name = self._names.sent(("function", call.name, call.namespace or None))
+            name = self._names.wire_name(("function", call.name, call.namespace or None))
             # Models that call a function without parameters may write nothing at all; servers want JSON.
             return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
-        name = self._names.sent(("custom", call.name, call.namespace or None))
+        name = self._names.wire_name(("custom", call.name, call.namespace or None))
         if self._wire.custom_tools == "native":
             return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
-        return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=one_string.wrap(call.input)))
+        return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input)))
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[PartOut] = []
         for answered in calls:
             call_id = answered.call.item.call_id
-            lose_unknown_fields(answered.call.item, answered.call.path, self._losses)
+            report_unknown_fields(answered.call.item, answered.call.path, self._losses)
             content = self._result(answered.output, call_id, lifted)
             self._done.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
         if lifted:
             self._done.append(MessageOut(role="user", content=lifted))
 
-    def _result(self, output: Placed[Output], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
-        item = failure_in_text(output.item)
-        lose_unknown_fields(item, output.path, self._losses)
+    def _result(self, output: PlacedItem[ToolOutputParam], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
+        item = mark_failure_in_text(output.item)
+        report_unknown_fields(item, output.path, self._losses)
         if isinstance(item.output, str):
             return item.output
         parts = self._content.parts(item.output, output.path, "output")
-        return joined(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
+        return text_or_parts(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
 
-    def _report_fields(self, message: Placed[MessageParam]) -> None:
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
         if message.item.extra:
-            lose_unknown_fields(message.item, message.path, self._losses)
+            report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, assert_never
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.chat.reasoning import returned_reasoning
+from antiphon.dialects.chat.reasoning import reasoning_to_hub
 from antiphon.dialects.chat.wire import (
     FilePartIn,
     FunctionCallIn,
@@ -23,9 +23,9 @@ from antiphon.dialects.chat.wire import (
     TextIn,
     ToolCallIn,
 )
-from antiphon.dialects.common.history import call_of, output_of
-from antiphon.dialects.common.notes import noted
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.history import call_from_block, output_from_block
+from antiphon.dialects.common.placeholders import replace_with_placeholder
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
@@ -54,12 +54,12 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 
 
-class Conversation(NamedTuple):
+class InstructionsAndItems(NamedTuple):
     instructions: str | UnsetType
     items: list[ItemParam]
 
 
-def messages_to_hub(messages: list[MessageIn], losses: Losses) -> Conversation:
+def messages_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:
     """E-4: system text that begins the conversation becomes `instructions`, everything after it items."""
     items = _Items(messages, losses)
     instructions: list[str] = []
@@ -69,7 +69,7 @@ def messages_to_hub(messages: list[MessageIn], losses: Losses) -> Conversation:
             items.take(message, at)
         else:
             instructions.append(items.instruction(message, texts, at))
-    return Conversation("\n\n".join(instructions) if instructions else UNSET, items.done)
+    return InstructionsAndItems("\n\n".join(instructions) if instructions else UNSET, items.done)
 
 
 def _system_texts(message: MessageIn) -> list[TextIn] | None:
@@ -119,7 +119,7 @@ class _Items:
                 self._take_content(_parts(message.content), role, path)
 
     def _take_assistant(self, message: MessageIn, at: int, path: str) -> None:
-        thoughts = returned_reasoning(message, path, self._losses)
+        thoughts = reasoning_to_hub(message, path, self._losses)
         calls = {call.id for call in message.tool_calls or ()}
         self.done += [thought.item for thought in thoughts if thought.call_id not in calls]
         parts = _parts(message.content)
@@ -147,8 +147,8 @@ class _Items:
             if parts:
                 self.done.append(MessageParam(role=role, content=parts))
                 parts = []
-            lose_unknown_fields(part, place, self._losses)
-            self.done.append(call_of(part) if isinstance(part, ToolUse) else output_of(part))
+            report_unknown_fields(part, place, self._losses)
+            self.done.append(call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part))
         if parts or not content:
             self.done.append(MessageParam(role=role, content=parts))
 
@@ -164,16 +164,16 @@ class _Items:
             self.done.append(FunctionCallOutputParam(call_id=call_id, output=output))
 
     def _call(self, call: ToolCallIn, path: str) -> ItemParam:
-        lose_unknown_fields(call, path, self._losses)
+        report_unknown_fields(call, path, self._losses)
         if call.custom:
-            lose_unknown_fields(call.custom, f"{path}.custom", self._losses)
+            report_unknown_fields(call.custom, f"{path}.custom", self._losses)
             return CustomToolCallParam(call_id=call.id, name=call.custom.name, input=call.custom.input)
         if not call.function:
             raise MissingField(f"{path}.function is missing: wanted the function that was called", param=f"{path}.function")
         return self._function_call(call.function, call.id, f"{path}.function")
 
     def _function_call(self, function: FunctionCallIn, call_id: str, path: str) -> FunctionCallParam:
-        lose_unknown_fields(function, path, self._losses)
+        report_unknown_fields(function, path, self._losses)
         given = function.arguments
         arguments = given if isinstance(given, str) else codec.encode(given).decode()
         return FunctionCallParam(call_id=call_id, name=function.name, arguments=arguments)
@@ -181,7 +181,7 @@ class _Items:
     def _part(self, part: PlainPartIn, role: MessageRole, path: str) -> ContentParam:
         if isinstance(part, UnknownContent):
             return self._unknown(part, path)
-        lose_unknown_fields(part, path, self._losses)
+        report_unknown_fields(part, path, self._losses)
         match part:
             case Text() | InputText() | OutputTextParam():
                 if isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
@@ -192,10 +192,10 @@ class _Items:
             case ImagePartIn(image_url=image):
                 media: ContentParam = self._image(image, f"{path}.image_url")
             case FilePartIn(file=file):
-                lose_unknown_fields(file, f"{path}.file", self._losses)
+                report_unknown_fields(file, f"{path}.file", self._losses)
                 media = InputFileParam(file_data=file.file_data, file_id=file.file_id, filename=file.filename)
             case InputAudio(input_audio=audio):
-                lose_unknown_fields(audio, f"{path}.input_audio", self._losses)
+                report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 media = InputAudio(input_audio=replace(audio, extra=UNSET))
             case _ as never:
                 assert_never(never)
@@ -213,21 +213,21 @@ class _Items:
     def _image(self, image: ImageUrlIn | str, path: str) -> InputImageParam:
         if isinstance(image, str):
             return InputImageParam(image_url=image)
-        lose_unknown_fields(image, path, self._losses)
+        report_unknown_fields(image, path, self._losses)
         return InputImageParam(image_url=image.url, detail=image.detail)
 
     def _unknown(self, part: UnknownContent, path: str) -> UnknownContent:
-        fields = part.fields()
+        fields = part.raw_members()
         if fields.pop("cache_control", None) is None:
             return part
         self._losses.add(f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there")
         return UnknownContent(kind=part.kind, raw=Raw(codec.encode(fields)))
 
     def _note(self, part: ContentParam, path: str) -> str:
-        return noted(part, path, "this message has no place for it", self._losses)
+        return replace_with_placeholder(part, path, "this message has no place for it", self._losses)
 
     def _report_fields(self, message: MessageIn, path: str) -> None:
-        lose_unknown_fields(message, path, self._losses)
+        report_unknown_fields(message, path, self._losses)
         for name, role in ROLE_OF_FIELD.items():
             if role != message.role and getattr(message, name):
                 self._losses.add(f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it")

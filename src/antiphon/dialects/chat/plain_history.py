@@ -1,11 +1,11 @@
-"""Chat messages of the common conversation, without the general translation of a history. `messages_of_turns` would write the same
-messages: a test compares the two."""
+"""Chat messages of the common conversation, without the general translation of a history. `general_messages_from_hub` would write
+the same messages: a test compares the two."""
 
 from __future__ import annotations
 
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, MessageOut, ToolCallOut
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.plain_history import Called, plain_history
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.protocol.items import FunctionCallParam, ItemParam
 
 
@@ -18,8 +18,8 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
         return None
     messages: list[MessageOut] = []
     for turn in turns:
-        if type(turn) is not Called:
-            messages.append(MessageOut(role="user" if turn.is_users else "assistant", content=turn.text))
+        if type(turn) is not PlainCalls:
+            messages.append(MessageOut(role="user" if turn.is_user else "assistant", content=turn.text))
             continue
         if wire.missing_reasoning == "blank":  # every call needs reasoning, which only the general translation adds
             return None
@@ -33,4 +33,6 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
 def _tool_call(call: FunctionCallParam, names: ToolNames) -> ToolCallOut:
     # Models that call a function without parameters may write no arguments at all; servers want JSON.
     arguments = call.arguments or "{}"
-    return ToolCallOut(id=call.call_id, function=FunctionOut(name=names.sent(("function", call.name, None)), arguments=arguments))
+    return ToolCallOut(
+        id=call.call_id, function=FunctionOut(name=names.wire_name(("function", call.name, None)), arguments=arguments)
+    )

@@ -10,15 +10,15 @@ import json
 from typing import Any, Final, NamedTuple
 
 from antiphon.dialects.chat.wire import ChatWire, MessageIn
-from antiphon.dialects.common.envelope import Envelope, seal, unseal
-from antiphon.dialects.common.halves import Halves
+from antiphon.dialects.common.envelope import Envelope, seal_reasoning, unseal_reasoning
+from antiphon.dialects.common.surrogates import SurrogateJoiner
 from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.text_pieces import TextPieces
 
 
-class Thoughts:
+class ReasoningCollector:
     """What the server must be given back of one reasoning item, collected while it comes."""
 
     def __init__(self, wire: ChatWire) -> None:
@@ -27,11 +27,11 @@ class Thoughts:
         self._pieces = TextPieces()
         self._details: list[dict[str, Any]] = []
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         if self._keeps_text:
             self._pieces.append(piece)
 
-    def details(self, told: list[dict[str, Any]]) -> None:
+    def add_details(self, told: list[dict[str, Any]]) -> None:
         """Details of one chunk. The first may go on with what the chunk before ended with."""
         first, *others = told
         if self._details and _goes_on(self._details[-1], first):
@@ -39,34 +39,34 @@ class Thoughts:
             told = others
         self._details += told
 
-    def sealed(self) -> str | None:
+    def to_envelope(self) -> str | None:
         """The envelope, if there is anything that the server wants to see again."""
         content: dict[str, Any] = {}
         if self._pieces:
             content["reasoning_content"] = "".join(self._pieces)
         if any(map(_holds_more_than_text, self._details)):
             content["reasoning_details"] = _with_whole_characters(self._details)
-        return seal(self._maker, content) if content else None
+        return seal_reasoning(self._maker, content) if content else None
 
 
-def says_something(detail: dict[str, Any]) -> bool:
+def has_content(detail: dict[str, Any]) -> bool:
     return any(value for name, value in detail.items() if name not in BOOKKEEPING)
 
 
 def own_envelope(item: ReasoningParam, maker: str) -> Envelope | None:
     """What `maker` gets back of an item of its own; None if the item is somebody else's, or open."""
-    envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+    envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
     return envelope if envelope is not None and envelope.maker == maker else None
 
 
-class Returned(NamedTuple):
+class ReturnedReasoning(NamedTuple):
     """Reasoning that a client sends back, and the call that it led to, if the client knows."""
 
     item: ReasoningParam
     call_id: str | None = None
 
 
-def returned_reasoning(message: MessageIn, path: str, losses: Losses) -> list[Returned]:
+def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[ReturnedReasoning]:
     """What the model thought before a message. The text of several sealed pieces comes as one, and stands in the first."""
     given = message.reasoning_content or message.reasoning
     text = given if isinstance(given, str) else ""
@@ -94,10 +94,10 @@ def returned_reasoning(message: MessageIn, path: str, losses: Losses) -> list[Re
     if content:
         summary = []  # the same once more: who tells both tells the summary as the text
     if not sealed:
-        return [Returned(ReasoningParam(summary=summary, content=content))] if content or summary else []
+        return [ReturnedReasoning(ReasoningParam(summary=summary, content=content))] if content or summary else []
     (data, call_id), *others = sealed
-    first = Returned(ReasoningParam(summary=summary, content=content, encrypted_content=data), call_id)
-    return [first, *(Returned(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others)]
+    first = ReturnedReasoning(ReasoningParam(summary=summary, content=content, encrypted_content=data), call_id)
+    return [first, *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others)]
 
 
 def _holds_more_than_text(detail: dict[str, Any]) -> bool:
@@ -118,8 +118,8 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _with_whole_characters(details: list[dict[str, Any]]) -> Any:
     """Characters that were cut in two by a chunk's end are whole again."""
-    halves = Halves()
-    return json.loads(halves.mend(None, json.dumps(details, ensure_ascii=False)))
+    halves = SurrogateJoiner()
+    return json.loads(halves.join(None, json.dumps(details, ensure_ascii=False)))
 
 
 BOOKKEEPING: Final = frozenset({"type", "format", "index", "id"})

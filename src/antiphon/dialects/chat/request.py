@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from antiphon.dialects.chat.forced import ForcedTools
+from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.messages_from_hub import messages_from_hub
 from antiphon.dialects.chat.messages_to_hub import messages_to_hub
-from antiphon.dialects.chat.tools import lose_tools, tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
+from antiphon.dialects.chat.tools import report_lost_tools, tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
     ChatWire,
     JsonSchemaFormatIn,
@@ -25,10 +25,10 @@ from antiphon.dialects.chat.wire import (
     ResponseFormatOut,
     UnknownFormat,
 )
-from antiphon.dialects.common.effort import nearest
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.offered import translate_tools_once
-from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
+from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
@@ -59,8 +59,8 @@ LOGPROBS: Final = "message.output_text.logprobs"
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, and what it could not carry."""
     losses = Losses()
-    names = ToolNames.of(request)
-    forced = ForcedTools.of(request, names, wire, losses)
+    names = ToolNames.for_request(request)
+    forced = ForcedTools.from_request(request, names, wire, losses)
     tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
     losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
@@ -163,7 +163,7 @@ def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: li
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
-    lose_unknown_fields(format, "text.format", losses)
+    report_unknown_fields(format, "text.format", losses)
     if isinstance(format, TextFormat):
         return UNSET
     if wire.json_output == "none":
@@ -189,12 +189,12 @@ def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: li
 def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
     """A forced call, which is asked for as a text of its form."""
     if isinstance(request.tool_choice, Shape):
-        lose_unknown_fields(request.tool_choice, "tool_choice", losses)
+        report_unknown_fields(request.tool_choice, "tool_choice", losses)
     asked = request.text.format if request.text else UNSET
     if asked and not isinstance(asked, TextFormat):
         losses.add("text.format", "the form of the text", "a tool is forced, so the answer is a call and no text")
-    first.append(forced.rule())
-    return forced.format()
+    first.append(forced.system_text())
+    return forced.response_format()
 
 
 class _Offered(Struct, frozen=True):
@@ -211,7 +211,7 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:
         why = "the model's template drops tools: it can only be forced to call one"
-        lose_tools(request, losses, "the tools are not offered", why)
+        report_lost_tools(request, losses, "the tools are not offered", why)
         tools = {}
     return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
@@ -239,7 +239,7 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
     effort = request.reasoning.effort if request.reasoning else UNSET
     if not effort or not wire.efforts or effort in wire.efforts:
         return effort
-    known = nearest(effort, wire.efforts)
+    known = nearest_effort(effort, wire.efforts)
     losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
     return known
 
@@ -247,11 +247,11 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
 def _report_fields(request: Request, losses: Losses) -> None:
     """What chat has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
     if request.reasoning:
-        lose_unknown_fields(request.reasoning, "reasoning", losses)
+        report_unknown_fields(request.reasoning, "reasoning", losses)
         if request.reasoning.summary:
             losses.add("reasoning.summary", "a summary of the reasoning", "chat has no such thing")
     if request.text:
-        lose_unknown_fields(request.text, "text", losses)
+        report_unknown_fields(request.text, "text", losses)
     if request.client_metadata:
         losses.add("client_metadata", "the field 'client_metadata'", "chat has no place for it")
     if request.prompt_cache_retention:
@@ -267,7 +267,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     for name, raw in (request.extra or {}).items():
         same = SAME_AS.get(name, "")
         own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
-        if name == STREAM_OPTIONS or is_answered_here(name, raw, request):
+        if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
             continue
         if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
             losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
@@ -292,8 +292,8 @@ def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
 def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     match chat.response_format:
         case JsonSchemaFormatIn(json_schema=asked):
-            lose_unknown_fields(chat.response_format, "response_format", losses)
-            lose_unknown_fields(asked, "response_format.json_schema", losses)
+            report_unknown_fields(chat.response_format, "response_format", losses)
+            report_unknown_fields(asked, "response_format.json_schema", losses)
             return JsonSchemaFormatParam(name=asked.name, description=asked.description, schema=asked.schema, strict=asked.strict)
         case UnknownFormat(raw=raw):
             extra[PREFIX + "response_format"] = raw

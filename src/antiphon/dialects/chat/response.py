@@ -8,12 +8,12 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, join, usage_from_hub
+from antiphon.dialects.chat.answer_from_hub import AnswerFromHub, completion_id, join_pieces, usage_from_hub
 from antiphon.dialects.chat.answers import ChoiceOut, CompletionOut
 from antiphon.dialects.chat.events_to_hub import EventsToHub
-from antiphon.dialects.chat.plain_answer import plain_response
+from antiphon.dialects.chat.text_response import text_response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.failed import raise_unless_ended
+from antiphon.dialects.common.response_errors import raise_unless_ended
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -29,7 +29,7 @@ def response_to_hub(
     wire: ChatWire = ChatWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """A server's whole answer. Raises what it says instead of one, or that it is none."""
-    plain = plain_response(body, opening, stamps, wire)
+    plain = text_response_to_hub(body, opening, stamps, wire)
     return (plain, Losses()) if plain is not None else response_by_events(body, request, opening, stamps, wire)
 
 
@@ -44,7 +44,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
-    choice = join([*pieces, ChoiceOut(delta=answer.rest())])
+    choice = join_pieces([*pieces, ChoiceOut(delta=answer.flush())])
     assert choice.delta
     says_else = choice.delta.refusal or choice.delta.tool_calls
     message = msgspec.structs.replace(

@@ -30,11 +30,11 @@ from antiphon.dialects.chat.wire import (
     ToolIn,
     ToolOut,
 )
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import ToolNames, ToolRef
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.offered import offered_in_places
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
@@ -59,18 +59,18 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
     """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
     sent: dict[str, ToolOut] = {}
     places: dict[str, str] = {}
-    for path, tool, namespace in offered_in_places(request, losses, "chat has no groups of tools"):
+    for path, tool, namespace in tools_with_paths(request, losses, "chat has no groups of tools"):
         match tool:
             case FunctionToolParam():
-                name = names.sent(("function", tool.name, namespace))
+                name = names.wire_name(("function", tool.name, namespace))
                 offered = _function(tool, name, path, wire, losses)
             case CustomTool():
-                name = names.sent(("custom", tool.name, namespace))
+                name = names.wire_name(("custom", tool.name, namespace))
                 offered = _custom(tool, name, path, wire, losses)
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "chat has no equivalent")
                 continue
-        lose_unknown_fields(tool, path, losses)
+        report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         if sent.get(name, offered) != offered:
@@ -96,13 +96,13 @@ def tool_choice_from_hub(
         case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
             return _named(only, sent, names, wire, losses)
         case AllowedToolsParam(mode=mode):  # TOOL-3: all tools are sent, calls outside the set are withheld by policy
-            lose_unknown_fields(choice, "tool_choice", losses)
+            report_unknown_fields(choice, "tool_choice", losses)
             return _mode(mode or "auto", sent, wire, losses)
         case _ as never:
             assert_never(never)
 
 
-def lose_tools(request: Request, losses: Losses, what: str, why: str) -> None:
+def report_lost_tools(request: Request, losses: Losses, what: str, why: str) -> None:
     """Reports what becomes of tools, wherever some are offered."""
     if request.tools:
         losses.add("tools", what, why)
@@ -126,12 +126,12 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
         case FunctionChoiceIn() | CustomChoiceIn() as named:
             return _choice_to_hub(named, "tool_choice", losses)
         case NameIn(name=name) as function:
-            lose_unknown_fields(function, "function_call", losses)
+            report_unknown_fields(function, "function_call", losses)
             return SpecificFunction(name=name)
         case AllowedToolsChoiceIn(allowed_tools=allowed) as choice:
             path = "tool_choice.allowed_tools"
-            lose_unknown_fields(choice, "tool_choice", losses)
-            lose_unknown_fields(allowed, path, losses)
+            report_unknown_fields(choice, "tool_choice", losses)
+            report_unknown_fields(allowed, path, losses)
             tools = [_choice_to_hub(tool, f"{path}.tools[{at}]", losses) for at, tool in enumerate(allowed.tools)]
             return AllowedToolsParam(tools=tools, mode=allowed.mode)
         case None | UnsetType():
@@ -163,14 +163,14 @@ def _strict(said: bool, wire: ChatWire) -> bool | UnsetType:
 def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
     if wire.custom_tools == "native":
         if tool.format:
-            lose_unknown_fields(tool.format, f"{path}.format", losses)
+            report_unknown_fields(tool.format, f"{path}.format", losses)
         custom = CustomOut(name=name, description=tool.description or UNSET, format=_format_from_hub(tool.format))
         return ToolOut(type="custom", custom=custom)
     return ToolOut(
         function=FunctionOut(
             name=name,
-            description=one_string.description(tool, path, losses) or UNSET,
-            parameters=one_string.schema(),
+            description=freeform_tools.description(tool, path, losses) or UNSET,
+            parameters=freeform_tools.schema(),
             strict=_strict(False, wire),
         )
     )
@@ -194,8 +194,8 @@ def _mode(mode: ToolChoiceValue, sent: Collection[str], wire: ChatWire, losses: 
 def _named(
     choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolOut | UnsetType:
-    lose_unknown_fields(choice, "tool_choice", losses)
-    name = names.sent(ToolRef.chosen(choice))
+    report_unknown_fields(choice, "tool_choice", losses)
+    name = names.wire_name(ToolRef.from_choice(choice))
     if not _can_force(name in sent, wire, losses):
         return UNSET
     if isinstance(choice, SpecificCustom) and wire.custom_tools == "native":
@@ -214,7 +214,7 @@ def _can_force(offered: bool, wire: ChatWire, losses: Losses) -> bool:
 def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
     match tool:
         case FunctionToolIn():
-            lose_unknown_fields(tool, path, losses)
+            report_unknown_fields(tool, path, losses)
             if tool.function:
                 return _function_to_hub(tool.function, f"{path}.function", losses)
             if not tool.name:
@@ -223,7 +223,7 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
                 name=tool.name, description=tool.description, parameters=tool.parameters, strict=bool(tool.strict)
             )
         case CustomToolIn():
-            lose_unknown_fields(tool, path, losses)
+            report_unknown_fields(tool, path, losses)
             if tool.custom:
                 return _custom_to_hub(tool.custom, f"{path}.custom", losses)
             if not tool.name:
@@ -234,7 +234,7 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
 
 
 def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> FunctionToolParam:
-    lose_unknown_fields(function, path, losses)
+    report_unknown_fields(function, path, losses)
     return FunctionToolParam(
         name=function.name,
         description=function.description,
@@ -244,12 +244,12 @@ def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> Functio
 
 
 def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
-    lose_unknown_fields(custom, path, losses)
+    report_unknown_fields(custom, path, losses)
     format: TextFormatOfTool | GrammarFormat | None | UnsetType
     match custom.format:
         case GrammarFormatIn(grammar=grammar) as nested:
-            lose_unknown_fields(nested, f"{path}.format", losses)
-            lose_unknown_fields(grammar, f"{path}.format.grammar", losses)
+            report_unknown_fields(nested, f"{path}.format", losses)
+            report_unknown_fields(grammar, f"{path}.format.grammar", losses)
             format = GrammarFormat(syntax=grammar.syntax, definition=grammar.definition)
         case other:
             format = other
@@ -269,9 +269,9 @@ def _choice_to_hub(choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice
 
 
 def _chosen(choice: FunctionChoiceIn | CustomChoiceIn, nested: NameIn | UnsetType, path: str, losses: Losses) -> str:
-    lose_unknown_fields(choice, path.rpartition(".")[0], losses)
+    report_unknown_fields(choice, path.rpartition(".")[0], losses)
     if nested:
-        lose_unknown_fields(nested, path, losses)
+        report_unknown_fields(nested, path, losses)
         return nested.name
     if not choice.name:
         raise MissingField(f"{path} is missing: wanted an object with the name of a tool", param=path)

@@ -5,10 +5,10 @@ Lines that are no event, such as what a tool prints by mistake, are losses.
 
 from __future__ import annotations
 
-from antiphon.dialects.common.thread_events import thread_event
+from antiphon.dialects.common.thread_events import decode_thread_event
 from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import ApiError
-from antiphon.protocol.emitters import Collector
+from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
@@ -20,7 +20,7 @@ class AgentLinesToHub:
     """Lines in, the hub's events out."""
 
     def __init__(self, opening: Response, stamps: Stamps, wire: ThreadWire) -> None:
-        self._events = Collector()
+        self._events = EventCollector()
         self._thread = ThreadToHub(ResponseWriter(opening, self._events, stamps), wire)
 
     @property
@@ -34,7 +34,7 @@ class AgentLinesToHub:
 
     def feed(self, line: bytes) -> list[StreamEvent]:
         """What one line makes known."""
-        event = thread_event(line)
+        event = decode_thread_event(line)
         if event is None:
             self.losses.add("a line", "it was not told", f"it is no event: {line[:60].decode(errors='replace')}")
         else:

@@ -7,7 +7,7 @@ from typing import Final
 from antiphon.protocol.request import ReasoningEffort
 
 #: A budget is what the same word comes to on servers that have both; none at all is a budget of zero.
-BUDGETS: Final[dict[ReasoningEffort, int]] = {
+EFFORT_BUDGETS: Final[dict[ReasoningEffort, int]] = {
     "none": 0,
     "minimal": 1024,
     "low": 4096,
@@ -20,13 +20,13 @@ BUDGETS: Final[dict[ReasoningEffort, int]] = {
 
 def effort_of(budget: int) -> ReasoningEffort:
     """The word for a budget: the least that is not below it."""
-    return next((word for word, tokens in BUDGETS.items() if budget <= tokens), "max")
+    return next((word for word, tokens in EFFORT_BUDGETS.items() if budget <= tokens), "max")
 
 
-def nearest(effort: ReasoningEffort, known: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
+def nearest_effort(effort: ReasoningEffort, known: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
     """The word that comes nearest among those a server knows; the harder of two that are as near."""
-    place = ORDER.index(effort)
-    return min(known, key=lambda word: (abs(ORDER.index(word) - place), -ORDER.index(word)))
+    place = EFFORT_ORDER.index(effort)
+    return min(known, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
 
 
-ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(BUDGETS)
+EFFORT_ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(EFFORT_BUDGETS)

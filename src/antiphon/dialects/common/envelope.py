@@ -25,12 +25,12 @@ class Envelope(Struct, frozen=True):
     content: dict[str, Any]
 
 
-def seal(maker: str, content: dict[str, Any]) -> str:
+def seal_reasoning(maker: str, content: dict[str, Any]) -> str:
     """The text that stands in `encrypted_content`. A maker's name is the `maker` of a profile's wire options."""
-    return f"{MARK}{maker}.{base64.urlsafe_b64encode(codec.encode(content)).decode()}"
+    return f"{ENVELOPE_PREFIX}{maker}.{base64.urlsafe_b64encode(codec.encode(content)).decode()}"
 
 
-def unseal(text: str) -> Envelope | None:
+def unseal_reasoning(text: str) -> Envelope | None:
     """The envelope in `text`; None if it is none of ours, but what a server gave to a client without us."""
     form = FORM.fullmatch(text)
     if form is None:
@@ -42,5 +42,5 @@ def unseal(text: str) -> Envelope | None:
     return Envelope(form[1], content) if isinstance(content, dict) else None
 
 
-MARK: Final = "antiphon.reasoning."
-FORM: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]*={0,2})")
+ENVELOPE_PREFIX: Final = "antiphon.reasoning."
+FORM: Final = re.compile(re.escape(ENVELOPE_PREFIX) + r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]*={0,2})")

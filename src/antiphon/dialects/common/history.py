@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, assert_nev
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.tool_errors import FAILED, failure_in_text, is_failed
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.tool_errors import ERROR_MARK, is_failed, mark_failure_in_text
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import InvalidValue, OrphanToolOutput
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
@@ -36,10 +36,10 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.losses import Losses
 
-Call = FunctionCallParam | CustomToolCallParam
-Output = FunctionCallOutputParam | CustomToolCallOutputParam
+ToolCallParam = FunctionCallParam | CustomToolCallParam
+ToolOutputParam = FunctionCallOutputParam | CustomToolCallOutputParam
 #: A tool output whose call is nowhere: refuse the request, make up the call, or say it as text.
-Orphans = Literal["error", "synthesize", "text"]
+OrphanPolicy = Literal["error", "synthesize", "text"]
 
 NO_RESULT: Final = "[no result was given for this call]"
 UNKNOWN_TOOL: Final = "unknown_tool"
@@ -47,43 +47,43 @@ UNKNOWN_TOOL: Final = "unknown_tool"
 T = TypeVar("T")
 
 
-class Placed(Struct, Generic[T], frozen=True, gc=False):
+class PlacedItem(Struct, Generic[T], frozen=True, gc=False):
     """An item and where it came from: losses and errors name the place."""
 
     path: str
     item: T
     #: Of a message that was cut out of a longer one: the index of its first part there.
-    first: int = 0
+    first_part: int = 0
 
 
 _Entry = tuple[str, ItemParam, int]  # the same three before it is known what they are
 
 
 class AnsweredCall(Struct, frozen=True, gc=False):
-    call: Placed[Call]
-    output: Placed[Output]
+    call: PlacedItem[ToolCallParam]
+    output: PlacedItem[ToolOutputParam]
 
 
 @final
 class AssistantTurn(Struct, gc=False):
     """What the model said and did before somebody else had the word."""
 
-    reasoning: list[Placed[ReasoningParam]] = []
-    messages: list[Placed[MessageParam]] = []
+    reasoning: list[PlacedItem[ReasoningParam]] = []
+    messages: list[PlacedItem[MessageParam]] = []
     calls: list[AnsweredCall] = []
 
 
 #: A message of the user, the system or the developer is a turn by itself.
-Turn = Placed[MessageParam] | AssistantTurn
+HistoryTurn = PlacedItem[MessageParam] | AssistantTurn
 
 
 class History(NamedTuple):
-    turns: list[Turn]
+    turns: list[HistoryTurn]
     #: Items that are no part of a conversation: hosted tools' receipts, compactions, tools, unknown ones.
-    others: list[Placed[ItemParam]]
+    others: list[PlacedItem[ItemParam]]
 
 
-def history_of(items: list[ItemParam], losses: Losses, orphans: Orphans = "error") -> History:
+def build_history(items: list[ItemParam], losses: Losses, orphans: OrphanPolicy = "error") -> History:
     """The turns that `items` make."""
     entries = _unfold(items, losses)
     turns = _Turns(_pair(entries), losses, orphans)
@@ -91,16 +91,16 @@ def history_of(items: list[ItemParam], losses: Losses, orphans: Orphans = "error
     return History(turns.done, turns.others)
 
 
-def call_of(block: ToolUse) -> FunctionCallParam:
+def call_from_block(block: ToolUse) -> FunctionCallParam:
     """E-1: a call that was written inside a message."""
     return FunctionCallParam(call_id=block.id, name=block.name, arguments=codec.encode(block.input).decode())
 
 
-def output_of(block: ToolResult) -> FunctionCallOutputParam:
+def output_from_block(block: ToolResult) -> FunctionCallOutputParam:
     """E-1: a result that was written inside a message."""
     content = block.content if isinstance(block.content, list) else [block.content or ""]
     parts = [_result_part(part) for part in content]
-    extra = FAILED if block.is_error else UNSET
+    extra = ERROR_MARK if block.is_error else UNSET
     match parts:
         case [InputText(text=text)]:
             return FunctionCallOutputParam(call_id=block.tool_use_id, output=text, extra=extra)
@@ -153,14 +153,14 @@ def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
             rest = []
         if part is not None:
             place = f"{path}.content[{at}]"
-            lose_unknown_fields(part, place, losses)
-            pieces.append((place, call_of(part) if isinstance(part, ToolUse) else output_of(part), 0))
+            report_unknown_fields(part, place, losses)
+            pieces.append((place, call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part), 0))
     return pieces
 
 
 class _Pairs(NamedTuple):
     call_at: dict[int, int]  #: the position of an output → its call's
-    outputs: dict[int, dict[int, Placed[Output]]]  #: the position of a call → its outputs by their positions
+    outputs: dict[int, dict[int, PlacedItem[ToolOutputParam]]]  #: the position of a call → its outputs, by position
 
 
 def _pair(entries: list[_Entry]) -> _Pairs:
@@ -170,7 +170,7 @@ def _pair(entries: list[_Entry]) -> _Pairs:
     after it that has none, else it is one more output of the nearest call before it.
     """
     call_at: dict[int, int] = {}
-    outputs: dict[int, Placed[Output]] = {}
+    outputs: dict[int, PlacedItem[ToolOutputParam]] = {}
     waiting: dict[str, list[int]] = {}
     latest: dict[str, int] = {}
     early: list[tuple[int, str, int | None]] = []
@@ -181,7 +181,7 @@ def _pair(entries: list[_Entry]) -> _Pairs:
             waiting.setdefault(item.call_id, []).append(at)
             latest[item.call_id] = at
         elif isinstance(item, OUTPUTS):
-            outputs[at] = Placed(path, item)
+            outputs[at] = PlacedItem(path, item)
             if waiting.get(item.call_id):
                 call_at[at] = waiting[item.call_id].pop()
             else:
@@ -191,7 +191,7 @@ def _pair(entries: list[_Entry]) -> _Pairs:
             call_at[at] = waiting[call_id].pop(0)
         elif call_id in latest:
             call_at[at] = latest[call_id] if before is None else before
-    by_call: dict[int, dict[int, Placed[Output]]] = {}
+    by_call: dict[int, dict[int, PlacedItem[ToolOutputParam]]] = {}
     for at in sorted(call_at):
         by_call.setdefault(call_at[at], {})[at] = outputs[at]
     return _Pairs(call_at, by_call)
@@ -200,9 +200,9 @@ def _pair(entries: list[_Entry]) -> _Pairs:
 class _Turns:
     """Builds turns, item by item."""
 
-    def __init__(self, pairs: _Pairs, losses: Losses, orphans: Orphans) -> None:
-        self.done: list[Turn] = []
-        self.others: list[Placed[ItemParam]] = []
+    def __init__(self, pairs: _Pairs, losses: Losses, orphans: OrphanPolicy) -> None:
+        self.done: list[HistoryTurn] = []
+        self.others: list[PlacedItem[ItemParam]] = []
         self._pairs = pairs
         self._losses = losses
         self._orphans = orphans
@@ -214,23 +214,23 @@ class _Turns:
         for at, (path, item, first) in enumerate(entries):
             match item:
                 case MessageParam():
-                    message = Placed(path, item, first)
+                    message = PlacedItem(path, item, first)
                     if item.role == "assistant":
                         self._turn_that_speaks(at).messages.append(message)
                     else:
                         self._end(message)
                 case FunctionCallParam() | CustomToolCallParam():
                     turn = self._turn_that_calls(at, item.call_id)
-                    turn.calls.append(AnsweredCall(Placed(path, item), self._output(at, Placed(path, item))))
+                    turn.calls.append(AnsweredCall(PlacedItem(path, item), self._output(at, PlacedItem(path, item))))
                     self._answered_at = max([self._answered_at, *self._pairs.outputs.get(at, ())])
                 case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                    self._take_output(at, Placed(path, item))
+                    self._take_output(at, PlacedItem(path, item))
                 case ReasoningParam():
-                    self._turn_that_speaks(at).reasoning.append(Placed(path, item))
+                    self._turn_that_speaks(at).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
                     raise InvalidValue(f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id")
                 case _:
-                    self.others.append(Placed(path, item))
+                    self.others.append(PlacedItem(path, item))
 
     def _turn_that_speaks(self, at: int) -> AssistantTurn:
         """Words before calls belong to the calls' turn, and so do words between calls and their outputs; others to the next."""
@@ -251,32 +251,32 @@ class _Turns:
         self.done.append(self._open)
         return self._open
 
-    def _end(self, turn: Turn) -> None:
+    def _end(self, turn: HistoryTurn) -> None:
         self._open = None
         self.done.append(turn)
 
-    def _take_output(self, at: int, output: Placed[Output]) -> None:
+    def _take_output(self, at: int, output: PlacedItem[ToolOutputParam]) -> None:
         call = self._pairs.call_at.get(at)
         if call is None:
             self._end(self._adopted(output))
         elif self._open and self._opened_at <= call < at:
             self._open = None  # calls after the first output were made knowing it: they are another turn
 
-    def _output(self, at: int, call: Placed[Call]) -> Placed[Output]:
+    def _output(self, at: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
         call_id = call.item.call_id
         outputs = list(self._pairs.outputs.get(at, {}).values())
         if not outputs:
             self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
-            return Placed(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
+            return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
         if len(outputs) > 1 and not all(is_failed(output.item) for output in outputs):  # the joined output cannot be marked
-            outputs = [Placed(output.path, failure_in_text(output.item)) for output in outputs]
+            outputs = [PlacedItem(output.path, mark_failure_in_text(output.item)) for output in outputs]
         whole = outputs[0]
         for other in outputs[1:]:
             self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
-            whole = Placed(whole.path, replace(whole.item, output=[*parts_of(whole.item), *parts_of(other.item)]))
+            whole = PlacedItem(whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)]))
         return whole
 
-    def _adopted(self, output: Placed[Output]) -> Turn:
+    def _adopted(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
         """A turn for an output whose call is nowhere."""
         path, item = output.path, output.item
         what = f"the call of output {item.call_id} is not known"
@@ -286,23 +286,23 @@ class _Turns:
             case "synthesize":
                 self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was made up")
                 call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
-                return AssistantTurn(calls=[AnsweredCall(Placed(path, call), output)])
+                return AssistantTurn(calls=[AnsweredCall(PlacedItem(path, call), output)])
             case "text":
                 self._losses.add(path, what, "the output was sent as the user's text")
-                return Placed(path, MessageParam(role="user", content=_told(item)))
+                return PlacedItem(path, MessageParam(role="user", content=_told(item)))
             case _ as never:
                 assert_never(never)
 
 
-def parts_of(output: Output) -> list[ToolOutputContentParam]:
+def output_parts(output: ToolOutputParam) -> list[ToolOutputContentParam]:
     """What a tool gave, as parts."""
     return [InputText(text=output.output)] if isinstance(output.output, str) else output.output
 
 
-def _told(output: Output) -> list[ContentParam]:
+def _told(output: ToolOutputParam) -> list[ContentParam]:
     # D-2: the text form of a result.
     label = f"[Tool Result for {output.call_id}]: "
-    match parts_of(failure_in_text(output)):
+    match output_parts(mark_failure_in_text(output)):
         case [InputText(text=text), *others]:
             return [InputText(text=label + text), *others]
         case others:

@@ -41,7 +41,7 @@ class JsonLines:
         return [line] if line else []
 
 
-def one_line(data: bytes) -> bytes:
+def escape_line_ends(data: bytes) -> bytes:
     """JSON without anything that a reader of lines may take for a line's end: common clients also cut at these three characters.
     As the bytes of one character they stand nowhere but in strings, where an escape says the same; real line ends only between
     tokens, where a space does as well."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-ANY: Final = "*"
+WILDCARD: Final = "*"
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
     """Whether any of the patterns fits the name."""
     return any(matched_part(pattern, name) is not None for pattern in patterns)
 
 
 def matched_part(pattern: str, name: str) -> str | None:
     """What stands between the fixed beginning and end of the pattern, None if the name does not fit."""
-    first, *rest = pattern.split(ANY)
+    first, *rest = pattern.split(WILDCARD)
     if not rest:
         return "" if name == pattern else None
     *middle, last = rest

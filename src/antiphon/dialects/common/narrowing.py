@@ -35,7 +35,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
     closed_objects: bool = False
 
 
-def narrowed(schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses) -> JsonSchema:
+def narrow_schema(schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses) -> JsonSchema:
     """`schema` in what the server knows; `path` is where it stands in the request. Beyond `MAX_NODES` or `MAX_SIZE`: refused."""
     budget = _Budget(path)
     budget.check_size(len(msgspec.json.encode(schema)))

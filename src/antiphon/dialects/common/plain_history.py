@@ -16,15 +16,15 @@ from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, 
 
 
 @final
-class Said(Struct, frozen=True, gc=False):
+class PlainMessage(Struct, frozen=True, gc=False):
     """A text, by the user or by the assistant."""
 
-    is_users: bool
+    is_user: bool
     text: str
 
 
 @final
-class Called(Struct, frozen=True):
+class PlainCalls(Struct, frozen=True):
     """What the assistant said first, if anything, its calls, and what each of them gave."""
 
     text: str | None
@@ -32,9 +32,9 @@ class Called(Struct, frozen=True):
     outputs: list[str]
 
 
-def plain_history(items: list[ItemParam]) -> list[Said | Called] | None:
+def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | None:
     """The turns of a conversation that is as plain as that, begins with the user and does not end with the assistant; else None."""
-    done: list[Said | Called] = []
+    done: list[PlainMessage | PlainCalls] = []
     said: str | None = None  # by the assistant, whose turn may go on with calls
     calls: list[FunctionCallParam] = []
     outputs: list[str] = []
@@ -51,7 +51,7 @@ def plain_history(items: list[ItemParam]) -> list[Said | Called] | None:
         if outputs:
             if len(outputs) != len(calls):
                 return None  # something between a call and its output
-            done.append(Called(said, calls, outputs))
+            done.append(PlainCalls(said, calls, outputs))
             said, calls, outputs = None, [], []
         if kind is FunctionCallParam:
             call = cast(FunctionCallParam, item)
@@ -66,9 +66,9 @@ def plain_history(items: list[ItemParam]) -> list[Said | Called] | None:
                 return None
             if message.role == "user" and not _was_users(done, said):
                 if said is not None:
-                    done.append(Said(False, said))
+                    done.append(PlainMessage(False, said))
                     said = None
-                done.append(Said(True, text))
+                done.append(PlainMessage(True, text))
             elif message.role == "assistant" and done and said is None:
                 said = text
             else:
@@ -78,7 +78,7 @@ def plain_history(items: list[ItemParam]) -> list[Said | Called] | None:
     if len(outputs) != len(calls) or (said is not None and not calls):
         return None
     if calls:
-        done.append(Called(said, calls, outputs))
+        done.append(PlainCalls(said, calls, outputs))
     return done or None
 
 
@@ -95,6 +95,6 @@ def plain_text(content: str | Sequence[ContentParam]) -> str | None:
     return None
 
 
-def _was_users(done: list[Said | Called], said: str | None) -> bool:
+def _was_users(done: list[PlainMessage | PlainCalls], said: str | None) -> bool:
     """Whether the last word is the user's: what he says then goes on with it."""
-    return said is None and bool(done) and type(done[-1]) is Said
+    return said is None and bool(done) and type(done[-1]) is PlainMessage

@@ -13,7 +13,7 @@ from antiphon.errors import ApiError, ClientFault
 
 #: What a server did not take: the reasoning in the history, being asked to encrypt what the model reasons now, or the form in which
 #: it is told whether to think.
-Refused = Literal[
+RefusedPart = Literal[
     "reasoning",
     "encrypted_reasoning",
     "thinking.adaptive",
@@ -23,7 +23,7 @@ Refused = Literal[
 ]
 
 
-def refused_part(error: ApiError) -> Refused | None:
+def refused_part(error: ApiError) -> RefusedPart | None:
     """The part of a request without which the server may take it, None if there is none."""
     if not isinstance(error, ClientFault) or error.code == "context_length_exceeded":
         return None
@@ -50,7 +50,7 @@ REASONING: Final = tuple(
         r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
     )
 )
-FORMS: Final[dict[str, Refused]] = {
+FORMS: Final[dict[str, RefusedPart]] = {
     # responses: a model that does not reason.
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
     # messages: the form is another model's, or newer than the server.

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from antiphon.protocol.nesting import bounded, decode_json
+from antiphon.protocol.nesting import decode_json, with_nesting_limit
 
 JsonObject = dict[str, Any]
 
@@ -29,7 +29,7 @@ class ThreadItem(Struct, frozen=True, kw_only=True):
     """What all items have: the agent's own id, and the fields that nobody knows here."""
 
     id: str
-    more: JsonObject = {}
+    extra_members: JsonObject = {}
 
 
 class AgentMessageItem(ThreadItem, frozen=True, kw_only=True, tag="agent_message"):
@@ -91,7 +91,7 @@ class ErrorItem(ThreadItem, frozen=True, kw_only=True, tag="error"):
 
 
 class OtherItem(ThreadItem, frozen=True, kw_only=True):
-    """An item of a kind that nobody knows here, all of it in `more`."""
+    """An item of a kind that nobody knows here, all of it in `extra_members`."""
 
     kind: str
 
@@ -160,16 +160,16 @@ ItemEvent = ItemStarted | ItemUpdated | ItemCompleted
 ThreadEvent = ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
 
 
-def thread_event(line: bytes | str) -> ThreadEvent | None:
+def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
     """One line as an event; None if it is none, but something else that an agent printed."""
     try:  # most lines are a text that grows, and nothing else is in them
         told = _decode_text(line)
         return ITEM_EVENTS[told.type](item=TEXTS[told.item.type](id=told.item.id, text=told.item.text))
-    except UNREADABLE:
+    except DECODE_ERRORS:
         pass
     try:
         members = decode_json(line)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return None
     if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in the envelope that names a version
         members = members["event"]
@@ -186,16 +186,16 @@ def thread_event(line: bytes | str) -> ThreadEvent | None:
     return OtherEvent(kind=kind, members=members)
 
 
-def members_of(item: ThreadItem) -> JsonObject:
+def item_members(item: ThreadItem) -> JsonObject:
     """The item's own members, as its agent writes them, without id and type."""
     typed: JsonObject = msgspec.to_builtins(item)
-    more = typed.pop("more")
+    extra_members = typed.pop("extra_members")
     for name in ("id", "type", "kind"):
         typed.pop(name, None)
-    return {**typed, **more}
+    return {**typed, **extra_members}
 
 
-def kind_of(item: ThreadItem) -> str:
+def item_kind(item: ThreadItem) -> str:
     """The item's type, as its agent spells it."""
     return item.kind if isinstance(item, OtherItem) else str(item.__struct_config__.tag)
 
@@ -204,16 +204,16 @@ def _item(members: JsonObject) -> ThreadItem:
     identity = msgspec.convert(members, type=_Identity)
     shape = ITEMS.get(identity.type)
     if shape is not None:
-        known = {*shape.__struct_fields__, "type"} - {"more"}
-        more = {name: value for name, value in members.items() if name not in known}
+        known = {*shape.__struct_fields__, "type"} - {"extra_members"}
+        extra_members = {name: value for name, value in members.items() if name not in known}
         typed = {name: value for name, value in members.items() if name in known}
         try:
-            item: ThreadItem = msgspec.convert({**typed, "more": more}, type=shape)
+            item: ThreadItem = msgspec.convert({**typed, "extra_members": extra_members}, type=shape)
             return item
         except msgspec.ValidationError:
             pass
-    more = {name: value for name, value in members.items() if name not in ("id", "type")}
-    return OtherItem(id=identity.id, kind=identity.type, more=more)
+    extra_members = {name: value for name, value in members.items() if name not in ("id", "type")}
+    return OtherItem(id=identity.id, kind=identity.type, extra_members=extra_members)
 
 
 class _Identity(Struct, frozen=True, kw_only=True):
@@ -232,8 +232,8 @@ class _TextEvent(Struct, frozen=True, forbid_unknown_fields=True):
     item: _TextItem
 
 
-_decode_text: Final = bounded(msgspec.json.Decoder(_TextEvent).decode)
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+_decode_text: Final = with_nesting_limit(msgspec.json.Decoder(_TextEvent).decode)
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 TEXTS: Final[dict[str, type[AgentMessageItem] | type[ReasoningItem]]] = {
     "agent_message": AgentMessageItem,
     "reasoning": ReasoningItem,

@@ -32,8 +32,8 @@ from antiphon.dialects.common.thread_events import (
     TurnCompleted,
     TurnFailed,
     TurnStarted,
-    kind_of,
-    members_of,
+    item_kind,
+    item_members,
 )
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.base import is_extension_type
@@ -66,7 +66,7 @@ class ThreadToHub:
         self._complaint = ""  # the last error that the turn has not ended with
 
     def feed(self, event: ThreadEvent) -> None:
-        if self._writer.ended:
+        if self._writer.has_ended:
             if type(event) is not ThreadCompleted:
                 self.losses.add(_name(event), "it was not told", "it came after the turn had ended")
             return
@@ -75,7 +75,7 @@ class ThreadToHub:
             case ItemUpdated() | ItemCompleted() | ItemStarted():
                 self._item(event)
             case ThreadStarted() | TurnStarted():
-                if not self._writer.started:
+                if not self._writer.has_started:
                     self._writer.start()
             case TurnCompleted(usage=usage) | ThreadCompleted(subtype="success", usage=usage):
                 self._writer.complete(usage_of(usage) if usage else None)
@@ -91,11 +91,11 @@ class ThreadToHub:
 
     def finish(self, error: ApiError | None = None) -> None:
         """Nothing more comes. A turn that has not ended has failed."""
-        if not self._writer.ended:
+        if not self._writer.has_ended:
             self._fail(error or self._unfinished())
 
     def _fail(self, error: ApiError, usage: AgentUsage | None = None) -> None:
-        self.error = error.anew()
+        self.error = error.without_traceback()
         self._writer.fail(error, usage_of(usage) if usage else None)
 
     def _unfinished(self) -> ApiError:
@@ -105,7 +105,7 @@ class ThreadToHub:
     def _carry(self, kind: str, members: dict[str, Any]) -> None:
         """An event that the hub has no word for."""
         if self._wire.include_extensions and (name := self._extension(kind)):
-            self._writer.carry(name, members)
+            self._writer.unknown_event(name, members)
 
     def _extension(self, kind: str) -> str:
         name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
@@ -154,16 +154,16 @@ class ThreadToHub:
 
     def _close(self, item: ThreadItem, status: str | None = None) -> None:
         if extra := self._extra(item, status):
-            self._writer.keep(item.id, extra)
+            self._writer.set_extra_fields(item.id, extra)
         self._told.pop(item.id, None)
         self._writer.close(item.id)
 
     def _extra(self, item: ThreadItem, status: str | None) -> dict[str, Raw]:
         """What the hub's item has no field for, under the agent's own slug. ITEM-2: among it that a tool failed."""
-        more = dict(item.more)
+        extra_members = dict(item.extra_members)
         if status not in (None, "completed", "in_progress", "started"):
-            more["status"] = status
-        return {f"{self._wire.slug}:{name}": Raw(msgspec.json.encode(value)) for name, value in more.items()}
+            extra_members["status"] = status
+        return {f"{self._wire.slug}:{name}": Raw(msgspec.json.encode(value)) for name, value in extra_members.items()}
 
     def _tool(self, item: ToolInvocationItem | ToolOutputItem | McpToolCallItem, is_done: bool) -> None:
         match item:
@@ -199,19 +199,19 @@ class ThreadToHub:
         done = FunctionCallOutput(
             id="", call_id=call_id, output=_text(output), status=ItemStatus.COMPLETED, extra=extra or msgspec.UNSET
         )
-        self._writer.item(key, done)
+        self._writer.whole_item(key, done)
 
     def _other(self, item: ThreadItem, is_done: bool) -> None:
-        if not self._wire.include_extensions or not (kind := self._extension(kind_of(item))):
+        if not self._wire.include_extensions or not (kind := self._extension(item_kind(item))):
             return
-        members = members_of(item)
+        members = item_members(item)
         if not self._writer.is_open(item.id):
             self._writer.extension_item(item.id, kind, members)
         if is_done:
             told = members.get("status")
             end = STATUS.get(told, ItemStatus.COMPLETED) if isinstance(told, str) else ItemStatus.COMPLETED
             final = Raw(msgspec.json.encode({**members, "type": kind, "status": end}))
-            self._writer.done(item.id, UnknownItem(kind=kind, raw=final))
+            self._writer.finish_item(item.id, UnknownItem(kind=kind, raw=final))
 
 
 def usage_of(usage: AgentUsage) -> Usage:

@@ -22,24 +22,24 @@ def is_failed(output: OutputT) -> bool:
     return bytes((output.extra or {}).get(IS_ERROR, b"")) == b"true"
 
 
-def unmarked(output: OutputT) -> OutputT:
+def without_error_mark(output: OutputT) -> OutputT:
     """The output without the mark, whatever it says; other values than a boolean or null are no mark of ours."""
     if not output.extra or bytes(output.extra.get(IS_ERROR, b"")) not in MARKS:
         return output
     return replace(output, extra={name: raw for name, raw in output.extra.items() if name != IS_ERROR} or UNSET)
 
 
-def failure_in_text(output: OutputT) -> OutputT:
+def mark_failure_in_text(output: OutputT) -> OutputT:
     """The output for a dialect without the field: its first text says that the tool failed."""
     if not is_failed(output):
-        return unmarked(output)
+        return without_error_mark(output)
     given = output.output
-    return replace(unmarked(output), output=tool_error_text(given) if isinstance(given, str) else _marked(given))
+    return replace(without_error_mark(output), output=tool_error_text(given) if isinstance(given, str) else _marked(given))
 
 
 def tool_error_text(text: str) -> str:
     """What a failed tool said, marked as its error."""
-    return f"{TOOL_ERROR}{text}" if text else TOOL_ERROR.rstrip()
+    return f"{TOOL_ERROR_PREFIX}{text}" if text else TOOL_ERROR_PREFIX.rstrip()
 
 
 def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]:
@@ -50,8 +50,8 @@ def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]
 
 
 #: What the text of a failed tool's result begins with.
-TOOL_ERROR: Final = "[tool error] "
+TOOL_ERROR_PREFIX: Final = "[tool error] "
 IS_ERROR: Final = "is_error"
 #: The member of an output whose tool failed.
-FAILED: Final = {IS_ERROR: Raw(b"true")}
+ERROR_MARK: Final = {IS_ERROR: Raw(b"true")}
 MARKS: Final = (b"true", b"false", b"null")

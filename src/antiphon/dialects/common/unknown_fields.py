@@ -16,16 +16,16 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
 
-def lose_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
+def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
     """Reports every unknown field of `shape` that holds something."""
     if not shape.extra:
         return
     for name, raw in shape.extra.items():
-        if name not in SAID_TWICE and bytes(raw) not in HOLDS_NOTHING:
-            losses.add(f"{path}.{name}", f"the field {name!r}", WHY.get(name, "it has no equivalent there"))
+        if name not in REDUNDANT_FIELDS and bytes(raw) not in HOLDS_NOTHING:
+            losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "it has no equivalent there"))
 
 
-def is_answered_here(name: str, raw: Raw, request: Request) -> bool:
+def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server, or says
     again what the hub's effort says."""
     known = ANSWERED.get(name)
@@ -40,11 +40,11 @@ def is_answered_here(name: str, raw: Raw, request: Request) -> bool:
 
 HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
 #: What an item says in another form as well: the object that a tool gave, whose text is its output.
-SAID_TWICE: Final = frozenset({"gemini:response"})
+REDUNDANT_FIELDS: Final = frozenset({"gemini:response"})
 #: Fields that only one dialect knows, and all that they may hold without being missed elsewhere.
 ANSWERED: Final = {
     "chat:stream_options": {"include_usage"},
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
 }
-WHY: Final = {"cache_control": "caching is the server's own matter there"}  # E-4
+LOSS_REASONS: Final = {"cache_control": "caching is the server's own matter there"}  # E-4

@@ -24,10 +24,10 @@ MAX_WAIT: Final = 86_400.0
 def upstream_error(status: int, headers: Mapping[str, str], code: str | None, message: str | None, param: str | None) -> ApiError:
     """The error that a client is told. `headers` are lower-cased; an error inside an answer of 200 has its meaning in `code`."""
     if status < 400:
-        status = status_of_words(code)
-    message = cut(message or "")
-    text = clean(message)
-    param = clean(param) if param else param
+        status = status_from_codes(code)
+    message = truncate(message or "")
+    text = sanitize(message)
+    param = sanitize(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message):
         told = text or "the input is longer than the model's context"
@@ -35,11 +35,11 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     if status in (400, 422, 500) and UNSEEN.search(message):  # some servers call it their own fault, and it is not
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
-        case _ if status >= 500 and code in OUR_CODES:
+        case _ if status >= 500 and code in GATEWAY_CODES:
             # A gateway like ours stands there: what it says of its own upstream is as true here.
             kind: ErrorType = "model_error" if code == "tool_not_allowed" else "server_error"
             told = text or f"the upstream failed with status {status}"
-            return UpstreamFault(told, type=kind, code=code, status=OUR_CODES[code], retry_after=wait)
+            return UpstreamFault(told, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
         case 401 | 402 | 403:
             # ERR-4: it is the gateway's key or account, not the client's; what the upstream says of it stays here.
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
@@ -62,7 +62,7 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
             return UpstreamFault(text or f"the upstream failed with status {status}", retry_after=wait)
 
 
-def status_of_words(*words: str | None) -> int:
+def status_from_codes(*words: str | None) -> int:
     """The status that an error inside an answer of 200 would have had, from its code, its type, or whatever it says of itself."""
     for word in words:
         if word and word.isdecimal() and 400 <= int(word[:4]) < 600:
@@ -85,16 +85,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None if wait is None else min(max(wait, 0.0), MAX_WAIT)
 
 
-def clean(text: str) -> str:
+def sanitize(text: str) -> str:
     """An upstream's words as they may be told (ERR-5): no trace, key or address, and not too many of them."""
-    text = cut(text)
+    text = truncate(text)
     if not text.isascii():  # halves of characters, which no answer of ours could hold
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
 
 
-def words_of(body: bytes) -> str | None:
+def error_text(body: bytes) -> str | None:
     """What an error body says that is not read otherwise; a page is a proxy's, and tells nothing that a client could use."""
     text = body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()  # too much for `cut` to take it for all there is
     return None if text.startswith("<") else text
@@ -102,10 +102,10 @@ def words_of(body: bytes) -> str | None:
 
 def mask_keys(text: str, most: int = MAX_MATCHED) -> str:
     """`text`, cut after `most` characters, without anything that looks like a key."""
-    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", cut(text, most)))
+    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", truncate(text, most)))
 
 
-def cut(text: str, most: int = MAX_MATCHED) -> str:
+def truncate(text: str, most: int = MAX_MATCHED) -> str:
     """At most `most` characters. A word that the cut goes through is masked whole: it may be a key, of which too little is left to
     look like one."""
     return text if len(text) <= most else text[:most].rstrip(KEY_CHARACTERS) + "[key]…"
@@ -118,7 +118,7 @@ def _is_overflow(status: int, code: str | None, message: str) -> bool:
 
 def _own_code(code: str | None) -> str | None:
     """The upstream's code where it says more than the status does."""
-    return None if code is None or code.isdecimal() or code in SAYS_NOTHING else clean(code)
+    return None if code is None or code.isdecimal() or code in SAYS_NOTHING else sanitize(code)
 
 
 def _number(told: str | None) -> float | None:
@@ -168,7 +168,7 @@ OVERFLOW: Final = re.compile(
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
 )
 UNSEEN: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
-OUR_CODES: Final[dict[str | None, int]] = {
+GATEWAY_CODES: Final[dict[str | None, int]] = {
     "upstream_unavailable": 502,
     "upstream_invalid_response": 502,
     "upstream_disconnected": 502,

@@ -14,24 +14,24 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import Kind, ToolNames
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.thoughts import TEXT, thoughts_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.tool_names import ToolKind, ToolNames
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.answers import (
+    AnswerContentOut,
+    AnswerFunctionCallOut,
+    AnswerPartOut,
     CandidateOut,
     CitationMetadataOut,
     CitationSourceOut,
-    ContentOut,
-    FunctionCallOut,
-    LogprobsOut,
-    PartOut,
+    LogprobsResultOut,
     TokenOut,
     TopCandidatesOut,
     UsageOut,
 )
-from antiphon.dialects.gemini.content_from_hub import own_part
+from antiphon.dialects.gemini.content_from_hub import native_part
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
@@ -63,7 +63,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
 
-Part = PartOut | dict[str, Raw]
+AnyAnswerPart = AnswerPartOut | dict[str, Raw]
 
 
 class AnswerFromHub:
@@ -71,9 +71,9 @@ class AnswerFromHub:
 
     def __init__(self, request: Request, losses: Losses) -> None:
         #: Sealed reasoning that waits for the part it stands on.
-        self.signature = ""
+        self.pending_signature = ""
         self._losses = losses
-        self._names = ToolNames.of(request)
+        self._names = ToolNames.for_request(request)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
         self._told: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_thought: Hashable = None
@@ -87,7 +87,7 @@ class AnswerFromHub:
             case OutputTextDelta():
                 return self._text(event.delta, event.logprobs or [])
             case ReasoningDelta():
-                return _piece(self._thought(event.delta, TEXT))
+                return _piece(self._thought(event.delta, TEXT_PART))
             case SummaryTextDelta():
                 return _piece(self._thought(event.delta, (event.output_index, event.summary_index)))
             case RefusalDelta():
@@ -104,17 +104,17 @@ class AnswerFromHub:
                 self._losses.add("events", f"this API has no place for an event of type {event.kind!r}")
         return None
 
-    def last(self, response: Response) -> CandidateOut:
+    def final_candidate(self, response: Response) -> CandidateOut:
         """The piece that says why it ended. It has a part, as every piece must: clients take one without for a broken answer."""
         return CandidateOut(
-            content=ContentOut(parts=[PartOut(text="", thought_signature=self._take_signature())]),
+            content=AnswerContentOut(parts=[AnswerPartOut(text="", thought_signature=self._take_signature())]),
             finish_reason=self._finish_reason(response),
             citation_metadata=CitationMetadataOut(citation_sources=self._citations) if self._citations else UNSET,
         )
 
     def _finish_reason(self, response: Response) -> str:
         """REQ-3. That the model refused is told as what it comes to: the API has no other word for it."""
-        lose_unknown_fields(response, "response", self._losses)
+        report_unknown_fields(response, "response", self._losses)
         if response.incomplete_details is None:
             return "SAFETY" if self._is_refusal else "STOP"
         reason = response.incomplete_details.reason
@@ -132,7 +132,7 @@ class AnswerFromHub:
     def _end(self, at: int, item: Item) -> CandidateOut | None:
         """An item is done. One that was not told piece by piece is told now."""
         if isinstance(item, Shape):
-            lose_unknown_fields(item, f"output[{at}]", self._losses)
+            report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall() | CustomToolCall():
                 return self._call(at, item)
@@ -144,7 +144,7 @@ class AnswerFromHub:
                 thoughts = [] if at in self._told else self._whole_reasoning(at, item)
                 return _piece([*thoughts, *self._seal(item.encrypted_content or "")])
             case UnknownItem() if _is_own(item):
-                own, signature = own_part(item), self._take_signature()
+                own, signature = native_part(item), self._take_signature()
                 return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
             case _:
                 return None
@@ -154,17 +154,17 @@ class AnswerFromHub:
         if arguments is None:
             self._losses.add(f"output[{at}]", f"the call of {call.name} was cut, and is not delivered")
             return None
-        kind: Kind = "function" if isinstance(call, FunctionCall) else "custom"
+        kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
         # A client knows its tools by the names it gave; only what it could not name itself is flattened.
-        name = self._names.sent((kind, call.name, call.namespace)) if call.namespace else call.name
-        told = FunctionCallOut(id=call.call_id, name=name, args=arguments)
-        return _piece([PartOut(function_call=told, thought_signature=self._take_signature())])
+        name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
+        told = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
+        return _piece([AnswerPartOut(function_call=told, thought_signature=self._take_signature())])
 
     def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
         """The arguments as an object; None if they were cut."""
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
-            return None if was_cut else Raw(one_string.wrap(call.input).encode())
+            return None if was_cut else Raw(freeform_tools.wrap_input(call.input).encode())
         text = call.arguments.strip() or ("" if was_cut else "{}")
         try:
             decode_json(text, type=dict[str, Raw])
@@ -182,7 +182,7 @@ class AnswerFromHub:
         pieces: list[CandidateOut | None] = []
         for part in item.content:
             if isinstance(part, Shape):
-                lose_unknown_fields(part, f"output[{at}].content", self._losses)
+                report_unknown_fields(part, f"output[{at}].content", self._losses)
             match part:
                 case OutputText():
                     pieces.append(self._text(part.text, part.logprobs or []))
@@ -193,10 +193,10 @@ class AnswerFromHub:
                     pieces.append(self._refusal(part.refusal))
                 case _:
                     self._no_place_for(at, part)
-        return join([piece for piece in pieces if piece is not None])
+        return join_candidates([piece for piece in pieces if piece is not None])
 
-    def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
-        thoughts = thoughts_of(at, item, self._no_place_for)
+    def _whole_reasoning(self, at: int, item: Reasoning) -> list[AnyAnswerPart]:
+        thoughts = reasoning_texts(at, item, self._no_place_for)
         return [told for text, part in thoughts for told in self._thought(text, part)]
 
     # Parts
@@ -204,7 +204,7 @@ class AnswerFromHub:
     def _text(self, text: str, logprobs: list[LogProb]) -> CandidateOut | None:
         if not text and not logprobs:
             return None
-        piece = _piece([PartOut(text=text, thought_signature=self._take_signature())])
+        piece = _piece([AnswerPartOut(text=text, thought_signature=self._take_signature())])
         return msgspec.structs.replace(piece, logprobs_result=_logprobs(logprobs)) if piece and logprobs else piece
 
     def _refusal(self, text: str) -> CandidateOut | None:
@@ -212,28 +212,28 @@ class AnswerFromHub:
         self._length += len(text.encode())
         return self._text(text, [])
 
-    def _thought(self, text: str, part: Hashable) -> list[Part]:
+    def _thought(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
         """Texts as they follow each other, each part of a summary a paragraph of its own."""
         if not self._shows_thoughts or not text:
             return []
         last, self._last_thought = self._last_thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._waiting(), PartOut(text=gap + text, thought=True)]
+        return [*self._waiting(), AnswerPartOut(text=gap + text, thought=True)]
 
-    def _seal(self, sealed: str) -> list[Part]:
+    def _seal(self, sealed: str) -> list[AnyAnswerPart]:
         """What a reasoning item ends with: its seal, which the next part will carry, and one that waited for that."""
         if not sealed:
             return []
         parts = self._waiting()
-        self.signature = base64.b64encode(sealed.encode()).decode()
+        self.pending_signature = base64.b64encode(sealed.encode()).decode()
         return parts
 
-    def _waiting(self) -> list[Part]:
+    def _waiting(self) -> list[AnyAnswerPart]:
         """The signature that waits, on a part of its own: before a thought, or another signature."""
-        return [PartOut(text="", thought=True, thought_signature=self._take_signature())] if self.signature else []
+        return [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())] if self.pending_signature else []
 
     def _take_signature(self) -> str | UnsetType:
-        signature, self.signature = self.signature, ""
+        signature, self.pending_signature = self.pending_signature, ""
         return signature or UNSET
 
     def _cite(self, part: Content) -> None:
@@ -252,11 +252,11 @@ class AnswerFromHub:
         self._losses.add(f"output[{at}].content", f"this API has no place for a part of type {type_of(part)!r}")
 
 
-def join(pieces: list[CandidateOut]) -> CandidateOut | None:
+def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
     """Pieces of one candidate as one piece; None if there are none."""
     if not pieces:
         return None
-    parts: list[Part] = []
+    parts: list[AnyAnswerPart] = []
     for part in [part for piece in pieces for part in piece.content.parts if part != NOTHING]:
         if parts and (joined := _joined(parts[-1], part)) is not None:
             parts[-1] = joined
@@ -264,10 +264,10 @@ def join(pieces: list[CandidateOut]) -> CandidateOut | None:
             parts.append(part)
     logprobs = [piece.logprobs_result for piece in pieces if piece.logprobs_result]
     return CandidateOut(
-        content=ContentOut(parts=parts or [NOTHING]),
+        content=AnswerContentOut(parts=parts or [NOTHING]),
         finish_reason=pieces[-1].finish_reason,
         citation_metadata=pieces[-1].citation_metadata,
-        logprobs_result=LogprobsOut(
+        logprobs_result=LogprobsResultOut(
             chosen_candidates=[token for found in logprobs for token in found.chosen_candidates],
             top_candidates=[top for found in logprobs for top in found.top_candidates],
         )
@@ -288,15 +288,15 @@ def usage_from_hub(usage: Usage) -> UsageOut:
     )
 
 
-def _piece(parts: list[Part]) -> CandidateOut | None:
-    return CandidateOut(content=ContentOut(parts=parts)) if parts else None
+def _piece(parts: list[AnyAnswerPart]) -> CandidateOut | None:
+    return CandidateOut(content=AnswerContentOut(parts=parts)) if parts else None
 
 
 def _is_own(item: Item) -> bool:
     return isinstance(item, UnknownItem) and item.kind.startswith(PREFIX)
 
 
-def _joined(last: Part, part: Part) -> PartOut | None:
+def _joined(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
     """Two pieces of one text; None if they are none. A signature stands before the text it is for, and behind a thought."""
     if isinstance(last, dict) or isinstance(part, dict) or last.text is UNSET or part.text is UNSET:
         return None
@@ -305,8 +305,8 @@ def _joined(last: Part, part: Part) -> PartOut | None:
     return msgspec.structs.replace(last, text=last.text + part.text)
 
 
-def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
-    return LogprobsOut(
+def _logprobs(logprobs: list[LogProb]) -> LogprobsResultOut:
+    return LogprobsResultOut(
         chosen_candidates=[TokenOut(token=found.token, log_probability=found.logprob) for found in logprobs],
         top_candidates=[
             TopCandidatesOut(candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in found.top_logprobs])
@@ -315,7 +315,7 @@ def _logprobs(logprobs: list[LogProb]) -> LogprobsOut:
     )
 
 
-NOTHING: Final = PartOut(text="")
+NOTHING: Final = AnswerPartOut(text="")
 FINISH_REASON: Final[dict[str, str]] = {
     "max_output_tokens": "MAX_TOKENS",
     "max_output_bytes": "MAX_TOKENS",

@@ -13,20 +13,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.one_string import OneString
-from antiphon.dialects.common.returnable import ReturnableCalls
-from antiphon.dialects.common.stream_to_hub import Outcome
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.common.sendable_names import SendableCalls
+from antiphon.dialects.common.stream_to_hub import StreamOutcome
 from antiphon.dialects.gemini.answers import (
+    AnswerFunctionCallIn,
+    AnswerPartIn,
     CandidateIn,
     CitationMetadataIn,
-    FunctionCallIn,
     GroundingMetadataIn,
     LogprobsResultIn,
-    PartIn,
     TokenIn,
 )
-from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
 from antiphon.protocol.items import UnknownItem
@@ -36,10 +36,10 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `candidate` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """One answer. `add_candidate` takes its pieces, or the whole of it; `finish` what the end leaves over."""
 
     def __init__(
-        self, writer: ResponseWriter, losses: Losses, names: GeminiNames, new_id: Callable[[str], str], maker: str
+        self, writer: ResponseWriter, losses: Losses, names: GeminiToolNames, new_id: Callable[[str], str], maker: str
     ) -> None:
         self._writer = writer
         self._losses = losses
@@ -51,15 +51,15 @@ class AnswerToHub:
         self._reasoning: int | None = None
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still be given citations
-        self._returnable = ReturnableCalls("functionCall", losses, new_id)
+        self._returnable = SendableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
         #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
-        self.plain_key: int | None = None
-        #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `plain_key` adds to it.
-        self.texts = TextPieces()
+        self.open_text_key: int | None = None
+        #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `open_text_key` adds to it.
+        self.message_texts = TextPieces()
 
-    def candidate(self, candidate: CandidateIn) -> None:
+    def add_candidate(self, candidate: CandidateIn) -> None:
         """A piece of the answer."""
         tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
         for part in (candidate.content and candidate.content.parts) or ():
@@ -72,7 +72,7 @@ class AnswerToHub:
         self._grounding = candidate.grounding_metadata or self._grounding
         self._citations = candidate.citation_metadata or self._citations
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: StreamOutcome) -> None:
         """The answer is over. What is whole is closed; the rest closes with the response."""
         self._cite()
         if outcome == "completed":
@@ -85,7 +85,7 @@ class AnswerToHub:
 
     # Parts
 
-    def _part(self, part: PartIn) -> None:
+    def _part(self, part: AnswerPartIn) -> None:
         """Everything about a part but its text."""
         signature = part.thought_signature or ""
         if part.function_call is not None:
@@ -109,7 +109,7 @@ class AnswerToHub:
             self._end_reasoning()
             self._message = self._next_key()
             self._settle()
-        self.texts.append(text)
+        self.message_texts.append(text)
         self._writer.text(self._message, text, logprobs=tokens)
 
     def _thought(self, text: str, signature: str) -> None:
@@ -125,7 +125,7 @@ class AnswerToHub:
             self._seal(self._reasoning, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
             self._close_reasoning(self._reasoning)
 
-    def _call(self, call: FunctionCallIn, signature: str) -> None:
+    def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
         self._begin_other(signature, "call")
         if call.will_continue or call.partial_args:
             self._losses.add("functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece")
@@ -133,12 +133,12 @@ class AnswerToHub:
         if not call.name:
             self._losses.add("functionCall", "a call without a name is not delivered")
             return
-        called = self._names.original(call.name)
+        called = self._names.original_tool(call.name)
         name = self._returnable.name(called)
         key, call_id = self._next_key(), self._returnable.id(call.id or "")
         arguments = msgspec.json.encode(call.args or {}).decode()
         if called.kind == "custom":
-            one = OneString()
+            one = FreeformInput()
             self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
             self._writer.custom_input(key, one.feed(arguments) + one.finish())
             if one.left_over:
@@ -158,7 +158,7 @@ class AnswerToHub:
             else {key: told for key, told in msgspec.to_builtins(value).items() if told is not None}
         )
         members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: told}
-        self._writer.item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
+        self._writer.whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
 
     def _begin_other(self, signature: str, on: str) -> None:
         self._end_message()
@@ -176,7 +176,7 @@ class AnswerToHub:
         if self._text_signature:
             self._seal_alone(self._text_signature, "text")
             self._text_signature = ""
-        self.texts = TextPieces()
+        self.message_texts = TextPieces()
         self._settle()
 
     def _end_reasoning(self) -> None:
@@ -195,7 +195,7 @@ class AnswerToHub:
         self._writer.close(key)
 
     def _seal(self, key: int, content: dict[str, Any]) -> None:
-        self._writer.encrypted(key, seal(self._maker, content))
+        self._writer.encrypted_content(key, seal_reasoning(self._maker, content))
 
     # Citations
 
@@ -207,7 +207,7 @@ class AnswerToHub:
         if self._message is None:
             self._losses.add("groundingMetadata", "the sources of a text have no place behind what followed it")
             return
-        text = "".join(self.texts).encode()
+        text = "".join(self.message_texts).encode()
         for start, end, url, title in found:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
@@ -219,7 +219,7 @@ class AnswerToHub:
         return self._items
 
     def _settle(self) -> None:
-        self.plain_key = None if self._text_signature else self._message
+        self.open_text_key = None if self._text_signature else self._message
 
 
 _Cited = tuple[int, int, str, str]  # from, to, address, title

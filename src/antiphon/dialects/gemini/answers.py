@@ -14,18 +14,18 @@ from antiphon.protocol.content import Number
 # As we read them. They are made and dropped by the thousand and hold no cycles: the garbage collector need not know of them.
 
 
-class BlobIn(Struct, frozen=True, gc=False, rename="camel"):
+class AnswerBlobIn(Struct, frozen=True, gc=False, rename="camel"):
     mime_type: str | None = None
     data: str | None = None
     display_name: str | None = None
 
 
-class FileDataIn(Struct, frozen=True, gc=False, rename="camel"):
+class AnswerFileDataIn(Struct, frozen=True, gc=False, rename="camel"):
     mime_type: str | None = None
     file_uri: str | None = None
 
 
-class FunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
+class AnswerFunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
     id: str | None = None
     name: str | None = None
     args: dict[str, Any] | None = None
@@ -33,23 +33,23 @@ class FunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
     will_continue: bool | None = None  # more of it comes in another part
 
 
-class PartIn(Struct, frozen=True, gc=False, rename="camel"):
+class AnswerPartIn(Struct, frozen=True, gc=False, rename="camel"):
     """One of these is there, and perhaps a signature beside it."""
 
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    function_call: FunctionCallIn | None = None
-    inline_data: BlobIn | None = None
-    file_data: FileDataIn | None = None
+    function_call: AnswerFunctionCallIn | None = None
+    inline_data: AnswerBlobIn | None = None
+    file_data: AnswerFileDataIn | None = None
     executable_code: dict[str, Any] | None = None
     code_execution_result: dict[str, Any] | None = None
     tool_call: dict[str, Any] | None = None
     tool_response: dict[str, Any] | None = None
 
 
-class ContentIn(Struct, frozen=True, gc=False, rename="camel"):
-    parts: list[PartIn] | None = None
+class AnswerContentIn(Struct, frozen=True, gc=False, rename="camel"):
+    parts: list[AnswerPartIn] | None = None
     role: str | None = None
 
 
@@ -109,7 +109,7 @@ class GroundingMetadataIn(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CandidateIn(Struct, frozen=True, gc=False, rename="camel"):
-    content: ContentIn | None = None
+    content: AnswerContentIn | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
     index: int | None = None
@@ -185,21 +185,21 @@ class TextChunk(Struct, frozen=True, gc=False, rename="camel"):
 # As we write them.
 
 
-class FunctionCallOut(Struct, frozen=True, kw_only=True, rename="camel"):
+class AnswerFunctionCallOut(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     name: str
     args: Raw
 
 
-class PartOut(Struct, frozen=True, kw_only=True, rename="camel"):
+class AnswerPartOut(Struct, frozen=True, kw_only=True, rename="camel"):
     text: str | UnsetType = UNSET
     thought: bool | UnsetType = UNSET
-    function_call: FunctionCallOut | UnsetType = UNSET
+    function_call: AnswerFunctionCallOut | UnsetType = UNSET
     thought_signature: str | UnsetType = UNSET
 
 
-class ContentOut(Struct, frozen=True, kw_only=True, rename="camel"):
-    parts: list[PartOut | dict[str, Raw]]  # one that only this dialect knows is told as it came
+class AnswerContentOut(Struct, frozen=True, kw_only=True, rename="camel"):
+    parts: list[AnswerPartOut | dict[str, Raw]]  # one that only this dialect knows is told as it came
     role: Literal["model"] = "model"
 
 
@@ -212,7 +212,7 @@ class TopCandidatesOut(Struct, frozen=True, kw_only=True, rename="camel"):
     candidates: list[TokenOut]
 
 
-class LogprobsOut(Struct, frozen=True, kw_only=True, rename="camel"):
+class LogprobsResultOut(Struct, frozen=True, kw_only=True, rename="camel"):
     chosen_candidates: list[TokenOut]
     top_candidates: list[TopCandidatesOut]
 
@@ -229,10 +229,10 @@ class CitationMetadataOut(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CandidateOut(Struct, frozen=True, kw_only=True, rename="camel"):
-    content: ContentOut
+    content: AnswerContentOut
     finish_reason: str | UnsetType = UNSET
     index: int = 0
-    logprobs_result: LogprobsOut | UnsetType = UNSET
+    logprobs_result: LogprobsResultOut | UnsetType = UNSET
     citation_metadata: CitationMetadataOut | UnsetType = UNSET
 
 
@@ -253,7 +253,7 @@ class AnswerOut(Struct, frozen=True, kw_only=True, rename="camel"):
     response_id: str
 
 
-class StatusOut(Struct, frozen=True, kw_only=True):
+class ErrorOut(Struct, frozen=True, kw_only=True):
     """An error, as all APIs of this family tell it."""
 
     code: int
@@ -263,4 +263,4 @@ class StatusOut(Struct, frozen=True, kw_only=True):
 
 
 class ErrorBodyOut(Struct, frozen=True, kw_only=True):
-    error: StatusOut
+    error: ErrorOut

@@ -6,20 +6,20 @@ for one, in the turn before it.
 
 from __future__ import annotations
 
-from antiphon.dialects.gemini.request_in import Call, Content, Result
+from antiphon.dialects.gemini.request_in import ContentIn, FunctionCallIn, FunctionResponseIn
 
 
 class CallIds:
     """Both sides of the calls of one conversation, taken in its order."""
 
-    def __init__(self, contents: list[Content]) -> None:
+    def __init__(self, contents: list[ContentIn]) -> None:
         calls = [part.function_call for content in contents for part in content.parts or () if part.function_call]
         self._taken = {call.id for call in calls if call.id}
         self._count = 0
         self._waiting: list[tuple[str, str]] = []  # name and id of the calls that nobody answered yet
         self._is_answering = False
 
-    def of_call(self, call: Call) -> str:
+    def id_of_call(self, call: FunctionCallIn) -> str:
         """The id of a call. The first one after results begins another turn: what waited for a result in the last one has none."""
         if self._is_answering:
             self._waiting, self._is_answering = [], False
@@ -27,7 +27,7 @@ class CallIds:
         self._waiting.append((call.name, id))
         return id
 
-    def of_result(self, result: Result) -> str:
+    def id_of_result(self, result: FunctionResponseIn) -> str:
         """The id of the call that a result is for; that of a result which is nobody's is made up too."""
         self._is_answering = True
         found = [(name, id) for name, id in self._waiting if id == result.id]

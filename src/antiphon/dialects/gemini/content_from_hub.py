@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.notes import noted, only_text
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.gemini.wire import PREFIX, BlobOut, FileOut, GeminiWire, PartOut
+from antiphon.dialects.common.placeholders import replace_with_placeholder, text_or_placeholder
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.wire import PREFIX, BlobOut, FileDataOut, GeminiWire, PartOut
 from antiphon.protocol.base import Shape, Unknown
 from antiphon.protocol.content import (
     ContentParam,
@@ -27,7 +27,7 @@ from antiphon.protocol.content import (
 from antiphon.protocol.losses import Losses
 
 #: A part as it is sent; one of the dialect's own kind, or with fields of its own, goes out as it came.
-Part = PartOut | dict[str, Raw]
+AnyPartOut = PartOut | dict[str, Raw]
 
 
 class ContentFromHub:
@@ -37,7 +37,7 @@ class ContentFromHub:
         self._wire = wire
         self._losses = losses
 
-    def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Part]:
+    def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[AnyPartOut]:
         """Every part that holds something: the API refuses empty ones."""
         if isinstance(content, str):
             return [PartOut(text=content)] if content else []
@@ -48,9 +48,11 @@ class ContentFromHub:
         """Where only text may stand: in the system's words."""
         if isinstance(content, str):
             return [content]
-        return [only_text(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)]
+        return [
+            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)
+        ]
 
-    def _part(self, part: ContentParam, path: str) -> Part:
+    def _part(self, part: ContentParam, path: str) -> AnyPartOut:
         match part:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
@@ -61,16 +63,16 @@ class ContentFromHub:
             case InputVideo():
                 return self._media(part, path, part.video_url, "video")
             case InputAudio(input_audio=audio):
-                lose_unknown_fields(audio, f"{path}.input_audio", self._losses)
+                report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return self._with_own_fields(
                     PartOut(inline_data=BlobOut(mime_type=f"audio/{audio.format}", data=audio.data)), part, path
                 )
             case UnknownContent() if part.kind.startswith(PREFIX):
-                return own_part(part)
+                return native_part(part)
             case _:
-                return PartOut(text=only_text(part, path, NO_PLACE, self._losses))
+                return PartOut(text=text_or_placeholder(part, path, NO_PLACE, self._losses))
 
-    def _file(self, part: InputFileParam, path: str) -> Part:
+    def _file(self, part: InputFileParam, path: str) -> AnyPartOut:
         if part.filename and (part.file_data or part.file_url):
             self._losses.add(f"{path}.filename", "the file's name", NO_PLACE)
         if not part.file_data:
@@ -83,30 +85,32 @@ class ContentFromHub:
             url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
         return self._media(part, path, url, part.filename or "")
 
-    def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> Part:
+    def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> AnyPartOut:
         """Media by data or by address; `name` is a file's, or the kind of media."""
         if not url:
-            return PartOut(text=noted(part, path, "a file id means nothing to another server", self._losses))
+            return PartOut(text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses))
         if url.startswith("data:"):
             head, _, data = url.removeprefix("data:").partition(",")
             return self._with_own_fields(PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path)
         if not self._wire.urls:
-            return PartOut(text=noted(part, path, "the server takes no addresses, and nothing is fetched", self._losses))
+            return PartOut(
+                text=replace_with_placeholder(part, path, "the server takes no addresses, and nothing is fetched", self._losses)
+            )
         kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or USUAL.get(name, UNSET)
-        return self._with_own_fields(PartOut(file_data=FileOut(file_uri=url, mime_type=kind)), part, path)
+        return self._with_own_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
 
-    def _with_own_fields(self, sent: PartOut, part: Shape, path: str) -> Part:
+    def _with_own_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
         """Fields that a client of this dialect set beside the media go back where they stood; others are losses."""
         own = {name: raw for name, raw in (part.extra or {}).items() if name in OWN_FIELDS}
         if not own:
-            lose_unknown_fields(part, path, self._losses)
+            report_unknown_fields(part, path, self._losses)
             return sent
         return {**msgspec.json.decode(msgspec.json.encode(sent), type=dict[str, Raw]), **own}
 
 
-def own_part(part: Unknown) -> dict[str, Raw]:
+def native_part(part: Unknown) -> dict[str, Raw]:
     """A part of this dialect's own, as it came: what the hub put beside it is taken off."""
-    return {name: raw for name, raw in part.fields().items() if name not in OF_THE_HUB}
+    return {name: raw for name, raw in part.raw_members().items() if name not in OF_THE_HUB}
 
 
 def _type_of_name(name: str) -> str | UnsetType:

@@ -13,13 +13,21 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import note_of
-from antiphon.dialects.common.tool_errors import FAILED
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.placeholders import placeholder_for
+from antiphon.dialects.common.tool_errors import ERROR_MARK
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.call_ids import CallIds
 from antiphon.dialects.gemini.media_to_hub import media_to_hub, standard_base64
-from antiphon.dialects.gemini.request_in import Call, Content, Media, Part, RequestIn, Result, members_of
-from antiphon.dialects.gemini.wire import PREFIX, RESPONSE
+from antiphon.dialects.gemini.request_in import (
+    ContentIn,
+    FunctionCallIn,
+    FunctionResponseIn,
+    PartIn,
+    RequestIn,
+    ResultMediaIn,
+    unknown_fields_of,
+)
+from antiphon.dialects.gemini.wire import PREFIX, TOOL_RESPONSE_FIELD
 from antiphon.protocol import codec
 from antiphon.protocol.content import Content as HubContent
 from antiphon.protocol.content import (
@@ -43,7 +51,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 
 
-def contents_to_hub(contents: list[Content], losses: Losses) -> list[ItemParam]:
+def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
     """The conversation as items."""
     items = _Items(contents, losses)
     for at, content in enumerate(contents):
@@ -56,14 +64,14 @@ def instructions_to_hub(asked: RequestIn, losses: Losses) -> str | UnsetType:
     match asked.system_instruction:
         case str() as text:
             return text
-        case Content(parts=given):
+        case ContentIn(parts=given):
             parts, path = given or [], "systemInstruction.parts"
         case list() as parts:
             path = "systemInstruction"
         case _:
             return UNSET
     for at, part in enumerate(parts):
-        lose_unknown_fields(part, f"{path}[{at}]", losses)
+        report_unknown_fields(part, f"{path}[{at}]", losses)
         if not isinstance(part.text, str):
             losses.add(f"{path}[{at}]", "a part that is no text", "instructions hold text alone")
     return "\n".join(part.text for part in parts if part.text) or UNSET
@@ -80,7 +88,7 @@ def signature_to_hub(signature: str) -> str:
 class _Items:
     """Reads contents, one by one."""
 
-    def __init__(self, contents: list[Content], losses: Losses) -> None:
+    def __init__(self, contents: list[ContentIn], losses: Losses) -> None:
         self._losses = losses
         self._done: list[ItemParam] = []
         self._ids = CallIds(contents)
@@ -91,8 +99,8 @@ class _Items:
         self._end()
         return self._done
 
-    def take(self, content: Content, path: str) -> None:
-        lose_unknown_fields(content, path, self._losses)
+    def take(self, content: ContentIn, path: str) -> None:
+        report_unknown_fields(content, path, self._losses)
         parts = [(f"{path}.parts[{at}]", part) for at, part in enumerate(content.parts or ())]
         if content.role == "model":
             for place, part in parts:
@@ -102,15 +110,15 @@ class _Items:
 
     # What the model said
 
-    def _take_from_model(self, part: Part, path: str) -> None:
+    def _take_from_model(self, part: PartIn, path: str) -> None:
         if part.thought and isinstance(part.text, str):
-            lose_unknown_fields(part, path, self._losses)
+            report_unknown_fields(part, path, self._losses)
             self._think(part.text)
             self._take_signature(part)
             return
         self._take_signature(part)
         if isinstance(part.text, str):
-            lose_unknown_fields(part, path, self._losses)
+            report_unknown_fields(part, path, self._losses)
             self._say(part.text)
         elif (item := self._call_or_output(part, path)) is not None:
             self._add(item)
@@ -130,7 +138,7 @@ class _Items:
             self._end_thought()
             self._text.append(text)
 
-    def _take_signature(self, part: Part) -> None:
+    def _take_signature(self, part: PartIn) -> None:
         """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
         sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
         if sealed and sealed not in STAND_INS:
@@ -161,7 +169,7 @@ class _Items:
 
     # What the user said
 
-    def _take_from_user(self, parts: list[tuple[str, Part]], role: MessageRole) -> None:
+    def _take_from_user(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
         said: list[ContentParam] = []
         for path, part in parts:
             item = self._call_or_output(part, path)
@@ -177,15 +185,15 @@ class _Items:
         if said:
             self._add(MessageParam(role=role, content=said))
 
-    def _content(self, part: Part, path: str) -> list[ContentParam]:
+    def _content(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
             self._losses.add(f"{path}.thoughtSignature", "a signature", "only what the model said is signed")
         if isinstance(part.text, str):
-            lose_unknown_fields(part, path, self._losses)
+            report_unknown_fields(part, path, self._losses)
             return [InputText(text=part.text)]
         medium = media_to_hub(part, path, self._losses)
         if medium is not None:
-            return [replace(medium, extra=members_of(part) or UNSET)]
+            return [replace(medium, extra=unknown_fields_of(part) or UNSET)]
         own = _own(part)
         if own is None:
             self._losses.add(path, "a part that holds nothing")
@@ -194,42 +202,42 @@ class _Items:
 
     # Calls and results
 
-    def _call_or_output(self, part: Part, path: str) -> FunctionCallParam | FunctionCallOutputParam | None:
+    def _call_or_output(self, part: PartIn, path: str) -> FunctionCallParam | FunctionCallOutputParam | None:
         if not part.function_call and not part.function_response:
             return None
-        lose_unknown_fields(part, path, self._losses)
+        report_unknown_fields(part, path, self._losses)
         if part.function_call:
             return self._call(part.function_call, f"{path}.functionCall")
         assert part.function_response
         return self._output(part.function_response, f"{path}.functionResponse")
 
-    def _call(self, call: Call, path: str) -> FunctionCallParam:
-        lose_unknown_fields(call, path, self._losses)
+    def _call(self, call: FunctionCallIn, path: str) -> FunctionCallParam:
+        report_unknown_fields(call, path, self._losses)
         arguments = codec.encode(call.args or {}).decode()
-        return FunctionCallParam(call_id=self._ids.of_call(call), name=call.name, arguments=arguments)
+        return FunctionCallParam(call_id=self._ids.id_of_call(call), name=call.name, arguments=arguments)
 
-    def _output(self, result: Result, path: str) -> FunctionCallOutputParam:
+    def _output(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
         """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
-        lose_unknown_fields(result, path, self._losses)
+        report_unknown_fields(result, path, self._losses)
         told = _told(result)
-        own = {} if told.is_all else {RESPONSE: Raw(codec.encode(result.response))}
+        own = {} if told.is_all else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
-            call_id=self._ids.of_result(result),
+            call_id=self._ids.id_of_result(result),
             output=[InputText(text=told.text), *media] if media else told.text,
-            extra={**own, **(FAILED if told.failed else {})} or UNSET,
+            extra={**own, **(ERROR_MARK if told.failed else {})} or UNSET,
         )
 
-    def _result_part(self, part: Media, path: str) -> ToolOutputContentParam:
+    def _result_part(self, part: ResultMediaIn, path: str) -> ToolOutputContentParam:
         medium = media_to_hub(part, path, self._losses)
         if medium is None or isinstance(medium, InputAudio):
-            note = note_of(medium) if medium else "[part omitted: nothing was given]"
+            note = placeholder_for(medium) if medium else "[part omitted: nothing was given]"
             self._losses.add(path, note.strip("[]"), "a tool output has no place for it")
             return InputText(text=note)
-        return replace(medium, extra=members_of(part) or UNSET)
+        return replace(medium, extra=unknown_fields_of(part) or UNSET)
 
 
-def _own(part: Part) -> UnknownContent | None:
+def _own(part: PartIn) -> UnknownContent | None:
     """ITEM-5: a part that only servers of this dialect know, with all that stands in it; None if nothing does."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
     own = {name: raw for name, raw in members.items() if name not in OF_EVERY_PART and bytes(raw) != b"null"}
@@ -248,7 +256,7 @@ class _Told(NamedTuple):
     failed: bool = False
 
 
-def _told(result: Result) -> _Told:
+def _told(result: FunctionResponseIn) -> _Told:
     match result.response:
         case None | UnsetType():
             return _Told("", True)

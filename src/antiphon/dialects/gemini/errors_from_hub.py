@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.dialects.common.failed import error_of_event, error_of_response
-from antiphon.dialects.gemini.answers import ErrorBodyOut, StatusOut
+from antiphon.dialects.common.response_errors import error_of_event, error_of_response
+from antiphon.dialects.gemini.answers import ErrorBodyOut, ErrorOut
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, ErrorPayload
 
@@ -15,7 +15,7 @@ from antiphon.protocol.errors import Error, ErrorPayload
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """Status and body."""
     word = WORDS.get(error.status) or ("INTERNAL" if error.status >= 500 else "INVALID_ARGUMENT")
-    body = StatusOut(code=error.status, message=error.message, status=word, details=_details(error))
+    body = ErrorOut(code=error.status, message=error.message, status=word, details=_details(error))
     return error.status, msgspec.json.encode(ErrorBodyOut(error=body))
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from antiphon.dialects.common.upstream_errors import upstream_error, words_of
+from antiphon.dialects.common.upstream_errors import error_text, upstream_error
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.nesting import decode_json
 
@@ -56,7 +56,7 @@ def _read(body: bytes) -> _Told:
     try:
         value = decode_json(body)
     except ValueError:
-        return _Told(words_of(body))
+        return _Told(error_text(body))
     match value:
         case {"error": error} | [{"error": error}, *_]:
             return _told(error)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.dialects.common.failed import CUT
-from antiphon.dialects.common.json_lines import one_line
+from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR
 from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, usage_from_hub
-from antiphon.dialects.gemini.answers import AnswerOut, CandidateOut, ContentOut, PartOut
+from antiphon.dialects.gemini.answers import AnswerContentOut, AnswerOut, AnswerPartOut, CandidateOut
 from antiphon.dialects.gemini.errors_from_hub import error_frame_data
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -33,13 +33,13 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class EventsFromHub:
-    """Writes one stream; `array` writes it as one JSON array instead."""
+    """Writes one stream; `as_json_array` writes it as one JSON array instead."""
 
-    def __init__(self, request: Request, *, array: bool = False) -> None:
+    def __init__(self, request: Request, *, as_json_array: bool = False) -> None:
         self.losses = Losses()
         self._answer = AnswerFromHub(request, self.losses)
-        self._array = array
-        self._before, self._after = (b"[", b"\n") if array else (b"data: ", b"\n\n")
+        self._array = as_json_array
+        self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
         self._frame = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
         self._is_told = False  # whether the end was told: a finish reason, or an error
@@ -47,7 +47,8 @@ class EventsFromHub:
 
     def feed(self, event: StreamEvent) -> bytes:
         """The frames that an event makes."""
-        if type(event) is OutputTextDelta and not event.logprobs and not self._array and not self._answer.signature:  # the hot path
+        # The hot path.
+        if type(event) is OutputTextDelta and not event.logprobs and not self._array and not self._answer.pending_signature:
             return self._text(event.delta)
         match event:
             case ResponseCreated():
@@ -65,7 +66,7 @@ class EventsFromHub:
 
     def text_run(self, run: TextRun) -> bytes:
         """The bytes of a run of deltas: those of its events, one after the other."""
-        if self._array or self._answer.signature:
+        if self._array or self._answer.pending_signature:
             return b"".join(map(self.feed, run.events()))
         return b"".join(map(self._text, run.deltas))
 
@@ -74,27 +75,27 @@ class EventsFromHub:
         if self._is_over:
             return b""
         self._is_over = True
-        return (b"" if self._is_told else self._error(error_frame_data(CUT))) + (b"]" if self._array else b"")
+        return (b"" if self._is_told else self._error(error_frame_data(STREAM_CUT_ERROR))) + (b"]" if self._array else b"")
 
     def _text(self, text: str) -> bytes:
         """A frame of text alone: no signature waits for it, and every frame begins alike."""
         if not text:
             return b""
-        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else one_line(_encode(text)), self._tail)
+        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else escape_line_ends(_encode(text)), self._tail)
 
     def _begin(self, response: Response) -> None:
-        self._frame = begun(response)
+        self._frame = initial_answer(response)
         self._head, self._tail = self._around_text()
 
     def _end(self, response: Response) -> bytes:
         self._is_told = True
         usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
-        return self._told(candidates=[self._answer.last(response)], **usage)
+        return self._told(candidates=[self._answer.final_candidate(response)], **usage)
 
     def _around_text(self) -> tuple[bytes, bytes]:
         """What stands in every frame before and behind its text."""
-        candidate = CandidateOut(content=ContentOut(parts=[PartOut(text="")]))
-        data = one_line(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
+        candidate = CandidateOut(content=AnswerContentOut(parts=[AnswerPartOut(text="")]))
+        data = escape_line_ends(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
         head, _, tail = data.partition(b'""')
         return self._before + head, tail + self._after
 
@@ -106,12 +107,12 @@ class EventsFromHub:
         return self._written(_encode(msgspec.structs.replace(self._frame, **members)))
 
     def _written(self, data: bytes) -> bytes:
-        written = self._before + one_line(data) + self._after
+        written = self._before + escape_line_ends(data) + self._after
         if self._array:
             self._before = b","
         return written
 
 
-def begun(response: Response) -> AnswerOut:
+def initial_answer(response: Response) -> AnswerOut:
     """An answer as far as it is known when the response begins."""
     return AnswerOut(candidates=[], model_version=response.model, response_id=response.id)

@@ -12,21 +12,21 @@ from typing import Final
 import msgspec
 
 from antiphon import sse
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
-from antiphon.dialects.common.upstream_errors import clean
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.upstream_errors import sanitize
 from antiphon.dialects.gemini.answer_to_hub import AnswerToHub
 from antiphon.dialects.gemini.answers import Chunk, PromptFeedbackIn, TextChunk, UsageIn
 from antiphon.dialects.gemini.errors_to_hub import error_in_answer
-from antiphon.dialects.gemini.names import GeminiNames
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.nesting import bounded
+from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = bounded(msgspec.json.Decoder(Chunk).decode)
-_decode_text: Final = bounded(msgspec.json.Decoder(TextChunk).decode)
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
+_decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 
 
 class EventsToHub(StreamToHub):
@@ -36,17 +36,17 @@ class EventsToHub(StreamToHub):
 
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: GeminiWire = GeminiWire()) -> None:  # noqa: B008
         super().__init__(opening, stamps)
-        self._answer = AnswerToHub(self._writer, self.losses, GeminiNames(request), stamps.new_id, wire.maker)
+        self._answer = AnswerToHub(self._writer, self.losses, GeminiToolNames(request), stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
         self._finish_message = ""
         self._misses = 0
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
-        if self._over:
+        if self._has_ended:
             return []
         answer = self._answer
-        key = answer.plain_key
+        key = answer.open_text_key
         if key is not None and self._misses < MAX_MISSES:
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
@@ -56,16 +56,16 @@ class EventsToHub(StreamToHub):
             else:
                 text = chunk.candidates[0].content.parts[0].text
                 self._usage = chunk.usage_metadata or self._usage
-                answer.texts.append(text)
+                answer.message_texts.append(text)
                 self._writer.text(key, text)
-                return self._take()
+                return self._take_events()
         self._read(frame.data)
-        return self._take()
+        return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
         """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
-        key = self._answer.plain_key
-        if key is None or self._over or self._misses >= MAX_MISSES:
+        key = self._answer.open_text_key
+        if key is None or self._has_ended or self._misses >= MAX_MISSES:
             return None, at
         texts: list[str] = []
         begin, end, usage = at, len(frames), None
@@ -82,20 +82,20 @@ class EventsToHub(StreamToHub):
         run = self._writer.text_run(key, texts) if texts else None
         if run is None:
             return None, begin
-        self._answer.texts.append("".join(texts))
+        self._answer.message_texts.append("".join(texts))
         self._usage = usage or self._usage
         return run, at
 
     def _read_whole(self, body: bytes) -> None:
         """It is one frame."""
         chunk = self._read(body)
-        if self._over:
+        if self._has_ended:
             return
-        if not self._reason and (chunk is None or not any(chunk.candidates or ())):
-            self._fail(invalid("an answer without a candidate", body))
+        if not self._stop_reason and (chunk is None or not any(chunk.candidates or ())):
+            self._fail(invalid_upstream_data("an answer without a candidate", body))
         else:
-            self._reason = self._reason or "STOP"
-            self._end()
+            self._stop_reason = self._stop_reason or "STOP"
+            self._end_response()
 
     def _read(self, data: bytes) -> Chunk | None:
         try:
@@ -110,13 +110,13 @@ class EventsToHub(StreamToHub):
         """What the typed decode did not take: white space, the end as other dialects tell it, or nonsense."""
         data = data.strip()
         if data and data != sse.DONE:
-            self._fail(invalid("what is no generated content", data))
+            self._fail(invalid_upstream_data("what is no generated content", data))
 
     def _chunk(self, chunk: Chunk) -> None:
         if chunk.error:
             self._fail(error_in_answer(chunk.error))
             return
-        if not self._writer.started:
+        if not self._writer.has_started:
             self._writer.start()
         self._usage = chunk.usage_metadata or self._usage
         if chunk.prompt_feedback is not None:
@@ -127,26 +127,26 @@ class EventsToHub(StreamToHub):
             if candidate.index or (candidate.index is None and at):
                 self.losses.add(f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response")
                 continue
-            self._answer.candidate(candidate)
-            self._reason = candidate.finish_reason or self._reason
+            self._answer.add_candidate(candidate)
+            self._stop_reason = candidate.finish_reason or self._stop_reason
             self._finish_message = candidate.finish_message or self._finish_message
 
     def _feedback(self, feedback: PromptFeedbackIn) -> None:
         """REQ-3: a prompt that is blocked ends the answer before it begins, as a filter does in its midst."""
         if feedback.block_reason:
-            self._reason = "SAFETY"
+            self._stop_reason = "SAFETY"
             self._finish_message = f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
 
-    def _end(self) -> None:
-        reason, told = self._reason, clean(self._finish_message)
+    def _end_response(self) -> None:
+        reason, told = self._stop_reason, sanitize(self._finish_message)
         if told:
             self.losses.add("finishMessage", told, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
-            self.losses.add("finishReason", f"{clean(reason)[:50]!r} is told as completed", "the hub has no word for it")
+            self.losses.add("finishReason", f"{sanitize(reason)[:50]!r} is told as completed", "the hub has no word for it")
         self._end_as(incomplete)
 
-    def _counted(self) -> Usage | None:
+    def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
 
 

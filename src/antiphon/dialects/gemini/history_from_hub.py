@@ -13,16 +13,33 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.envelope import unseal
-from antiphon.dialects.common.history import NO_RESULT, AnsweredCall, AssistantTurn, Call, Placed, Turn, history_of
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, unmarked
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.gemini.content_from_hub import ContentFromHub, Part
-from antiphon.dialects.gemini.names import GeminiNames
-from antiphon.dialects.gemini.plain_history import arguments_of, plain_contents
-from antiphon.dialects.gemini.wire import PREFIX, RESPONSE, CallOut, ContentOut, GeminiWire, MediaOut, PartOut, ResultOut
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.history import (
+    NO_RESULT,
+    AnsweredCall,
+    AssistantTurn,
+    HistoryTurn,
+    PlacedItem,
+    ToolCallParam,
+    build_history,
+)
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, without_error_mark
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.content_from_hub import AnyPartOut, ContentFromHub
+from antiphon.dialects.gemini.plain_history import arguments_as_json_object, plain_contents
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    TOOL_RESPONSE_FIELD,
+    ContentOut,
+    FunctionCallOut,
+    FunctionResponseOut,
+    GeminiWire,
+    PartOut,
+    ResultMediaOut,
+)
 from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
 from antiphon.protocol.items import (
     AdditionalTools,
@@ -37,30 +54,30 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-class Conversation(NamedTuple):
+class SystemAndContents(NamedTuple):
     system: list[str]
     contents: list[ContentOut]
 
 
-def conversation_from_hub(request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses) -> Conversation:
+def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
     """The whole conversation, and the system's words at its beginning."""
     stand_in = _stand_in(request, wire)
     plain = plain_contents(input_items(request), names, wire) if not stand_in else None
-    return Conversation([], plain) if plain else conversation_of_turns(request, names, wire, losses, stand_in)
+    return SystemAndContents([], plain) if plain else general_history_from_hub(request, names, wire, losses, stand_in)
 
 
-def conversation_of_turns(
-    request: Request, names: GeminiNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
-) -> Conversation:
+def general_history_from_hub(
+    request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
+) -> SystemAndContents:
     """The same of any conversation: its items are put in order first."""
-    history = history_of([_in_its_turn(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    history = build_history([_in_its_turn(item) for item in input_items(request)], losses, wire.orphan_outputs)
     contents = _Contents(names, wire, losses, stand_in)
-    of_user = [at for at, turn in enumerate(history.turns) if type(turn) is Placed and _asks(turn.item)]
+    of_user = [at for at, turn in enumerate(history.turns) if type(turn) is PlacedItem and _asks(turn.item)]
     for at, turn in enumerate(history.turns):
         contents.add(turn, is_current=not of_user or at > of_user[-1])
     for other in history.others:
         if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-            lose_unknown_fields(other.item, other.path, losses)
+            report_unknown_fields(other.item, other.path, losses)
         else:
             losses.add(other.path, f"an item of type {type_of(other.item)}", "this API has no place for it")
     return contents.whole()
@@ -105,7 +122,7 @@ class _Signatures:
 class _Contents:
     """Writes contents, turn by turn."""
 
-    def __init__(self, names: GeminiNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
+    def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
@@ -115,30 +132,30 @@ class _Contents:
         self._done: list[ContentOut] = []
         self._phase_reported = False
 
-    def whole(self) -> Conversation:
+    def whole(self) -> SystemAndContents:
         first = self._done[0] if self._done else None
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
             # The API refuses calls that answer nobody.
             self._losses.add("input", "that a call comes first", "the API wants a user's word before it, which was made up")
-            self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=NOBODY_ASKED)]))
+            self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
         if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
             self._losses.add("input", "that the model has the last word", "the user was made to ask it to go on")
-            self._say("user", [PartOut(text=GO_ON)])
-        return Conversation(self._system, self._done)
+            self._say("user", [PartOut(text=CONTINUE)])
+        return SystemAndContents(self._system, self._done)
 
-    def add(self, turn: Turn, *, is_current: bool) -> None:
+    def add(self, turn: HistoryTurn, *, is_current: bool) -> None:
         """A turn; `is_current` says that it is a step towards the answer that is asked for now."""
         if type(turn) is AssistantTurn:
             self._add_model(turn, is_current)
         elif turn.item.role == "user":
             self._report_fields(turn)
-            self._say("user", self._content.parts(turn.item.content, turn.path, "content", turn.first))
+            self._say("user", self._content.parts(turn.item.content, turn.path, "content", turn.first_part))
         else:
             self._add_system(turn)
 
-    def _add_system(self, turn: Placed[MessageParam]) -> None:
+    def _add_system(self, turn: PlacedItem[MessageParam]) -> None:
         self._report_fields(turn)
-        text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first))
+        text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first_part))
         if not text:
             return
         if not self._done:
@@ -155,8 +172,8 @@ class _Contents:
         waiting = _Signatures()
         for path, entry in _in_order(turn):
             if isinstance(entry, ReasoningParam):
-                self._reasoning(Placed(path, entry), waiting)
-            elif isinstance(entry, Placed):
+                self._reasoning(PlacedItem(path, entry), waiting)
+            elif isinstance(entry, PlacedItem):
                 self._message(entry, waiting)
             else:
                 is_first = entry is turn.calls[0]
@@ -168,16 +185,16 @@ class _Contents:
         if turn.calls:
             self._add_results(turn.calls)
 
-    def _message(self, message: Placed[MessageParam], waiting: _Signatures) -> None:
+    def _message(self, message: PlacedItem[MessageParam], waiting: _Signatures) -> None:
         self._report_fields(message)
-        parts = self._content.parts(message.item.content, message.path, "content", message.first)
+        parts = self._content.parts(message.item.content, message.path, "content", message.first_part)
         for part in parts:
             self._say("model", [_signed(part, waiting)])
 
-    def _reasoning(self, reasoning: Placed[ReasoningParam], waiting: _Signatures) -> None:
+    def _reasoning(self, reasoning: PlacedItem[ReasoningParam], waiting: _Signatures) -> None:
         path, item = reasoning.path, reasoning.item
-        lose_unknown_fields(item, path, self._losses)
-        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        report_unknown_fields(item, path, self._losses)
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None or envelope.maker != self._wire.maker:
             if item.encrypted_content or item.content or item.summary:
                 self._losses.add(path, "earlier reasoning", "only the reasoning that this server sealed may go back to it")
@@ -205,40 +222,40 @@ class _Contents:
 
     def _call(self, answered: AnsweredCall, waiting: _Signatures, *, needs_signature: bool) -> PartOut:
         path, call = answered.call.path, answered.call.item
-        lose_unknown_fields(call, path, self._losses)
+        report_unknown_fields(call, path, self._losses)
         signature = waiting.on_other()
         if not signature and needs_signature and self._stand_in:
             self._losses.add(path, "the signature of a call", "it has none of this server's; its word for that is sent instead")
             signature = self._stand_in
-        sent = CallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
+        sent = FunctionCallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
         return PartOut(function_call=sent, thought_signature=signature or UNSET)
 
-    def _name(self, call: Call) -> str:
+    def _name(self, call: ToolCallParam) -> str:
         kind = "function" if isinstance(call, FunctionCallParam) else "custom"
-        return self._names.sent((kind, call.name, call.namespace or None))
+        return self._names.wire_name((kind, call.name, call.namespace or None))
 
-    def _id(self, call: Call) -> str | msgspec.UnsetType:
+    def _id(self, call: ToolCallParam) -> str | msgspec.UnsetType:
         return call.call_id if self._wire.call_ids else UNSET
 
-    def _arguments(self, call: Call, path: str) -> Raw:
+    def _arguments(self, call: ToolCallParam, path: str) -> Raw:
         if isinstance(call, CustomToolCallParam):
-            return Raw(one_string.wrap(call.input).encode())
-        own = arguments_of(call.arguments)
+            return Raw(freeform_tools.wrap_input(call.input).encode())
+        own = arguments_as_json_object(call.arguments)
         if own is None:
             self._losses.add(f"{path}.arguments", "the form of the arguments", "they are no JSON object, and were put into one")
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return own
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
-        lifted: list[Part] = []
+        lifted: list[AnyPartOut] = []
         self._say("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
         self._say("user", lifted)
 
-    def _result(self, answered: AnsweredCall, lifted: list[Part]) -> ResultOut:
+    def _result(self, answered: AnsweredCall, lifted: list[AnyPartOut]) -> FunctionResponseOut:
         call, output = answered.call.item, answered.output
-        own = (output.item.extra or {}).get(RESPONSE)
+        own = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
         if own is None:
-            lose_unknown_fields(unmarked(output.item), output.path, self._losses)
+            report_unknown_fields(without_error_mark(output.item), output.path, self._losses)
         parts = [] if isinstance(output.item.output, str) else self._content.parts(output.item.output, output.path, "output")
         texts = (
             [output.item.output]
@@ -250,25 +267,25 @@ class _Contents:
         text = "\n".join(texts)
         failed = is_failed(output.item)
         given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
-        return ResultOut(
+        return FunctionResponseOut(
             name=self._name(call),
             response=own if own is not None else given,
             id=self._id(call),
             parts=kept or UNSET,
         )
 
-    def _media(self, media: list[Part], call_id: str, texts: list[str], lifted: list[Part]) -> list[MediaOut]:
+    def _media(self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]) -> list[ResultMediaOut]:
         """TOOL-6: media stay in the result, or go into `lifted`, named by their call; a note stays in their place."""
-        kept: list[MediaOut] = []
+        kept: list[ResultMediaOut] = []
         for at, part in enumerate(media, 1):
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
-                kept.append(MediaOut(inline_data=part.inline_data))
+                kept.append(ResultMediaOut(inline_data=part.inline_data))
             else:
                 texts.append(f"[medium {at} of this result follows below]")
                 lifted += [PartOut(text=f"Medium {at} of the result of call {call_id}:"), part]
         return kept
 
-    def _say(self, role: Literal["user", "model"], parts: list[Part]) -> None:
+    def _say(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
         """The API wants the roles in turn: what one of them says on is said in one."""
         if not parts:
             return
@@ -277,23 +294,23 @@ class _Contents:
         else:
             self._done.append(ContentOut(role=role, parts=list(parts)))
 
-    def _report_fields(self, message: Placed[MessageParam]) -> None:
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
         if message.item.extra:
-            lose_unknown_fields(message.item, message.path, self._losses)
+            report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
             self._losses.add(f"{message.path}.phase", what, "this API does not tell them apart")
 
 
-_Entry = tuple[str, ReasoningParam | Placed[MessageParam] | AnsweredCall]
+_Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
 
 
 def _in_order(turn: AssistantTurn) -> list[_Entry]:
     """Everything in a turn as it stood in the input: a signature belongs to what stands next to it."""
     entries: list[tuple[list[int], _Entry]] = [
-        *((_place(one.path, one.first), (one.path, one.item)) for one in turn.reasoning),
-        *((_place(one.path, one.first), (one.path, one)) for one in turn.messages),
+        *((_place(one.path, one.first_part), (one.path, one.item)) for one in turn.reasoning),
+        *((_place(one.path, one.first_part), (one.path, one)) for one in turn.messages),
         *((_place(one.call.path, 0), (one.call.path, one)) for one in turn.calls),
     ]
     return [entry for _, entry in sorted(entries, key=lambda one: one[0])]
@@ -303,13 +320,13 @@ def _place(path: str, first: int) -> list[int]:
     return [*map(int, NUMBER.findall(path)), first]
 
 
-def _signed(part: Part, waiting: _Signatures) -> Part:
+def _signed(part: AnyPartOut, waiting: _Signatures) -> AnyPartOut:
     if isinstance(part, dict):
         return {**part, "thoughtSignature": Raw(msgspec.json.encode(waiting.on_other()))} if waiting.for_other else part
     return replace(part, thought_signature=waiting.on_text()) if waiting.for_text and part.text else part
 
 
 MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
-NOBODY_ASKED: Final = "[what was asked is not part of this conversation]"
-GO_ON: Final = "[go on]"
+EARLIER_MESSAGES_OMITTED: Final = "[what was asked is not part of this conversation]"
+CONTINUE: Final = "[go on]"
 NUMBER: Final = re.compile(r"\[(\d+)\]")

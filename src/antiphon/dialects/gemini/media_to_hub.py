@@ -9,21 +9,21 @@ from typing import Final
 
 from msgspec import UNSET
 
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.gemini.request_in import Blob, File, Media, Part
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.request_in import BlobIn, FileDataIn, PartIn, ResultMediaIn
 from antiphon.protocol.content import InputAudio, InputAudioData, InputFileParam, InputImageParam, InputVideo
 from antiphon.protocol.losses import Losses
 
 Medium = InputImageParam | InputFileParam | InputVideo | InputAudio
 
 
-def media_to_hub(part: Part | Media, path: str, losses: Losses) -> Medium | None:
+def media_to_hub(part: PartIn | ResultMediaIn, path: str, losses: Losses) -> Medium | None:
     """The image, audio, video or file in a part; None if there is none."""
     if part.inline_data:
-        lose_unknown_fields(part.inline_data, f"{path}.inlineData", losses)
+        report_unknown_fields(part.inline_data, f"{path}.inlineData", losses)
         return _inline(part.inline_data)
     if part.file_data:
-        lose_unknown_fields(part.file_data, f"{path}.fileData", losses)
+        report_unknown_fields(part.file_data, f"{path}.fileData", losses)
         return _file(part.file_data)
     return None
 
@@ -34,7 +34,7 @@ def standard_base64(data: str) -> str:
     return bare.translate(TO_COMMON) + "=" * (-len(bare) % 4)
 
 
-def _inline(blob: Blob) -> Medium:
+def _inline(blob: BlobIn) -> Medium:
     data = standard_base64(blob.data)
     kind, _, form = blob.mime_type.partition("/")
     url = f"data:{blob.mime_type};base64,{data}"
@@ -49,7 +49,7 @@ def _inline(blob: Blob) -> Medium:
             return InputFileParam(file_data=url, filename=blob.display_name or UNSET)
 
 
-def _file(file: File) -> Medium:
+def _file(file: FileDataIn) -> Medium:
     match (file.mime_type or "").partition("/")[0]:
         case "image":
             return InputImageParam(image_url=file.file_uri)

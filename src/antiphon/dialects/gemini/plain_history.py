@@ -6,35 +6,35 @@ from __future__ import annotations
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.history import NO_RESULT
-from antiphon.dialects.common.plain_history import Called, plain_history
-from antiphon.dialects.gemini.content_from_hub import Part
-from antiphon.dialects.gemini.names import GeminiNames
-from antiphon.dialects.gemini.wire import CallOut, ContentOut, GeminiWire, PartOut, ResultOut
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history
+from antiphon.dialects.gemini.content_from_hub import AnyPartOut
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
+from antiphon.dialects.gemini.wire import ContentOut, FunctionCallOut, FunctionResponseOut, GeminiWire, PartOut
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.nesting import decode_json
 
 
-def plain_contents(items: list[ItemParam], names: GeminiNames, wire: GeminiWire) -> list[ContentOut] | None:
+def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
     """The contents of a plain conversation; None if it is not plain, or something in it cannot be sent as it is."""
     turns = plain_history(items)
     if turns is None:
         return None
     done: list[ContentOut] = []
     for turn in turns:
-        if type(turn) is Called:
-            said: list[Part] = [PartOut(text=turn.text)] if turn.text else []
-            results: list[Part] = []
+        if type(turn) is PlainCalls:
+            said: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
+            results: list[AnyPartOut] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
-                arguments = arguments_of(call.arguments)
+                arguments = arguments_as_json_object(call.arguments)
                 if arguments is None:
                     return None
-                name, id = names.sent(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
-                said.append(PartOut(function_call=CallOut(name=name, args=arguments, id=id)))
+                name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
+                said.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
                 response = {"error" if output == NO_RESULT else "output": output}
-                results.append(PartOut(function_response=ResultOut(name=name, response=response, id=id)))
+                results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
             done.append(ContentOut(role="model", parts=said))
             done.append(ContentOut(role="user", parts=results))
-        elif not turn.is_users:
+        elif not turn.is_user:
             done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
         elif done and done[-1].role == "user":  # results, which what the user says goes on with
             done[-1].parts.append(PartOut(text=turn.text))
@@ -43,7 +43,7 @@ def plain_contents(items: list[ItemParam], names: GeminiNames, wire: GeminiWire)
     return done
 
 
-def arguments_of(arguments: str) -> Raw | None:
+def arguments_as_json_object(arguments: str) -> Raw | None:
     """Arguments are an object here; None if these are none. Models that call a function without parameters may write nothing."""
     arguments = arguments.strip() or "{}"
     try:

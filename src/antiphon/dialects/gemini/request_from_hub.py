@@ -11,22 +11,22 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import BUDGETS, nearest
-from antiphon.dialects.common.narrowing import narrowed
-from antiphon.dialects.common.offered import translate_tools_once
-from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
-from antiphon.dialects.gemini.history_from_hub import conversation_from_hub
-from antiphon.dialects.gemini.names import GeminiNames
-from antiphon.dialects.gemini.tools_from_hub import OPENAPI, OUTPUT, Tools
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, nearest_effort
+from antiphon.dialects.common.narrowing import narrow_schema
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.gemini.history_from_hub import history_from_hub
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
+from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, ToolsFromHub
 from antiphon.dialects.gemini.wire import (
     PREFIX,
-    TOP,
+    TOP_LEVEL_FIELDS,
     ContentOut,
     GeminiWire,
-    GenerationOut,
+    GenerationConfigOut,
     PartOut,
     RequestOut,
-    ThinkingOut,
+    ThinkingConfigOut,
 )
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
@@ -49,36 +49,37 @@ LOGPROBS: Final = "message.output_text.logprobs"
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, and what it could not carry."""
     losses = Losses()
-    names = GeminiNames(request)
-    conversation = conversation_from_hub(request, names, wire, losses)
-    if not conversation.contents:
+    names = GeminiToolNames(request)
+    history = history_from_hub(request, names, wire, losses)
+    if not history.contents:
         raise InvalidValue("input: got nothing that can be said; wanted at least one message", param="input")
-    tools = translate_tools_once(Tools, request, names, wire)
+    tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
-    told_first = [request.instructions] if request.instructions else []
+    leading_system_texts = [request.instructions] if request.instructions else []
     extra = _own_fields(request, wire, losses)
     generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
-    generation = _with_format(generation, request, wire, losses, told_first, beside_tools=tools.has_functions)
+    generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
     _report_fields(request, losses)
     body = RequestOut(
-        contents=conversation.contents,
-        system_instruction=_system([*told_first, *conversation.system]),
-        tools=tools.written,
-        tool_config=tools.choice(request, losses),
-        generation_config=_members(generation, {name: raw for name, raw in extra.items() if name not in TOP}, losses) or UNSET,
+        contents=history.contents,
+        system_instruction=_system([*leading_system_texts, *history.system]),
+        tools=tools.encoded,
+        tool_config=tools.tool_config(request, losses),
+        generation_config=_members(generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses)
+        or UNSET,
     )
-    return _written(body, {name: raw for name, raw in extra.items() if name in TOP}), losses
+    return _written(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
 
 
 def _system(texts: list[str]) -> ContentOut | UnsetType:
     return ContentOut(parts=[PartOut(text="\n\n".join(texts))]) if texts else UNSET
 
 
-def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationOut:
+def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationConfigOut:
     given = _Fields(wire, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
     logprobs = given("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
-    return GenerationOut(
+    return GenerationConfigOut(
         temperature=given("temperature", request.temperature, "temperature"),
         top_p=given("topP", request.top_p, "top_p"),
         max_output_tokens=given("maxOutputTokens", request.max_output_tokens, "max_output_tokens"),
@@ -106,7 +107,7 @@ class _Fields:
         return value
 
 
-def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingOut | UnsetType:
+def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
     """RSN-4: effort as a budget or as a level, by the model; thoughts are told where reasoning is wanted."""
     asked = request.reasoning or ReasoningConfigParam()
     effort, model = asked.effort or None, _model(request)
@@ -116,29 +117,35 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingOut
         return UNSET
     shown = effort != "none" and bool(effort or asked.summary)
     if effort is None:
-        return ThinkingOut(include_thoughts=True) if shown else UNSET
+        return ThinkingConfigOut(include_thoughts=True) if shown else UNSET
     if wire.thinking == "level" or model.startswith(wire.level_models):
-        level = nearest(effort, wire.levels)
+        level = nearest_effort(effort, wire.levels)
         if level != effort:
             losses.add("reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest that the model knows")
-        return ThinkingOut(thinking_level=level, include_thoughts=shown or UNSET)
-    budget = min(BUDGETS[effort], wire.most_budget)
+        return ThinkingConfigOut(thinking_level=level, include_thoughts=shown or UNSET)
+    budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
         losses.add("reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least")
         budget = wire.least_budget
-    elif budget < BUDGETS[effort]:
+    elif budget < EFFORT_BUDGETS[effort]:
         losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the most there is")
-    return ThinkingOut(thinking_budget=budget, include_thoughts=shown or UNSET)
+    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shown or UNSET)
 
 
 def _with_format(
-    settings: GenerationOut, request: Request, wire: GeminiWire, losses: Losses, told_first: list[str], *, beside_tools: bool
-) -> GenerationOut:
+    settings: GenerationConfigOut,
+    request: Request,
+    wire: GeminiWire,
+    losses: Losses,
+    leading_system_texts: list[str],
+    *,
+    beside_tools: bool,
+) -> GenerationConfigOut:
     """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return settings
-    lose_unknown_fields(format, "text.format", losses)
+    report_unknown_fields(format, "text.format", losses)
     if isinstance(format, TextFormat):
         return settings
     if wire.json_output == "none":
@@ -146,18 +153,18 @@ def _with_format(
     schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
     if beside_tools and not _model(request).startswith(wire.json_with_tools):
         losses.add("text.format", "that the output must be JSON", "with tools the server is told, but enforces nothing")
-        told_first.append(_rule(schema))
+        leading_system_texts.append(_rule(schema))
         return settings
     json = msgspec.structs.replace(settings, response_mime_type="application/json")
     if schema is None:
         return json
     if wire.json_output == "json_object":
         losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
-        told_first.append(_rule(schema))
+        leading_system_texts.append(_rule(schema))
         return json
     if wire.schemas == "openapi":
-        return msgspec.structs.replace(json, response_schema=narrowed(schema, OPENAPI, "text.format.schema", losses))
-    return msgspec.structs.replace(json, response_json_schema=narrowed(schema, OUTPUT, "text.format.schema", losses))
+        return msgspec.structs.replace(json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses))
+    return msgspec.structs.replace(json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses))
 
 
 def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
@@ -184,7 +191,7 @@ def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str,
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
-        if is_answered_here(name, raw, request):
+        if is_handled_by_gateway(name, raw, request):
             continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
@@ -200,7 +207,7 @@ def _as_list(raw: Raw) -> Raw:
     return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
 
 
-def _members(settings: GenerationOut, own: dict[str, Raw], losses: Losses) -> dict[str, Any]:
+def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses) -> dict[str, Any]:
     members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
     for name, raw in own.items():
         if name in members:
@@ -213,9 +220,9 @@ def _members(settings: GenerationOut, own: dict[str, Raw], losses: Losses) -> di
 def _report_fields(request: Request, losses: Losses) -> None:
     """What this API has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
     if request.reasoning:
-        lose_unknown_fields(request.reasoning, "reasoning", losses)
+        report_unknown_fields(request.reasoning, "reasoning", losses)
     if request.text:
-        lose_unknown_fields(request.text, "text", losses)
+        report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
             losses.add("text.verbosity", "how much is to be said", "this API has no place for it")
     for name in NO_PLACE:

@@ -1,7 +1,7 @@
 """The shapes of `generateContent` requests as clients send them: strict enough to say where they are wrong.
 
-The API takes its fields in two spellings, `topP` and `top_p`, and a list of one without its brackets; `in_one_spelling` makes one
-of them before anything is read. JSON that belongs to the user (arguments, results, schemas, labels) is never touched by that.
+The API takes its fields in two spellings, `topP` and `top_p`, and a list of one without its brackets; `normalize_spelling` makes
+one of them before anything is read. JSON that belongs to the user (arguments, results, schemas, labels) is never touched by that.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.nesting import decode_json
 
 
-class Blob(Shape, frozen=True, kw_only=True, rename="camel"):
+class BlobIn(Shape, frozen=True, kw_only=True, rename="camel"):
     mime_type: str
     data: str
     display_name: str | None | UnsetType = UNSET
 
 
-class File(Shape, frozen=True, kw_only=True, rename="camel"):
+class FileDataIn(Shape, frozen=True, kw_only=True, rename="camel"):
     file_uri: str
     mime_type: str | None | UnsetType = UNSET
     display_name: str | None | UnsetType = UNSET
 
 
-class Call(Shape, frozen=True, kw_only=True, rename="camel"):
+class FunctionCallIn(Shape, frozen=True, kw_only=True, rename="camel"):
     name: str
     args: dict[str, Any] | None | UnsetType = UNSET
     id: str | None | UnsetType = UNSET
 
 
-class Media(Shape, frozen=True, kw_only=True, rename="camel"):
+class ResultMediaIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """What stands in a result besides its object."""
 
-    inline_data: Blob | None | UnsetType = UNSET
-    file_data: File | None | UnsetType = UNSET
+    inline_data: BlobIn | None | UnsetType = UNSET
+    file_data: FileDataIn | None | UnsetType = UNSET
 
 
-class Result(Shape, frozen=True, kw_only=True, rename="camel"):
+class FunctionResponseIn(Shape, frozen=True, kw_only=True, rename="camel"):
     name: str
     response: dict[str, Any] | None | UnsetType = UNSET
     id: str | None | UnsetType = UNSET
-    parts: list[Media] | None | UnsetType = UNSET
+    parts: list[ResultMediaIn] | None | UnsetType = UNSET
 
 
-class Part(Shape, frozen=True, kw_only=True, rename="camel"):
+class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """One of text, media, a call, a result; or something that only servers of this dialect know, which is in `extra`."""
 
     text: Text10M | None | UnsetType = UNSET
     thought: bool | None | UnsetType = UNSET
     thought_signature: str | None | UnsetType = UNSET
-    inline_data: Blob | None | UnsetType = UNSET
-    file_data: File | None | UnsetType = UNSET
-    function_call: Call | None | UnsetType = UNSET
-    function_response: Result | None | UnsetType = UNSET
+    inline_data: BlobIn | None | UnsetType = UNSET
+    file_data: FileDataIn | None | UnsetType = UNSET
+    function_call: FunctionCallIn | None | UnsetType = UNSET
+    function_response: FunctionResponseIn | None | UnsetType = UNSET
 
 
-class Content(Shape, frozen=True, kw_only=True, rename="camel"):
-    parts: list[Part] | None | UnsetType = UNSET
+class ContentIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    parts: list[PartIn] | None | UnsetType = UNSET
     role: Literal["user", "model", "function", "system"] | None | UnsetType = UNSET
 
 
-class Declaration(Shape, frozen=True, kw_only=True, rename="camel"):
+class FunctionDeclarationIn(Shape, frozen=True, kw_only=True, rename="camel"):
     name: str
     description: str | None | UnsetType = UNSET
     parameters: dict[str, Any] | None | UnsetType = UNSET
@@ -76,25 +76,25 @@ class Declaration(Shape, frozen=True, kw_only=True, rename="camel"):
 class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """Functions; the API's own tools stand beside them under their names."""
 
-    function_declarations: list[Declaration] | None | UnsetType = UNSET
+    function_declarations: list[FunctionDeclarationIn] | None | UnsetType = UNSET
 
 
-class Calling(Shape, frozen=True, kw_only=True, rename="camel"):
+class FunctionCallingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
     mode: str | None | UnsetType = UNSET
     allowed_function_names: list[str] | None | UnsetType = UNSET
 
 
-class ToolConfig(Shape, frozen=True, kw_only=True, rename="camel"):
-    function_calling_config: Calling | None | UnsetType = UNSET
+class ToolConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    function_calling_config: FunctionCallingConfigIn | None | UnsetType = UNSET
 
 
-class Thinking(Shape, frozen=True, kw_only=True, rename="camel"):
+class ThinkingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
     include_thoughts: bool | None | UnsetType = UNSET
     thinking_budget: int | None | UnsetType = UNSET
     thinking_level: str | None | UnsetType = UNSET
 
 
-class Generation(Shape, frozen=True, kw_only=True, rename="camel"):
+class GenerationConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """The settings that the hub has a place for; all others are this dialect's own."""
 
     temperature: Number | None | UnsetType = UNSET
@@ -108,22 +108,22 @@ class Generation(Shape, frozen=True, kw_only=True, rename="camel"):
     response_mime_type: str | None | UnsetType = UNSET
     response_schema: dict[str, Any] | None | UnsetType = UNSET
     response_json_schema: dict[str, Any] | None | UnsetType = UNSET
-    thinking_config: Thinking | None | UnsetType = UNSET
+    thinking_config: ThinkingConfigIn | None | UnsetType = UNSET
 
 
 class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """The body of `:generateContent` and `:streamGenerateContent`."""
 
-    contents: list[Content]
-    system_instruction: Content | list[Part] | str | None | UnsetType = UNSET
+    contents: list[ContentIn]
+    system_instruction: ContentIn | list[PartIn] | str | None | UnsetType = UNSET
     tools: list[ToolIn] | None | UnsetType = UNSET
-    tool_config: ToolConfig | None | UnsetType = UNSET
-    generation_config: Generation | None | UnsetType = UNSET
+    tool_config: ToolConfigIn | None | UnsetType = UNSET
+    generation_config: GenerationConfigIn | None | UnsetType = UNSET
     model: str | None | UnsetType = UNSET  # the address counts; some clients repeat it here
     store: bool | None | UnsetType = UNSET
 
 
-def in_one_spelling(body: bytes) -> bytes:
+def normalize_spelling(body: bytes) -> bytes:
     """`body` with the fields of the API in camel case and lists as lists; as it is if they are already, or if it is no JSON."""
     if SNAKE.search(body) is None and LONE.search(body) is None:
         return body
@@ -133,12 +133,12 @@ def in_one_spelling(body: bytes) -> bytes:
         return body
 
 
-def camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """`top_p` as `topP`."""
     return UNDERSCORE.sub(lambda found: found[1].upper(), name)
 
 
-def members_of(shape: Shape) -> dict[str, Raw]:
+def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
     """The unknown fields of a shape that hold something."""
     return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
 
@@ -146,7 +146,7 @@ def members_of(shape: Shape) -> dict[str, Raw]:
 def _respelled(value: Any) -> Any:
     match value:
         case dict():
-            named = {camel(name): member for name, member in value.items()}
+            named = {to_camel_case(name): member for name, member in value.items()}
             named |= {name: [named[name]] for name in LISTS if isinstance(named.get(name), dict)}
             return {name: member if name in OF_THE_USER else _respelled(member) for name, member in named.items()}
         case list():

@@ -10,12 +10,18 @@ from typing import Final, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import BUDGETS, effort_of
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, effort_of
 from antiphon.dialects.gemini.contents_to_hub import contents_to_hub, instructions_to_hub
-from antiphon.dialects.gemini.request_in import Generation, RequestIn, Thinking, in_one_spelling, members_of
+from antiphon.dialects.gemini.request_in import (
+    GenerationConfigIn,
+    RequestIn,
+    ThinkingConfigIn,
+    normalize_spelling,
+    unknown_fields_of,
+)
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
-from antiphon.dialects.gemini.tools_to_hub import own_tool_config, tool_choice_to_hub, tools_to_hub
-from antiphon.dialects.gemini.wire import PREFIX, TOP
+from antiphon.dialects.gemini.tools_to_hub import native_tool_config, tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.gemini.wire import PREFIX, TOP_LEVEL_FIELDS
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -34,13 +40,13 @@ from antiphon.protocol.request import (
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(in_one_spelling(body), RequestIn)
+    asked: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
     losses = Losses()
-    settings = asked.generation_config or Generation()
+    settings = asked.generation_config or GenerationConfigIn()
     if settings.candidate_count and settings.candidate_count > 1:
         path = "generationConfig.candidateCount"
         raise UnsupportedParameter(f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path)
-    extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in members_of(settings).items()}
+    extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()}
     format = _format(settings, extra)
     include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
@@ -66,17 +72,17 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 def _own_fields(asked: RequestIn, losses: Losses) -> dict[str, Raw]:
     """The fields beside `generationConfig` that only this dialect knows."""
-    config = own_tool_config(asked)
+    config = native_tool_config(asked)
     own = {PREFIX + "toolConfig": config} if config is not None else {}
-    for name, raw in members_of(asked).items():
-        if name in TOP:
+    for name, raw in unknown_fields_of(asked).items():
+        if name in TOP_LEVEL_FIELDS:
             own[PREFIX + name] = raw
         else:
             losses.add(name, f"the unknown field {name!r}", "whether a server knows it cannot be told")
     return own
 
 
-def _format(settings: Generation, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     """REQ-1. A form that the hub has no word for (one of several words, say) is asked of servers of this dialect alone."""
     kind = settings.response_mime_type or ("application/json" if _schema(settings) else "text/plain")
     if kind == "text/plain":
@@ -90,12 +96,12 @@ def _format(settings: Generation, extra: dict[str, Raw]) -> TextFormatParam | Un
     return JsonSchemaFormatParam(name="response", schema=schema) if schema else JsonObjectFormat()
 
 
-def _schema(settings: Generation) -> dict[str, object] | None:
+def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
     given = settings.response_json_schema or settings.response_schema
     return schema_to_hub(given) if given else None
 
 
-def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:
+def _reasoning(thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:
     """RSN-4. What the hub's word for the effort does not say to the letter goes along as it came."""
     if not thinking:
         return UNSET
@@ -104,8 +110,8 @@ def _reasoning(thinking: Thinking | None | UnsetType, extra: dict[str, Raw]) -> 
     effort: ReasoningEffort | UnsetType = EFFORTS.get(level, UNSET)
     if effort is UNSET and isinstance(budget, int) and budget >= 0:
         effort = effort_of(budget)
-    is_exact = not isinstance(budget, int) or budget == BUDGETS.get(effort or "none")
-    if members_of(thinking) or not is_exact or (level and effort is UNSET):
+    is_exact = not isinstance(budget, int) or budget == EFFORT_BUDGETS.get(effort or "none")
+    if unknown_fields_of(thinking) or not is_exact or (level and effort is UNSET):
         extra[PREFIX + "thinkingConfig"] = Raw(codec.encode(thinking))
     summary: ReasoningSummary | UnsetType = "auto" if thinking.include_thoughts else UNSET
     return ReasoningConfigParam(effort=effort, summary=summary) if effort or summary else UNSET

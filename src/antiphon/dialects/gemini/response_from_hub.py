@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.common.failed import raise_unless_ended
-from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, join, usage_from_hub
-from antiphon.dialects.gemini.events_from_hub import begun
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.gemini.answer_from_hub import AnswerFromHub, join_candidates, usage_from_hub
+from antiphon.dialects.gemini.events_from_hub import initial_answer
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -23,9 +23,9 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
-    candidate = join([*pieces, answer.last(response)])
+    candidate = join_candidates([*pieces, answer.final_candidate(response)])
     told = msgspec.structs.replace(
-        begun(response),
+        initial_answer(response),
         candidates=[candidate],
         usage_metadata=usage_from_hub(response.usage) if response.usage else UNSET,
     )

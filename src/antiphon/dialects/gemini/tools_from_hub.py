@@ -12,14 +12,21 @@ from typing import Any, Final, assert_never
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import ToolRef
-from antiphon.dialects.common.narrowing import Narrowing, narrowed
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.offered import offered_in_places
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.gemini.names import GeminiNames
-from antiphon.dialects.gemini.wire import PREFIX, CallingOut, DeclarationOut, GeminiWire, ToolConfigOut, ToolOut
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_names import ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.tool_names import GeminiToolNames
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    FunctionCallingConfigOut,
+    FunctionDeclarationOut,
+    GeminiWire,
+    ToolConfigOut,
+    ToolOut,
+)
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -36,26 +43,26 @@ from antiphon.protocol.tools import (
 )
 
 
-class Tools:
+class ToolsFromHub:
     """The tools of a request, as they are sent, and what was lost of them."""
 
-    def __init__(self, request: Request, names: GeminiNames, wire: GeminiWire) -> None:
+    def __init__(self, request: Request, names: GeminiToolNames, wire: GeminiWire) -> None:
         self.losses = Losses()
         self._names = names
         self._wire = wire
-        self._functions: dict[str, DeclarationOut] = {}
+        self._functions: dict[str, FunctionDeclarationOut] = {}
         self._own: list[dict[str, Raw]] = []
-        for path, tool, namespace in offered_in_places(request, self.losses, "this API has no groups of tools"):
+        for path, tool, namespace in tools_with_paths(request, self.losses, "this API has no groups of tools"):
             self._take(path, tool, namespace)
         functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
         sent = [*functions, *self._own]
-        self.written: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
+        self.encoded: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
 
     @property
     def has_functions(self) -> bool:
         return bool(self._functions)
 
-    def choice(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
+    def tool_config(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
         """The choice among the functions that were sent; one that cannot be made is a loss."""
         choice = request.tool_choice
         if request.parallel_tool_calls is False and self._functions:
@@ -69,12 +76,14 @@ class Tools:
                 losses.add("tool_choice", f"the choice of {choice.kind}", "this API has no equivalent")
                 return UNSET
             case SpecificFunction() | SpecificCustom():
-                lose_unknown_fields(choice, "tool_choice", losses)
-                return self._mode("ANY", [self._names.sent(ToolRef.chosen(choice))], losses)
+                report_unknown_fields(choice, "tool_choice", losses)
+                return self._mode("ANY", [self._names.wire_name(ToolRef.from_choice(choice))], losses)
             case AllowedToolsParam():
-                lose_unknown_fields(choice, "tool_choice", losses)
+                report_unknown_fields(choice, "tool_choice", losses)
                 allowed = [
-                    self._names.sent(ToolRef.chosen(tool)) for tool in choice.tools if not isinstance(tool, UnknownToolChoice)
+                    self._names.wire_name(ToolRef.from_choice(tool))
+                    for tool in choice.tools
+                    if not isinstance(tool, UnknownToolChoice)
                 ]
                 if choice.mode == "required":
                     return self._mode("ANY", allowed, losses)
@@ -87,50 +96,54 @@ class Tools:
         losses = self.losses
         match tool:
             case FunctionToolParam():
-                name = self._names.sent(("function", tool.name, namespace))
+                name = self._names.wire_name(("function", tool.name, namespace))
                 offered = self._function(tool, name, path)
             case CustomTool():
-                name = self._names.sent(("custom", tool.name, namespace))
+                name = self._names.wire_name(("custom", tool.name, namespace))
                 offered = self._custom(tool, name, path)
             case UnknownTool() if tool.kind.startswith(PREFIX):
-                self._own.append({member: raw for member, raw in tool.fields().items() if member != "type"})
+                self._own.append({member: raw for member, raw in tool.raw_members().items() if member != "type"})
                 return
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "this API has no equivalent")
                 return
         if not any(member in OWN_MEMBERS for member in tool.extra or ()):
-            lose_unknown_fields(tool, path, losses)
+            report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         if self._functions.get(name, offered) != offered:
             losses.add(path, f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
         self._functions[name] = offered
 
-    def _function(self, tool: FunctionToolParam, name: str, path: str) -> DeclarationOut:
+    def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:
             self.losses.add(f"{path}.strict", "that arguments must obey the schema", "this API has no such thing")
         declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
         own = {OWN_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in OWN_MEMBERS}
         return replace(declared, **own) if own else declared
 
-    def _custom(self, tool: CustomTool, name: str, path: str) -> DeclarationOut:
-        description = one_string.description(tool, path, self.losses)
-        schema = one_string.schema()
+    def _custom(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
+        description = freeform_tools.description(tool, path, self.losses)
+        schema = freeform_tools.schema()
         if self._wire.schemas == "openapi":
             del schema["additionalProperties"]  # which says nothing about one string
         return self._declared(name, description, schema, path)
 
-    def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> DeclarationOut:
+    def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
         told = description or UNSET
         if not schema.get("properties") and set(schema) <= SAYS_NO_MORE:
-            return DeclarationOut(name=name, description=told)  # the API refuses objects of no members in some versions
+            return FunctionDeclarationOut(name=name, description=told)  # the API refuses objects of no members in some versions
         if schema.get("type") != "object":
             if "type" in schema:
                 self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
-            return DeclarationOut(name=name, description=told, parameters_json_schema=narrowed(schema, PLAIN, path, self.losses))
-        return DeclarationOut(name=name, description=told, parameters=narrowed(schema, OPENAPI, path, self.losses))
+            return FunctionDeclarationOut(
+                name=name, description=told, parameters_json_schema=narrow_schema(schema, TOOL_SUBSET, path, self.losses)
+            )
+        return FunctionDeclarationOut(
+            name=name, description=told, parameters=narrow_schema(schema, OPENAPI_SUBSET, path, self.losses)
+        )
 
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None
@@ -139,7 +152,7 @@ class Tools:
             return UNSET
         if not self._functions:
             return UNSET
-        return ToolConfigOut(function_calling_config=CallingOut(mode=mode, allowed_function_names=offered or UNSET))
+        return ToolConfigOut(function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET))
 
 
 #: What only clients of this dialect say of a function, by its own name and by ours.
@@ -148,7 +161,7 @@ MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 #: A schema with nothing but these, and no members, asks for nothing.
 SAYS_NO_MORE: Final = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
 #: The older form of schemas: a part of what OpenAPI has.
-OPENAPI: Final = Narrowing(
+OPENAPI_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {
             "type",
@@ -181,9 +194,9 @@ OPENAPI: Final = Narrowing(
     enum_of_strings=True,
 )
 #: JSON schema as it is, but for references that have company, which the API refuses.
-PLAIN: Final = Narrowing(references="inline_unless_plain")
+TOOL_SUBSET: Final = Narrowing(references="inline_unless_plain")
 #: Of JSON schema, what the API has of it where the output is to obey one.
-OUTPUT: Final = Narrowing(
+OUTPUT_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {
             "$id",

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.gemini.request_in import Calling, Declaration, RequestIn, ToolIn, members_of
+from antiphon.dialects.gemini.request_in import FunctionCallingConfigIn, FunctionDeclarationIn, RequestIn, ToolIn, unknown_fields_of
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.errors import InvalidValue
@@ -31,7 +31,7 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
     found: list[ToolParam] = []
     for tool in tools:
         found += map(_function, tool.function_declarations or ())
-        found += [_own(name, raw) for name, raw in members_of(tool).items()]
+        found += [_own(name, raw) for name, raw in unknown_fields_of(tool).items()]
     return found or UNSET
 
 
@@ -53,17 +53,17 @@ def tool_choice_to_hub(asked: RequestIn) -> ToolChoiceParam | UnsetType:
     return AllowedToolsParam(tools=[SpecificFunction(name=name) for name in names], mode=mode)
 
 
-def own_tool_config(asked: RequestIn) -> Raw | None:
+def native_tool_config(asked: RequestIn) -> Raw | None:
     """The whole `toolConfig` if it says more than a tool choice can."""
     config = asked.tool_config
     if not config:
         return None
-    calling = config.function_calling_config or Calling()
-    says_more = members_of(config) or members_of(calling) or (calling.mode or "").upper() == "VALIDATED"
+    calling = config.function_calling_config or FunctionCallingConfigIn()
+    says_more = unknown_fields_of(config) or unknown_fields_of(calling) or (calling.mode or "").upper() == "VALIDATED"
     return Raw(codec.encode(config)) if says_more else None
 
 
-def _function(declared: Declaration) -> FunctionToolParam:
+def _function(declared: FunctionDeclarationIn) -> FunctionToolParam:
     """Its result's schema and whatever else it says of itself is carried along."""
     given = declared.parameters_json_schema or declared.parameters
     return FunctionToolParam(
@@ -71,7 +71,7 @@ def _function(declared: Declaration) -> FunctionToolParam:
         description=declared.description or UNSET,
         parameters=schema_to_hub(given) if given else UNSET,
         strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
-        extra=members_of(declared) or UNSET,
+        extra=unknown_fields_of(declared) or UNSET,
     )
 
 

@@ -1,8 +1,8 @@
 """The shapes of `generateContent` requests as they are sent, and what differs between its servers (`GeminiWire`).
 
 The model and whether the answer streams stand in the address, never in the body. Fields that only this dialect knows travel through
-the hub as `extra["gemini:name"]`, `name` as the API spells it: those in `TOP` stand at the top of the body, `toolConfig` among
-them, all others in `generationConfig`. Its own tools are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`, its
+the hub as `extra["gemini:name"]`, `name` as the API spells it: those in `TOP_LEVEL_FIELDS` stand at the top of the body,
+all others in `generationConfig`. Its own tools are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`, its
 own parts unknown parts or items `{"type": "gemini:executableCode", "executableCode": {…}}`: what stands beside the type is sent.
 """
 
@@ -18,9 +18,9 @@ from antiphon.protocol.tools import JsonSchema
 
 PREFIX: Final = "gemini:"
 #: Where a tool output of a client of this dialect keeps the object it came as: a field in the `extra` of the output item.
-RESPONSE: Final = "gemini:response"
+TOOL_RESPONSE_FIELD: Final = "gemini:response"
 #: Fields of the body itself; every other field of this dialect's own is one of `generationConfig`.
-TOP: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
+TOP_LEVEL_FIELDS: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
 
 
 class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,28 +86,28 @@ class BlobOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     data: str
 
 
-class FileOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class FileDataOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     file_uri: str
     mime_type: str | UnsetType = UNSET
 
 
-class CallOut(Struct, frozen=True, kw_only=True, gc=False):
+class FunctionCallOut(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     args: Raw
     id: str | UnsetType = UNSET
 
 
-class MediaOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class ResultMediaOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """Media inside a tool result: by data alone."""
 
     inline_data: BlobOut
 
 
-class ResultOut(Struct, frozen=True, kw_only=True, gc=False):
+class FunctionResponseOut(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     response: Raw | dict[str, str]
     id: str | UnsetType = UNSET
-    parts: list[MediaOut] | UnsetType = UNSET
+    parts: list[ResultMediaOut] | UnsetType = UNSET
 
 
 class PartOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
@@ -116,9 +116,9 @@ class PartOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     text: str | UnsetType = UNSET
     thought: bool | UnsetType = UNSET
     inline_data: BlobOut | UnsetType = UNSET
-    file_data: FileOut | UnsetType = UNSET
-    function_call: CallOut | UnsetType = UNSET
-    function_response: ResultOut | UnsetType = UNSET
+    file_data: FileDataOut | UnsetType = UNSET
+    function_call: FunctionCallOut | UnsetType = UNSET
+    function_response: FunctionResponseOut | UnsetType = UNSET
     thought_signature: str | UnsetType = UNSET
 
 
@@ -127,7 +127,7 @@ class ContentOut(Struct, frozen=True, kw_only=True, gc=False):
     parts: list[PartOut | dict[str, Raw]]  # a part of the dialect's own kind is sent as it came
 
 
-class DeclarationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class FunctionDeclarationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     name: str
     description: str | UnsetType = UNSET
     parameters: JsonSchema | UnsetType = UNSET
@@ -139,25 +139,25 @@ class DeclarationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"
 
 
 class ToolOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    function_declarations: list[DeclarationOut]
+    function_declarations: list[FunctionDeclarationOut]
 
 
-class CallingOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class FunctionCallingConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     mode: Literal["AUTO", "ANY", "NONE"]
     allowed_function_names: list[str] | UnsetType = UNSET
 
 
 class ToolConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    function_calling_config: CallingOut
+    function_calling_config: FunctionCallingConfigOut
 
 
-class ThinkingOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class ThinkingConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     thinking_budget: int | UnsetType = UNSET
     thinking_level: str | UnsetType = UNSET
     include_thoughts: bool | UnsetType = UNSET
 
 
-class GenerationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
+class GenerationConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """`generationConfig`, without what only clients of this dialect set."""
 
     temperature: Number | UnsetType = UNSET
@@ -170,7 +170,7 @@ class GenerationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel")
     response_mime_type: str | UnsetType = UNSET
     response_schema: JsonSchema | UnsetType = UNSET
     response_json_schema: JsonSchema | UnsetType = UNSET
-    thinking_config: ThinkingOut | UnsetType = UNSET
+    thinking_config: ThinkingConfigOut | UnsetType = UNSET
 
 
 class RequestOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):

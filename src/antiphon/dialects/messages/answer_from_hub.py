@@ -1,4 +1,4 @@
-"""Hub events → the blocks of a message, begun, continued and ended strictly one after the other (`InOrder`).
+"""Hub events → the blocks of a message, begun, continued and ended strictly one after the other (`EventSequencer`).
 
 Reasoning is a thinking block with its sealed form as the signature, or a redacted block if it has no words; each text and each
 refusal is a text block, each call a `tool_use`. What has no words makes no block: servers refuse empty ones when they come back.
@@ -13,33 +13,33 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.in_order import InOrder
-from antiphon.dialects.common.names import ToolNames, ToolRef
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.thoughts import TEXT, thoughts_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.event_ordering import EventSequencer
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import (
     PREFIX,
-    STOP_REASON,
-    STOP_SEQUENCE,
+    STOP_REASON_FIELD,
+    STOP_SEQUENCE_FIELD,
+    AnswerBlockOut,
+    AnswerRedactedThinkingBlock,
+    AnswerTextBlock,
+    AnswerThinkingBlock,
+    AnswerToolUseBlock,
     BlockDelta,
-    BlockOut,
-    BlockPiece,
+    BlockEvent,
     BlockStart,
     BlockStop,
     CitationsDeltaOut,
     DeltaOut,
-    EndOut,
+    FinalDeltaOut,
     InputJsonDeltaOut,
-    RedactedThinkingOut,
     SignatureDeltaOut,
     TextDeltaOut,
-    TextOut,
     ThinkingDeltaOut,
-    ThinkingOut,
-    ToolUseOut,
-    block_of_item,
+    block_from_item,
 )
 from antiphon.dialects.messages.citations import citation_from_hub
 from antiphon.protocol.base import Shape
@@ -80,12 +80,12 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus
 
 
-class TextPlace(NamedTuple):
+class OpenTextBlock(NamedTuple):
     """A text that is being told: where it stands in the hub, and in which block."""
 
     output_index: int
     content_index: int
-    block: int
+    block_index: int
 
 
 class AnswerFromHub:
@@ -93,11 +93,11 @@ class AnswerFromHub:
 
     def __init__(self, request: Request, losses: Losses) -> None:
         #: The text whose deltas go straight into the open block.
-        self.text: TextPlace | None = None
+        self.open_text: OpenTextBlock | None = None
         self._losses = losses
-        self._names = ToolNames.of(request)
-        self._items = InOrder(_item_key, (ItemAdded,), (ItemDone,))
-        self._parts = InOrder(_part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone))
+        self._names = ToolNames.for_request(request)
+        self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
+        self._parts = EventSequencer(_part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone))
         self._block = 0  # the index of the open block, or of the next one
         self._is_open = False
         self._is_told = False  # whether the item was told piece by piece
@@ -105,7 +105,7 @@ class AnswerFromHub:
         self._calls = 0
         self._has_refused = False
 
-    def feed(self, event: StreamEvent) -> list[BlockPiece]:
+    def feed(self, event: StreamEvent) -> list[BlockEvent]:
         """What an event makes of the message, and what had to wait for it."""
         if type(event) is UnknownEvent:
             self._losses.add("events", f"an event of type {event.kind!r}", "a message has no place for it")
@@ -114,18 +114,18 @@ class AnswerFromHub:
             return []
         return [piece for told in self._items.feed(event) for piece in self._in_item(told)]
 
-    def end(self, response: Response) -> EndOut:
+    def final_delta(self, response: Response) -> FinalDeltaOut:
         """REQ-3: why it ended."""
         told = response.extra or {}
         for name, raw in told.items():
             if not name.startswith(PREFIX):
-                lose_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
-        sequence = msgspec.json.decode(told.get(STOP_SEQUENCE, b"null"))
-        return EndOut(stop_reason=self._reason(response, told, sequence), stop_sequence=sequence)
+                report_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
+        sequence = msgspec.json.decode(told.get(STOP_SEQUENCE_FIELD, b"null"))
+        return FinalDeltaOut(stop_reason=self._reason(response, told, sequence), stop_sequence=sequence)
 
     def _reason(self, response: Response, told: dict[str, Raw], sequence: str | None) -> str:
-        if STOP_REASON in told:
-            return str(msgspec.json.decode(told[STOP_REASON]))
+        if STOP_REASON_FIELD in told:
+            return str(msgspec.json.decode(told[STOP_REASON_FIELD]))
         if response.incomplete_details is not None:
             reason = response.incomplete_details.reason
             if reason not in REASONS:
@@ -137,7 +137,7 @@ class AnswerFromHub:
             return "tool_use"
         return "end_turn" if sequence is None else "stop_sequence"
 
-    def _in_item(self, event: StreamEvent) -> list[BlockPiece]:
+    def _in_item(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ArgumentsDelta:
             return self._arguments(event.delta)
         match event:
@@ -146,23 +146,23 @@ class AnswerFromHub:
             case ItemDone():
                 return [] if event.item is None else self._end_item(event.item, event.output_index)
             case CustomInputDelta():
-                return self._arguments(one_string.wrap_piece(event.delta))
+                return self._arguments(freeform_tools.wrap_delta(event.delta))
             case ArgumentsDone() | CustomInputDone():
                 return []
             case _:
                 self._is_told = True
                 return [piece for told in self._parts.feed(event) for piece in self._in_part(told)]
 
-    def _in_part(self, event: StreamEvent) -> list[BlockPiece]:
+    def _in_part(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ReasoningDelta:
-            return self._thinking(event.delta, TEXT)
+            return self._thinking(event.delta, TEXT_PART)
         match event:
             case OutputTextDelta():
                 if event.logprobs:
                     self._lose_logprobs(event.output_index)
                 pieces = self._text(event.delta)
                 if self._is_open:
-                    self.text = TextPlace(event.output_index, event.content_index, self._block)
+                    self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block)
                 return pieces
             case RefusalDelta():
                 return self._refusal(event.delta)
@@ -180,30 +180,30 @@ class AnswerFromHub:
 
     # Items
 
-    def _begin(self, item: Item, at: int) -> list[BlockPiece]:
+    def _begin(self, item: Item, at: int) -> list[BlockEvent]:
         self._is_told = False
         match item:
             case FunctionCall():
-                return self._call(item, self._names.sent(ToolRef("function", item.name, item.namespace or None)))
+                return self._call(item, self._names.wire_name(ToolRef("function", item.name, item.namespace or None)))
             case CustomToolCall():
-                name = self._names.sent(ToolRef("custom", item.name, item.namespace or None))
-                return [*self._call(item, name), self._delta(InputJsonDeltaOut(partial_json=one_string.HEAD))]
+                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                return [*self._call(item, name), self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX))]
             case Message() | Reasoning():
                 self._thought = None
-            case UnknownItem() if block_of_item(item) is not None:
+            case UnknownItem() if block_from_item(item) is not None:
                 pass
             case _:
                 self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "a message has no place for it")
         return []
 
-    def _end_item(self, item: Item, at: int) -> list[BlockPiece]:
+    def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
         """An item is done. One that was not told piece by piece is told now."""
         if isinstance(item, Shape):
-            lose_unknown_fields(item, f"output[{at}]", self._losses)
+            report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall():
                 pieces = [] if self._is_told else self._arguments(item.arguments)
-                if item.arguments and not is_object(item.arguments):
+                if item.arguments and not is_json_object(item.arguments):
                     self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others")
                 return pieces + self._close()
             case CustomToolCall():
@@ -215,48 +215,48 @@ class AnswerFromHub:
                     self._losses.add(f"output[{at}].phase", "the phase of a message", "a message has no place for it")
                 return [] if self._is_told else self._whole_message(item, at)
             case UnknownItem():
-                block = block_of_item(item)
+                block = block_from_item(item)
                 return [] if block is None else [self._open(block), *self._close()]
             case _:
                 return []
 
-    def _call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockPiece]:
+    def _call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockEvent]:
         self._calls += 1
-        return [self._open(ToolUseOut(id=call.call_id, name=name, input={}))]
+        return [self._open(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
 
-    def _arguments(self, piece: str) -> list[BlockPiece]:
+    def _arguments(self, piece: str) -> list[BlockEvent]:
         self._is_told = True
         return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
 
-    def _end_custom(self, call: CustomToolCall) -> list[BlockPiece]:
-        pieces = [] if self._is_told else self._arguments(one_string.wrap_piece(call.input))
+    def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
+        pieces = [] if self._is_told else self._arguments(freeform_tools.wrap_delta(call.input))
         if call.status != ItemStatus.INCOMPLETE:  # what was cut must not look whole
-            pieces += self._arguments(one_string.TAIL)
+            pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
         return pieces + self._close()
 
-    def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockPiece]:
+    def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
         """RSN-2: the sealed form stands where this dialect keeps its own, right before the end of the block."""
         pieces = [] if self._is_told else self._whole_reasoning(item, at)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
-            return [*pieces, self._open(RedactedThinkingOut(data=sealed)), *self._close()]
+            return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
         if sealed:
             pieces.append(self._delta(SignatureDeltaOut(signature=sealed)))
         return pieces + self._close()
 
-    def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockPiece]:
-        thoughts = thoughts_of(at, item, self._no_place_for)
+    def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
+        thoughts = reasoning_texts(at, item, self._no_place_for)
         return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
-    def _whole_message(self, item: Message, at: int) -> list[BlockPiece]:
+    def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
         if item.role != "assistant":
             self._losses.add(f"output[{at}]", f"a message of the role {item.role!r}", "an answer has one role")
             return []
         return [piece for part in item.content for piece in self._whole_part(part, at)]
 
-    def _whole_part(self, part: Content, at: int) -> list[BlockPiece]:
+    def _whole_part(self, part: Content, at: int) -> list[BlockEvent]:
         if isinstance(part, Shape):
-            lose_unknown_fields(part, f"output[{at}].content", self._losses)
+            report_unknown_fields(part, f"output[{at}].content", self._losses)
         match part:
             case OutputText():
                 if part.logprobs:
@@ -275,42 +275,42 @@ class AnswerFromHub:
 
     # Blocks
 
-    def _text(self, piece: str) -> list[BlockPiece]:
-        return [*self._opened(TextOut(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+    def _text(self, piece: str) -> list[BlockEvent]:
+        return [*self._opened(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
 
-    def _refusal(self, piece: str) -> list[BlockPiece]:
+    def _refusal(self, piece: str) -> list[BlockEvent]:
         self._has_refused = True
         return self._text(piece)
 
-    def _citation(self, annotation: Annotation, at: int) -> list[BlockPiece]:
+    def _citation(self, annotation: Annotation, at: int) -> list[BlockEvent]:
         citation = citation_from_hub(annotation)
         if citation is None:
             self._losses.add(f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so")
             return []
-        return [*self._opened(TextOut(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+        return [*self._opened(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
 
-    def _thinking(self, piece: str, part: Hashable) -> list[BlockPiece]:
+    def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
         """One text for all the reasoning of an item, each part of a summary a paragraph of its own."""
         if not piece:
             return []
         last, self._thought = self._thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._opened(ThinkingOut(thinking="", signature="")), self._delta(ThinkingDeltaOut(thinking=gap + piece))]
+        return [*self._opened(AnswerThinkingBlock(thinking="", signature="")), self._delta(ThinkingDeltaOut(thinking=gap + piece))]
 
-    def _opened(self, block: BlockOut) -> list[BlockPiece]:
+    def _opened(self, block: AnswerBlockOut) -> list[BlockEvent]:
         return [] if self._is_open else [self._open(block)]
 
-    def _open(self, block: BlockOut) -> BlockPiece:
+    def _open(self, block: AnswerBlockOut) -> BlockEvent:
         self._is_open = True
         return BlockStart(index=self._block, content_block=block)
 
-    def _delta(self, delta: DeltaOut) -> BlockPiece:
+    def _delta(self, delta: DeltaOut) -> BlockEvent:
         return BlockDelta(index=self._block, delta=delta)
 
-    def _close(self) -> list[BlockPiece]:
+    def _close(self) -> list[BlockEvent]:
         if not self._is_open:
             return []
-        self.text, self._is_open, self._block = None, False, self._block + 1
+        self.open_text, self._is_open, self._block = None, False, self._block + 1
         return [BlockStop(index=self._block - 1)]
 
     # Losses
@@ -328,7 +328,7 @@ class AnswerFromHub:
         self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
 
 
-def is_object(arguments: str) -> bool:
+def is_json_object(arguments: str) -> bool:
     """Whether the arguments of a call are what they should be."""
     try:
         return isinstance(decode_json(arguments), dict)

@@ -2,7 +2,7 @@
 
 A block is an item, but text blocks that follow each other are parts of one message. A block that has stopped stays open in the hub
 until something else begins, since only the end of the answer tells whether it was cut. Blocks that only this dialect knows are
-carried as they are (`answers.item_of_block`). Blocks may overlap, though they should not.
+carried as they are (`answers.block_to_item`). Blocks may overlap, though they should not.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar, assert_never
 import msgspec
 from msgspec import Raw, Struct, field
 
-from antiphon.dialects.common.envelope import seal
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.one_string import OneString
-from antiphon.dialects.common.returnable import ReturnableCalls
-from antiphon.dialects.common.stream_to_hub import Outcome
-from antiphon.dialects.messages.answers import PREFIX, BlockIn, DeltaIn, item_of_block
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.common.sendable_names import SendableCalls
+from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.messages.answers import PREFIX, AnswerBlockIn, DeltaIn, block_to_item
 from antiphon.dialects.messages.citations import citation_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.base import is_extension_type
@@ -42,22 +42,22 @@ class AnswerToHub:
         self._blocks: dict[int, _Block] = {}
         self._last: _Block | None = None  # the one whose item was announced last
         self._idle: _Block | None = None  # that one, once it has stopped and while its item is still open
-        self._returnable = ReturnableCalls("tool_use", losses, new_id)
+        self._returnable = SendableCalls("tool_use", losses, new_id)
         #: The writer's key of the text block that is being written, and its index; None if nothing or something else is.
-        self.plain_key: int | None = None
-        self.plain_index = -1
+        self.open_text_key: int | None = None
+        self.open_text_index = -1
         #: How many characters of it went to the writer by the short way.
-        self.plain_length = 0
+        self.fast_path_length = 0
 
     @property
     def open_indices(self) -> list[int]:
         return list(self._blocks)
 
-    def start(self, index: int, raw: Raw) -> None:
+    def start_block(self, index: int, raw: Raw) -> None:
         """A block begins; in an answer that does not stream it is whole."""
         self._writer.count(PART_OVERHEAD)
         if index in self._blocks:
-            self.stop(index)  # its end never came
+            self.stop_block(index)  # its end never came
         try:
             block = _decode_block(raw)
             msgspec.json.decode(raw)  # what is still to be read in it can be
@@ -69,7 +69,7 @@ class AnswerToHub:
                 self._start_text(index, block)
             case "thinking":
                 self._blocks[index] = _Thinking()
-                self.delta(index, DeltaIn(thinking=block.thinking, signature=block.signature))
+                self.add_delta(index, DeltaIn(thinking=block.thinking, signature=block.signature))
             case "redacted_thinking":
                 redacted = _Thinking(redacted=block.data or "")
                 self._blocks[index] = redacted
@@ -79,7 +79,7 @@ class AnswerToHub:
             case kind:
                 self._start_carried(index, kind, raw)
 
-    def delta(self, index: int, delta: DeltaIn) -> None:
+    def add_delta(self, index: int, delta: DeltaIn) -> None:
         """A piece of a block. Text and thoughts for a block that never began begin one."""
         block = self._blocks.get(index)
         if delta.text:
@@ -93,7 +93,7 @@ class AnswerToHub:
             self._writer.count(PART_OVERHEAD + len(delta.citation))
             (block if type(block) is _Text else self._in_place(index, _Text())).citations.append(delta.citation)
 
-    def carried_delta(self, index: int, kind: str, event: bytes) -> None:
+    def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:
         """A delta of a kind that is no text, thought, argument or citation; the event holds it."""
         block = self._blocks.get(index)
         if type(block) is not _Carried or kind != f"{block.kind}_delta":
@@ -104,7 +104,7 @@ class AnswerToHub:
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON")
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
 
-    def stop(self, index: int) -> None:
+    def stop_block(self, index: int) -> None:
         """A block is whole. One that had nothing to say leaves nothing behind."""
         block = self._blocks.pop(index, None)
         match block:
@@ -127,20 +127,20 @@ class AnswerToHub:
         else:
             self._close(block)
 
-    def refuse(self, explanation: str) -> None:
+    def add_refusal(self, explanation: str) -> None:
         """STR-11: the model declines, in these words."""
         for index in self.open_indices:
-            self.stop(index)
+            self.stop_block(index)
         refusal = _Text()
         self._begin(refusal)
         assert refusal.key is not None
         self._writer.refusal(refusal.key, explanation)
         self._idle = refusal
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: StreamOutcome) -> None:
         """The answer is over; the items that are still open close with the response."""
         for index in self.open_indices:
-            self.stop(index)
+            self.stop_block(index)
         if self._idle is not None and outcome == "completed":
             self._close(self._idle)
         elif type(self._idle) is _Call:
@@ -168,13 +168,13 @@ class AnswerToHub:
 
     def _in_place(self, index: int, block: _AnyBlock) -> _AnyBlock:
         """A block that was not announced, or announced as something else."""
-        self.stop(index)
+        self.stop_block(index)
         self._blocks[index] = block
         return block
 
     # Text
 
-    def _start_text(self, index: int, block: BlockIn) -> None:
+    def _start_text(self, index: int, block: AnswerBlockIn) -> None:
         text = _Text(citations=list(block.citations or ()))
         self._blocks[index] = text
         if block.text:
@@ -184,21 +184,21 @@ class AnswerToHub:
         if block.key is None:
             self._begin(block)
             assert block.key is not None
-            plain = self._blocks.get(self.plain_index)
+            plain = self._blocks.get(self.open_text_index)
             if type(plain) is _Text:  # another text is still open
-                self._end_plain(plain)
-            self.plain_key, self.plain_index = block.key, index
+                self._end_open_text(plain)
+            self.open_text_key, self.open_text_index = block.key, index
         self._writer.text(block.key, text, part=None)
         block.length += len(text)
 
-    def _end_plain(self, block: _Text) -> None:
+    def _end_open_text(self, block: _Text) -> None:
         """What is counted apart while the short way is open to a block."""
-        block.length += self.plain_length
-        self.plain_key, self.plain_index, self.plain_length = None, -1, 0
+        block.length += self.fast_path_length
+        self.open_text_key, self.open_text_index, self.fast_path_length = None, -1, 0
 
     def _end_text(self, index: int, block: _Text) -> None:
-        if index == self.plain_index:
-            self._end_plain(block)
+        if index == self.open_text_index:
+            self._end_open_text(block)
         if block.key is None:
             if block.citations:
                 self._losses.add("content.citations", "citations of a text that never came")
@@ -233,17 +233,17 @@ class AnswerToHub:
             return
         if block.key is None:
             self._begin(block)
-        self._writer.encrypted(block.key, seal(self._wire.maker, content))
+        self._writer.encrypted_content(block.key, seal_reasoning(self._wire.maker, content))
 
     # Calls
 
-    def _start_call(self, index: int, block: BlockIn, raw: Raw) -> None:
+    def _start_call(self, index: int, block: AnswerBlockIn, raw: Raw) -> None:
         if not block.name:
             self._losses.add(f"content[{index}]", "a call without a name is not delivered")
             return
-        called = self._names.original(block.name)
+        called = self._names.original_tool(block.name)
         name = self._returnable.name(called)
-        call = _Call(given=_compact(block.input), one_string=OneString() if called.kind == "custom" else None)
+        call = _Call(given=_compact(block.input), one_string=FreeformInput() if called.kind == "custom" else None)
         self._blocks[index] = call
         self._begin(call)
         announce = self._writer.call if call.one_string is None else self._writer.custom_call
@@ -254,7 +254,7 @@ class AnswerToHub:
             if name in KEPT and msgspec.json.decode(value) not in SAYS_NOTHING
         }
         if kept:
-            self._writer.keep(call.key, kept)
+            self._writer.set_extra_fields(call.key, kept)
 
     def _argue(self, index: int, block: _Block | None, piece: str) -> None:
         match block:
@@ -302,7 +302,7 @@ class AnswerToHub:
                 block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
                 self._losses.add(f"content[{index}].input", f"the input of a {block.kind} block is no JSON, and left out")
-        self._writer.done(block.key, item_of_block(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
+        self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
         self._last = self._last if self._last is not block else None
 
 
@@ -325,7 +325,7 @@ class _Thinking(_Open):
 
 class _Call(_Open, kw_only=True):
     given: str
-    one_string: OneString | None
+    one_string: FreeformInput | None
     began: bool = False
 
 
@@ -362,6 +362,6 @@ def _compact(raw: Raw) -> str:
 #: Members of a call that go back with it.
 KEPT: Final = frozenset({"caller", "toolset_name"})
 SAYS_NOTHING: Final = (None, {"type": "direct"})
-_decode_block: Final = msgspec.json.Decoder(BlockIn).decode
+_decode_block: Final = msgspec.json.Decoder(AnswerBlockIn).decode
 _decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_raw_delta: Final = msgspec.json.Decoder(_RawDelta).decode

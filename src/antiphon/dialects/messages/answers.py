@@ -2,7 +2,7 @@
 
 What servers send is read with shapes that take more than the documentation promises (`…In`); what we write has exactly one form
 (`…Out`). A block that nobody else knows (a hosted tool's call, its result) travels through the hub as an item of its own and comes
-out as it went in: `item_of_block` and `block_of_item` are the two ends of that.
+out as it went in: `block_to_item` and `block_from_item` are the two ends of that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from antiphon.protocol.items import UnknownItem
 
 PREFIX: Final = "messages:"
 #: In `extra` of a hub response: the sequence that ended it, and a stop reason that the hub has no word for, each a JSON string.
-STOP_SEQUENCE: Final = "messages:stop_sequence"
-STOP_REASON: Final = "messages:stop_reason"
+STOP_SEQUENCE_FIELD: Final = "messages:stop_sequence"
+STOP_REASON_FIELD: Final = "messages:stop_reason"
 #: In `extra` of the hub's `input_tokens_details`: tokens that were written to the cache, a part of `input_tokens` there.
-CACHE_CREATION: Final = "cache_creation_input_tokens"
+CACHE_CREATION_FIELD: Final = "cache_creation_input_tokens"
 
 
-def item_of_block(kind: str, block: Raw, *, id: str | None = None, status: str = "completed") -> UnknownItem:
+def block_to_item(kind: str, block: Raw, *, id: str | None = None, status: str = "completed") -> UnknownItem:
     """A block that only this dialect knows, as an item of the hub; items of an answer have an id."""
     members: dict[str, Any] = {"type": PREFIX + kind}
     if id is not None:
@@ -30,15 +30,15 @@ def item_of_block(kind: str, block: Raw, *, id: str | None = None, status: str =
     return UnknownItem(kind=PREFIX + kind, raw=Raw(codec.encode({**members, "block": block})))
 
 
-def block_of_item(item: UnknownItem) -> Raw | None:
+def block_from_item(item: UnknownItem) -> Raw | None:
     """The block in such an item; None if it is another kind of item."""
-    return item.fields().get("block") if item.kind.startswith(PREFIX) else None
+    return item.raw_members().get("block") if item.kind.startswith(PREFIX) else None
 
 
 # Answers, as servers send them.
 
 
-class BlockIn(Struct, frozen=True, kw_only=True, gc=False):
+class AnswerBlockIn(Struct, frozen=True, kw_only=True, gc=False):
     """A content block, whole or as it begins in a stream; which members count, its type says."""
 
     type: str
@@ -73,13 +73,13 @@ class StopDetailsIn(Struct, frozen=True, kw_only=True, gc=False):
     explanation: str | None = None
 
 
-class MessageIn(Struct, frozen=True, kw_only=True, gc=False):
+class AnswerIn(Struct, frozen=True, kw_only=True, gc=False):
     """A whole answer, or the message that a stream begins with; an error stands in its place."""
 
     type: str | None = None
     id: str | None = None
     model: str | None = None
-    content: list[Raw] | None = None  # of `BlockIn`, each still to be read: a block may be of any kind
+    content: list[Raw] | None = None  # of `AnswerBlockIn`, each still to be read: a block may be of any kind
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: StopDetailsIn | None = None
@@ -106,7 +106,7 @@ class EventIn(Struct, frozen=True, kw_only=True, gc=False):
 
     type: str | None = None
     index: int = 0
-    message: MessageIn | None = None
+    message: AnswerIn | None = None
     content_block: Raw | UnsetType = UNSET
     delta: DeltaIn | None = None
     usage: UsageIn | None = None
@@ -116,28 +116,28 @@ class EventIn(Struct, frozen=True, kw_only=True, gc=False):
 # Answers, as we send them.
 
 
-class TextOut(Struct, frozen=True, kw_only=True, gc=False, tag="text"):
+class AnswerTextBlock(Struct, frozen=True, kw_only=True, gc=False, tag="text"):
     text: str
     citations: list[Any] | UnsetType = UNSET
 
 
-class ThinkingOut(Struct, frozen=True, kw_only=True, gc=False, tag="thinking"):
+class AnswerThinkingBlock(Struct, frozen=True, kw_only=True, gc=False, tag="thinking"):
     thinking: str
     signature: str
 
 
-class RedactedThinkingOut(Struct, frozen=True, kw_only=True, gc=False, tag="redacted_thinking"):
+class AnswerRedactedThinkingBlock(Struct, frozen=True, kw_only=True, gc=False, tag="redacted_thinking"):
     data: str
 
 
-class ToolUseOut(Struct, frozen=True, kw_only=True, gc=False, tag="tool_use"):
+class AnswerToolUseBlock(Struct, frozen=True, kw_only=True, gc=False, tag="tool_use"):
     id: str
     name: str
     input: Any
 
 
 #: A block that was carried comes back as its bytes.
-BlockOut = TextOut | ThinkingOut | RedactedThinkingOut | ToolUseOut | Raw
+AnswerBlockOut = AnswerTextBlock | AnswerThinkingBlock | AnswerRedactedThinkingBlock | AnswerToolUseBlock | Raw
 
 
 class OutputDetailsOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -152,12 +152,12 @@ class UsageOut(Struct, frozen=True, kw_only=True, gc=False):
     output_tokens_details: OutputDetailsOut | UnsetType = UNSET
 
 
-class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
+class AnswerOut(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
     model: str
-    content: list[BlockOut]
+    content: list[AnswerBlockOut]
     stop_reason: str | None = None
     stop_sequence: str | None = None
     usage: UsageOut
@@ -188,7 +188,7 @@ DeltaOut = TextDeltaOut | ThinkingDeltaOut | SignatureDeltaOut | InputJsonDeltaO
 
 class BlockStart(Struct, frozen=True, kw_only=True, gc=False, tag="content_block_start"):
     index: int
-    content_block: BlockOut
+    content_block: AnswerBlockOut
 
 
 class BlockDelta(Struct, frozen=True, kw_only=True, gc=False, tag="content_block_delta"):
@@ -201,20 +201,20 @@ class BlockStop(Struct, frozen=True, kw_only=True, gc=False, tag="content_block_
 
 
 class MessageStart(Struct, frozen=True, kw_only=True, gc=False, tag="message_start"):
-    message: MessageOut
+    message: AnswerOut
 
 
 class Ping(Struct, frozen=True, kw_only=True, gc=False, tag="ping"):
     """Nothing but that the connection is alive."""
 
 
-class EndOut(Struct, frozen=True, kw_only=True, gc=False):
+class FinalDeltaOut(Struct, frozen=True, kw_only=True, gc=False):
     stop_reason: str
     stop_sequence: str | None
 
 
 class MessageDelta(Struct, frozen=True, kw_only=True, gc=False, tag="message_delta"):
-    delta: EndOut
+    delta: FinalDeltaOut
     usage: UsageOut
 
 
@@ -222,7 +222,7 @@ class MessageStop(Struct, frozen=True, kw_only=True, gc=False, tag="message_stop
     """The end of a message that is whole."""
 
 
-BlockPiece = BlockStart | BlockDelta | BlockStop
+BlockEvent = BlockStart | BlockDelta | BlockStop
 
 
 class ErrorDetailsOut(Struct, frozen=True, kw_only=True, gc=False):

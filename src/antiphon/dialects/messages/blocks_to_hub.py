@@ -29,11 +29,11 @@ from antiphon.protocol import codec
 from antiphon.protocol.content import InputFileParam, InputImageParam, InputText, OutputTextParam, UnknownContent
 
 
-def part_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFileParam | UnknownContent:
+def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFileParam | UnknownContent:
     """A block that somebody gives the model."""
     match block:
         case TextBlockIn():
-            return InputText(text=block.text, extra=extra_of(block, citations=block.citations or UNSET))
+            return InputText(text=block.text, extra=extra_fields_of(block, citations=block.citations or UNSET))
         case ImageBlockIn():
             return _image(block)
         case DocumentBlockIn():
@@ -44,13 +44,13 @@ def part_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFileP
             assert_never(never)
 
 
-def said_to_hub(block: TextBlockIn) -> OutputTextParam:
+def output_text_to_hub(block: TextBlockIn) -> OutputTextParam:
     """A text that the model said, with its citations."""
     citations = [citation_to_hub(citation, len(block.text)) for citation in block.citations or ()]
-    return OutputTextParam(text=block.text, annotations=[*citations] or UNSET, extra=extra_of(block))
+    return OutputTextParam(text=block.text, annotations=[*citations] or UNSET, extra=extra_fields_of(block))
 
 
-def extra_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
+def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
     """What the hub's shape has no name for, each under its own."""
     if not block.extra and not block.cache_control and not others:
         return UNSET
@@ -63,11 +63,11 @@ def extra_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
 def _image(block: ImageBlockIn) -> InputImageParam | UnknownContent:
     match block.source:
         case Base64SourceIn(media_type=kind, data=data):
-            return InputImageParam(image_url=f"data:{kind};base64,{data}", extra=extra_of(block))
+            return InputImageParam(image_url=f"data:{kind};base64,{data}", extra=extra_fields_of(block))
         case UrlSourceIn(url=url):
-            return InputImageParam(image_url=url, extra=extra_of(block))
+            return InputImageParam(image_url=url, extra=extra_fields_of(block))
         case FileSourceIn(file_id=file_id):
-            return InputImageParam(file_id=file_id, extra=extra_of(block))
+            return InputImageParam(file_id=file_id, extra=extra_fields_of(block))
         case UnknownSource():
             return _as_it_is(Raw(codec.encode(block)), "image")
         case _ as never:
@@ -78,14 +78,14 @@ def _document(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
     named = block.title or UNSET
     match block.source:
         case Base64SourceIn(media_type=kind, data=data):
-            return InputFileParam(file_data=f"data:{kind};base64,{data}", filename=named, extra=extra_of(block))
+            return InputFileParam(file_data=f"data:{kind};base64,{data}", filename=named, extra=extra_fields_of(block))
         case TextSourceIn(data=text):
             data = base64.b64encode(text.encode()).decode()
-            return InputFileParam(file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_of(block))
+            return InputFileParam(file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_fields_of(block))
         case UrlSourceIn(url=url):
-            return InputFileParam(file_url=url, filename=named, extra=extra_of(block))
+            return InputFileParam(file_url=url, filename=named, extra=extra_fields_of(block))
         case FileSourceIn(file_id=file_id):
-            return InputFileParam(file_id=file_id, filename=named, extra=extra_of(block))
+            return InputFileParam(file_id=file_id, filename=named, extra=extra_fields_of(block))
         case UnknownSource():
             return _as_it_is(Raw(codec.encode(block)), "document")
         case _ as never:

@@ -31,7 +31,7 @@ def citation_from_hub(annotation: UrlCitationParam | UnknownAnnotation) -> dict[
     if isinstance(annotation, UnknownAnnotation):
         if not annotation.kind.startswith(PREFIX):
             return None
-        return {**annotation.fields(), "type": annotation.kind.removeprefix(PREFIX)}
+        return {**annotation.raw_members(), "type": annotation.kind.removeprefix(PREFIX)}
     # What a server says of its own search another cannot know, but the members must be there.
     beside = {name: Raw(b'""') for name in BESIDE} | (annotation.extra or {})
     return {"type": OF_WEB, "url": annotation.url, "title": annotation.title or None, **beside}

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.common.notes import noted
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.placeholders import replace_with_placeholder
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.citations import citation_from_hub
 from antiphon.dialects.messages.wire import Block, DocumentBlock, ImageBlock, KnownBlock, MessagesWire, SourceOut, TextBlock
@@ -64,8 +64,8 @@ class ContentFromHub:
         if not shape.extra:
             return block
         kept = {name: raw for name, raw in shape.extra.items() if name in own}
-        lose_unknown_fields(Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses)
-        return {**members_of(block), **kept} if kept else block
+        report_unknown_fields(Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses)
+        return {**block_to_dict(block), **kept} if kept else block
 
     def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
         match part:
@@ -94,7 +94,7 @@ class ContentFromHub:
         return self._said(block, path)
 
     def _said(self, block: Block, path: str) -> list[Block]:
-        if text_of(block).strip():
+        if block_text(block).strip():
             return [block]
         self._losses.add(path, "a text without words", "servers refuse it")
         return []
@@ -108,7 +108,7 @@ class ContentFromHub:
             for at, annotation in enumerate(part.annotations or ())
             if (citation := self._citation(annotation, f"{path}.annotations[{at}]"))
         ]
-        return {**members_of(block), "citations": citations} if citations else block
+        return {**block_to_dict(block), "citations": citations} if citations else block
 
     def _citation(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
         """Citations go back to whoever made them: without the maker's own mark, one is refused."""
@@ -143,10 +143,10 @@ class ContentFromHub:
         return self.with_fields(block, part, path, DOCUMENT_FIELDS)
 
     def _note(self, part: ContentParam, path: str, why: str) -> TextBlock:
-        return TextBlock(text=noted(part, path, why, self._losses))
+        return TextBlock(text=replace_with_placeholder(part, path, why, self._losses))
 
 
-def members_of(block: Block) -> dict[str, Any]:
+def block_to_dict(block: Block) -> dict[str, Any]:
     """A block as a dict, to which more can be added."""
     if isinstance(block, dict):
         return block
@@ -155,7 +155,7 @@ def members_of(block: Block) -> dict[str, Any]:
     return {"type": block.__struct_config__.tag, **{name: value for name, value in members.items() if value is not UNSET}}
 
 
-def text_of(block: Block) -> str:
+def block_text(block: Block) -> str:
     """The text of a block that is one; nothing of any other."""
     match block:
         case TextBlock(text=text) | {"type": "text", "text": str(text)}:
@@ -164,7 +164,7 @@ def text_of(block: Block) -> str:
             return ""
 
 
-def with_text(block: Block, text: str) -> Block:
+def replace_text(block: Block, text: str) -> Block:
     """The same text block with another text."""
     return {**block, "text": text} if isinstance(block, dict) else TextBlock(text=text)
 
@@ -215,7 +215,7 @@ def _plain_text(data: str) -> str | None:
     return text if text.strip() else None
 
 
-def encoded(value: Any) -> Raw:
+def encode_raw(value: Any) -> Raw:
     """Any value as JSON."""
     return Raw(codec.encode(value))
 

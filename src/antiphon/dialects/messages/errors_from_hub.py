@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.common.failed import error_of_event, error_of_response
+from antiphon.dialects.common.response_errors import error_of_event, error_of_response
 from antiphon.dialects.messages.answers import ErrorBodyOut, ErrorDetailsOut, ErrorOut
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, ErrorPayload

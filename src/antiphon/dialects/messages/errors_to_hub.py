@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from antiphon.dialects.common.upstream_errors import status_of_words, upstream_error, words_of
+from antiphon.dialects.common.upstream_errors import error_text, status_from_codes, upstream_error
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.nesting import decode_json
 
@@ -25,7 +25,7 @@ def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiErr
 def error_in_answer(error: Any) -> ApiError:
     """The error that an error object inside a stream or a body of status 200 means."""
     told = _told(error)
-    status = STATUS_OF_TYPE.get(told.type or "") or status_of_words(told.code, told.type)
+    status = STATUS_OF_TYPE.get(told.type or "") or status_from_codes(told.code, told.type)
     return upstream_error(status, {}, told.code, told.message, told.param)
 
 
@@ -41,7 +41,7 @@ def _read(body: bytes) -> _Told:
     try:
         return _told(decode_json(body))
     except ValueError:
-        return _Told(words_of(body), is_of_api=False)
+        return _Told(error_text(body), is_of_api=False)
 
 
 def _told(value: Any) -> _Told:

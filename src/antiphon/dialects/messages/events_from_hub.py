@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from antiphon import sse
-from antiphon.dialects.common.failed import CUT
-from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, TextPlace
+from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR
+from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, OpenTextBlock
 from antiphon.dialects.messages.answers import (
+    AnswerOut,
     BlockDelta,
-    BlockPiece,
+    BlockEvent,
     MessageDelta,
-    MessageOut,
     MessageStart,
     MessageStop,
     Ping,
@@ -49,7 +49,7 @@ class EventsFromHub:
         self.losses = Losses()
         self._model = request.model
         self._answer = AnswerFromHub(request, self.losses)
-        self._text: TextPlace | None = None  # the text that `_head` belongs to
+        self._text: OpenTextBlock | None = None  # the text that `_head` belongs to
         self._output_index = self._content_index = -1
         self._head = b""
         self._is_told = False  # whether the end was told: the message's, or an error
@@ -85,7 +85,7 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_event_data(CUT))
+        return b"" if self._is_told else self._error(error_event_data(STREAM_CUT_ERROR))
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
@@ -93,20 +93,20 @@ class EventsFromHub:
 
     def _blocks(self, event: StreamEvent) -> bytes:
         out = b"".join(map(_frame, self._answer.feed(event)))
-        if self._answer.text is not self._text:
-            self._open_text(self._answer.text)
+        if self._answer.open_text is not self._text:
+            self._open_text(self._answer.open_text)
         return out
 
-    def _open_text(self, text: TextPlace | None) -> None:
+    def _open_text(self, text: OpenTextBlock | None) -> None:
         self._text = text
         self._output_index = self._content_index = -1
         if text is not None:
             self._output_index, self._content_index = text.output_index, text.content_index
-            self._head = _frame(BlockDelta(index=text.block, delta=TextDeltaOut(text=""))).removesuffix(b'""' + TAIL)
+            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(b'""' + TAIL)
 
     def _end(self, response: Response) -> bytes:
         self._is_told = True
-        told = MessageDelta(delta=self._answer.end(response), usage=usage_from_hub(response.usage))
+        told = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
         return _frame(told) + _frame(MessageStop())
 
     def _error(self, data: bytes) -> bytes:
@@ -114,9 +114,9 @@ class EventsFromHub:
         return sse.encode("error", data)
 
 
-def message_from_hub(response: Response, model: Any, content: list[Any]) -> MessageOut:
+def message_from_hub(response: Response, model: Any, content: list[Any]) -> AnswerOut:
     """The message that a response makes. It has the model's name as the client knows it."""
-    return MessageOut(
+    return AnswerOut(
         id=f"msg_{response.id.removeprefix('resp_')}",
         model=model or response.model,
         content=content,
@@ -124,7 +124,7 @@ def message_from_hub(response: Response, model: Any, content: list[Any]) -> Mess
     )
 
 
-def _frame(event: BlockPiece | MessageStart | MessageDelta | MessageStop | Ping) -> bytes:
+def _frame(event: BlockEvent | MessageStart | MessageDelta | MessageStop | Ping) -> bytes:
     return sse.encode(str(event.__struct_config__.tag), _encode(event))
 
 

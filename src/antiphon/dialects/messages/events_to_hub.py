@@ -13,25 +13,25 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from antiphon import sse
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.messages.answer_to_hub import AnswerToHub
 from antiphon.dialects.messages.answers import (
-    CACHE_CREATION,
-    STOP_REASON,
-    STOP_SEQUENCE,
+    CACHE_CREATION_FIELD,
+    STOP_REASON_FIELD,
+    STOP_SEQUENCE_FIELD,
+    AnswerIn,
     DeltaIn,
     EventIn,
-    MessageIn,
     StopDetailsIn,
     UsageIn,
 )
 from antiphon.dialects.messages.errors_to_hub import error_in_answer
-from antiphon.dialects.messages.second_reading import SecondReading
+from antiphon.dialects.messages.lenient_decoding import LenientDecoder
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.nesting import bounded, decode_json
+from antiphon.protocol.nesting import decode_json, with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -50,9 +50,9 @@ class TextEvent(Struct, frozen=True, gc=False):
     delta: TextDelta
 
 
-_decode: Final = bounded(msgspec.json.Decoder(EventIn).decode)
-_decode_message: Final = bounded(msgspec.json.Decoder(MessageIn).decode)
-_decode_text: Final = bounded(msgspec.json.Decoder(TextEvent).decode)
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(EventIn).decode)
+_decode_message: Final = with_nesting_limit(msgspec.json.Decoder(AnswerIn).decode)
+_decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextEvent).decode)
 
 
 class EventsToHub(StreamToHub):
@@ -68,39 +68,39 @@ class EventsToHub(StreamToHub):
         wire: MessagesWire = MessagesWire(),  # noqa: B008
     ) -> None:
         super().__init__(opening, stamps)
-        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.of(request), stamps.new_id, wire)
+        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.for_request(request), stamps.new_id, wire)
         self._extra: dict[str, Raw] = dict(opening.extra or {})
-        self._second: SecondReading | None = None
+        self._lenient_decoder: LenientDecoder | None = None
         self._usage = UsageIn()
         self._service_tier: str | None = None
         self._stop_details: StopDetailsIn | None = None
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
-        if self._over:
+        if self._has_ended:
             return []
         answer = self._answer
-        key = answer.plain_key
-        if key is not None and self._second is None:
+        key = answer.open_text_key
+        if key is not None and self._lenient_decoder is None:
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 event = _decode_text(frame.data)
             except ValueError:
                 pass
             else:
-                if event.index == answer.plain_index:
+                if event.index == answer.open_text_index:
                     text = event.delta.text
-                    answer.plain_length += len(text)
+                    answer.fast_path_length += len(text)
                     self._writer.text(key, text)
-                    return self._take()
+                    return self._take_events()
         self._read(frame)
-        return self._take()
+        return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
         """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
         answer = self._answer
-        key, index = answer.plain_key, answer.plain_index
-        if key is None or self._over or self._second is not None:
+        key, index = answer.open_text_key, answer.open_text_index
+        if key is None or self._has_ended or self._lenient_decoder is not None:
             return None, at
         texts: list[str] = []
         begin, end = at, len(frames)
@@ -116,23 +116,23 @@ class EventsToHub(StreamToHub):
             at += 1
         if not texts:
             return None, begin
-        answer.plain_length += sum(map(len, texts))
+        answer.fast_path_length += sum(map(len, texts))
         return self._writer.text_run(key, texts), at
 
     def _read_whole(self, body: bytes) -> None:
         try:
             body.decode()  # blocks are still to be read, and may hide what is no text
-            message: MessageIn | None = _decode_message(body)
+            message: AnswerIn | None = _decode_message(body)
         except ValueError:
-            message = SecondReading(self.losses).read(body, MessageIn)
+            message = LenientDecoder(self.losses).decode(body, AnswerIn)
         if message is not None and message.error:
             self._fail(error_in_answer(message.error))
         elif message is None or message.content is None:
-            self._fail(invalid("an answer that is no message", body))
+            self._fail(invalid_upstream_data("an answer that is no message", body))
         else:
             self._message(message)
-            self._reason = self._reason or "end_turn"
-            self._end()
+            self._stop_reason = self._stop_reason or "end_turn"
+            self._end_response()
 
     def _read(self, frame: sse.Frame) -> None:
         """Anything but a piece of a text: an event, the end, white space, something to be read leniently, or nonsense."""
@@ -148,23 +148,23 @@ class EventsToHub(StreamToHub):
         elif frame.event == "error":
             self._fail(error_in_answer(_bare(frame)))
         else:
-            self._fail(invalid("an event that is no event of a message", data))
+            self._fail(invalid_upstream_data("an event that is no event of a message", data))
 
     def _read_event(self, data: bytes) -> EventIn | None:
-        if self._second is None:
+        if self._lenient_decoder is None:
             try:
                 data.decode()  # a block is still to be read, and may hide what is no text
                 return _decode(data)
             except ValueError:
-                self._second = SecondReading(self.losses)
-        return self._second.read(data, EventIn)
+                self._lenient_decoder = LenientDecoder(self.losses)
+        return self._lenient_decoder.decode(data, EventIn)
 
     def _event(self, event: EventIn, frame: sse.Frame) -> None:
         kind = event.type or frame.event
         if event.error or kind == "error":
             self._fail(error_in_answer(event.error or _bare(frame)))
             return
-        if not self._writer.started:
+        if not self._writer.has_started:
             self._writer.start()
         match kind:
             case "content_block_delta":
@@ -172,12 +172,12 @@ class EventsToHub(StreamToHub):
             case "content_block_start":
                 if event.content_block:
                     self._flush(event.index)
-                    self._answer.start(event.index, event.content_block)
+                    self._answer.start_block(event.index, event.content_block)
             case "content_block_stop":
                 self._flush(event.index)
-                self._answer.stop(event.index)
+                self._answer.stop_block(event.index)
             case "message_start":
-                self._message(event.message or MessageIn())
+                self._message(event.message or AnswerIn())
             case "message_delta":
                 self._count(event.usage)
                 self._stop(event.delta or DeltaIn())
@@ -188,25 +188,25 @@ class EventsToHub(StreamToHub):
             case _:
                 self.losses.add("stream", f"an event of type {kind[:50]!r} has no place in the hub")
 
-    def _message(self, message: MessageIn) -> None:
+    def _message(self, message: AnswerIn) -> None:
         """A message, whole or as it begins. A second beginning is none: its blocks are more of the same answer."""
         self._count(message.usage)
         for index, block in enumerate(message.content or ()):
-            self._answer.start(index, block)
-            self._answer.stop(index)
+            self._answer.start_block(index, block)
+            self._answer.stop_block(index)
         self._stop(DeltaIn(stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details))
 
     def _delta(self, event: EventIn, frame: sse.Frame) -> None:
         delta = event.delta or DeltaIn()
         if delta.type is None or delta.type in DELTAS:
-            self._answer.delta(event.index, delta)
+            self._answer.add_delta(event.index, delta)
         else:
-            self._answer.carried_delta(event.index, delta.type, frame.data)
+            self._answer.add_unknown_delta(event.index, delta.type, frame.data)
 
     def _flush(self, index: int) -> None:
-        rest = self._second.rest(index) if self._second is not None else None
+        rest = self._lenient_decoder.flush(index) if self._lenient_decoder is not None else None
         if rest is not None:
-            self._answer.delta(index, rest)
+            self._answer.add_delta(index, rest)
 
     def _count(self, usage: UsageIn | None) -> None:
         if usage is None:
@@ -217,10 +217,10 @@ class EventsToHub(StreamToHub):
             self._writer.update(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
 
     def _stop(self, delta: DeltaIn) -> None:
-        self._reason = delta.stop_reason or self._reason
+        self._stop_reason = delta.stop_reason or self._stop_reason
         self._stop_details = delta.stop_details or self._stop_details
         if delta.stop_sequence is not None:
-            self._tell(STOP_SEQUENCE, delta.stop_sequence)
+            self._tell(STOP_SEQUENCE_FIELD, delta.stop_sequence)
 
     def _tell(self, name: str, value: str) -> None:
         """What the hub has no place for, beside the response's own fields."""
@@ -228,25 +228,25 @@ class EventsToHub(StreamToHub):
         self._writer.update(extra=self._extra)
 
     def _done(self) -> None:
-        if self._reason:
-            self._end()
+        if self._stop_reason:
+            self._end_response()
         else:
             self._fail(UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response"))
 
-    def _end(self) -> None:
-        reason = self._reason
+    def _end_response(self) -> None:
+        reason = self._stop_reason
         self._flush_all()
         if reason not in SAID_BY_STATUS:
-            self._tell(STOP_REASON, reason)
+            self._tell(STOP_REASON_FIELD, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
-            self._answer.refuse(self._stop_details.explanation)
+            self._answer.add_refusal(self._stop_details.explanation)
         self._end_as(INCOMPLETE.get(reason))
 
     def _fail(self, error: ApiError) -> None:
         self._flush_all()
         super()._fail(error)
 
-    def _counted(self) -> Usage | None:
+    def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
 
     def _flush_all(self) -> None:
@@ -261,7 +261,7 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
     cached, kept = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     read, written = (usage.input_tokens or 0) + cached + kept, usage.output_tokens or 0
     thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    beside = {CACHE_CREATION: Raw(msgspec.json.encode(kept))} if kept else UNSET
+    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(kept))} if kept else UNSET
     return Usage(
         input_tokens=read,
         output_tokens=written,

@@ -13,16 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.envelope import unseal
-from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, Call, Placed, history_of
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, unmarked
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.messages.answers import block_of_item
-from antiphon.dialects.messages.content_from_hub import ContentFromHub, encoded, members_of, text_of, with_text
-from antiphon.dialects.messages.plain_history import LEGAL_ID, arguments_of, plain_messages
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, PlacedItem, ToolCallParam, build_history
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, without_error_mark
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.answers import block_from_item
+from antiphon.dialects.messages.content_from_hub import ContentFromHub, block_text, block_to_dict, encode_raw, replace_text
+from antiphon.dialects.messages.plain_history import VALID_CALL_ID, arguments_as_json_object, plain_messages
 from antiphon.dialects.messages.wire import (
     Block,
     MessageOut,
@@ -41,38 +41,40 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-class Conversation(NamedTuple):
+class SystemAndMessages(NamedTuple):
     system: list[Block]
     messages: list[MessageOut]
 
     @property
-    def is_begun_for_the_model(self) -> bool:
+    def ends_with_assistant(self) -> bool:
         """Whether it ends in words of the assistant, which the answer goes on from."""
         return self.messages[-1].role == "assistant"
 
     @property
-    def loop_lacks_thoughts(self) -> bool:
+    def has_tool_loop_without_thinking(self) -> bool:
         """Whether the assistant's turn after the user's last word begins without any thoughts."""
         of_user = [at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)]
         answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
         return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
 
 
-def history_from_hub(request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]) -> Conversation:
-    """The conversation; `told_first` are the texts that the system begins with."""
+def history_from_hub(
+    request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
+) -> SystemAndMessages:
+    """The conversation; `leading_system_texts` are the texts that the system begins with."""
     items = input_items(request)
     plain = plain_messages(items, names)
     if plain is not None:
-        return Conversation([TextBlock(text=text) for text in told_first if text.strip()], plain)
-    return history_of_turns(items, names, wire, losses, told_first)
+        return SystemAndMessages([TextBlock(text=text) for text in leading_system_texts if text.strip()], plain)
+    return general_history_from_hub(items, names, wire, losses, leading_system_texts)
 
 
-def history_of_turns(
-    items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]
-) -> Conversation:
+def general_history_from_hub(
+    items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
+) -> SystemAndMessages:
     """The same of any conversation: its items are put in order first."""
-    history = history_of([_as_said(item) for item in items], losses, wire.orphan_outputs)
-    messages = _Messages(names, wire, losses, told_first)
+    history = build_history([_as_said(item) for item in items], losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, leading_system_texts)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
             messages.add_assistant(turn)
@@ -80,7 +82,7 @@ def history_of_turns(
             messages.add(turn)
     for other in history.others:
         if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-            lose_unknown_fields(other.item, other.path, losses)
+            report_unknown_fields(other.item, other.path, losses)
         else:
             losses.add(other.path, f"an item of type {type_of(other.item)}", "messages have no place for it")
     return messages.whole()
@@ -88,19 +90,19 @@ def history_of_turns(
 
 def _as_said(item: ItemParam) -> ItemParam:
     """Blocks that only this dialect knows were said by the assistant, in their place."""
-    block = block_of_item(item) if isinstance(item, UnknownItem) else None
+    block = block_from_item(item) if isinstance(item, UnknownItem) else None
     return item if block is None else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
 
 
 class _Messages:
     """Writes messages, turn by turn."""
 
-    def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, told_first: list[str]) -> None:
+    def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
-        self._system: list[Block] = [TextBlock(text=text) for text in told_first if text.strip()]
+        self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
         self._done: list[MessageOut] = []
         self._system_waiting: list[Block] = []  # for the place where a system message may stand
         self._thoughts: dict[str, Block] = {}  # by their paths: what has led to nothing yet
@@ -108,7 +110,7 @@ class _Messages:
         self._id_of: dict[str, str] = {}  # what a call id was sent as, the last time
         self._phase_reported = False
 
-    def whole(self) -> Conversation:
+    def whole(self) -> SystemAndMessages:
         self._lose_thoughts()
         self._tell_system()
         if not self._done and not self._system:
@@ -117,22 +119,22 @@ class _Messages:
             self._losses.add("input", "the user's first word was made up", "a conversation begins with the user")
             self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=BEGIN)]))
         last = self._done[-1]
-        text = text_of(last.content[-1])
+        text = block_text(last.content[-1])
         if last.role == "assistant" and text != text.rstrip():
             self._losses.add("input", "white space at the end of the assistant's last words", "servers refuse it")
-            last.content[-1] = with_text(last.content[-1], text.rstrip())
-        return Conversation(self._system, self._done)
+            last.content[-1] = replace_text(last.content[-1], text.rstrip())
+        return SystemAndMessages(self._system, self._done)
 
-    def add(self, turn: Placed[MessageParam]) -> None:
+    def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._report_fields(turn)
         self._lose_thoughts()
         if message.role == "user":
-            self._say("user", self._content.blocks(message.content, turn.path, "content", turn.first))
+            self._say("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._system_waiting:
                 self._losses.add(turn.path, "the place of a system text", "it was moved behind the user's words")
             return
-        texts = self._content.texts(message.content, turn.path, "content", turn.first)
+        texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
         if not self._done:
             self._system += texts
         elif self._wire.system == "inline":
@@ -178,7 +180,7 @@ class _Messages:
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
             self._losses.add(path, "that a text is the system's", "it is sent as the user's, between marks")
-            self._say("user", [with_text(text, MARKED.format(text_of(text))) for text in texts])
+            self._say("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
 
     # The assistant
 
@@ -191,16 +193,16 @@ class _Messages:
                 found.append((_place(thought), thought.path, block))
         for message in turn.messages:
             self._report_fields(message)
-            texts = self._content.texts(message.item.content, message.path, "content", message.first)
-            found += [(_place(message), f"{message.path}#{message.first + at}", text) for at, text in enumerate(texts)]
+            texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
+            found += [(_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)]
         found += [(_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls]
         return {path: block for _, path, block in sorted(found, key=lambda entry: entry[0])}
 
-    def _thought(self, placed: Placed[ReasoningParam]) -> Block | None:
+    def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
         """RSN-2, RSN-3: what this server sealed is opened for it; all else stays here."""
         path, item = placed.path, placed.item
-        lose_unknown_fields(item, path, self._losses)
-        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        report_unknown_fields(item, path, self._losses)
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             why = (
                 "only what the server itself has signed is taken" if not item.encrypted_content else "another server has sealed it"
@@ -224,28 +226,28 @@ class _Messages:
 
     # Calls and results
 
-    def _call(self, placed: Placed[Call]) -> Block:
+    def _call(self, placed: PlacedItem[ToolCallParam]) -> Block:
         call = placed.item
         if isinstance(call, FunctionCallParam):
-            name = self._names.sent(("function", call.name, call.namespace or None))
+            name = self._names.wire_name(("function", call.name, call.namespace or None))
             arguments = self._arguments(call.arguments, placed.path)
         else:
-            name = self._names.sent(("custom", call.name, call.namespace or None))
-            arguments = Raw(one_string.wrap(call.input).encode())
+            name = self._names.wire_name(("custom", call.name, call.namespace or None))
+            arguments = Raw(freeform_tools.wrap_input(call.input).encode())
         block = ToolUseBlock(id=self._new_id(call.call_id), name=name, input=arguments)
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 
     def _arguments(self, arguments: str, path: str) -> Raw:
         """A text that is no object is put into one."""
-        own = arguments_of(arguments)
+        own = arguments_as_json_object(arguments)
         if own is not None:
             return own
         self._losses.add(f"{path}.arguments", "arguments that are no JSON object", "they were put into one, as a text")
-        return encoded({"arguments": arguments})
+        return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
         """The id under which a call goes out: its own if it can. Ids are unique over the whole conversation."""
-        sent, mark = sent_id(call_id), call_id
+        sent, mark = outgoing_call_id(call_id), call_id
         while sent in self._call_ids:
             mark += "'"
             sent = _shortened(sent, mark)
@@ -260,22 +262,22 @@ class _Messages:
         if is_failed(output):
             if not content or (isinstance(content, str) and not content.strip()):
                 content = tool_error_text("")  # servers refuse an error without words
-            elif isinstance(content, list) and not all(map(text_of, content)):  # and one with more than text
-                output, content = unmarked(output), _marked(content)
+            elif isinstance(content, list) and not all(map(block_text, content)):  # and one with more than text
+                output, content = without_error_mark(output), _marked(content)
         block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
 
-    def _report_fields(self, message: Placed[MessageParam]) -> None:
-        lose_unknown_fields(message.item, message.path, self._losses)
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
+        report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
             self._losses.add(f"{message.path}.phase", what, "messages do not tell them apart")
 
 
-def sent_id(call_id: str) -> str:
+def outgoing_call_id(call_id: str) -> str:
     """The id under which a call goes out: servers take letters, digits, `_` and `-`."""
-    return call_id if LEGAL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
+    return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
 
 
 def _shortened(id: str, mark: str) -> str:
@@ -285,8 +287,8 @@ def _shortened(id: str, mark: str) -> str:
 def _marked(blocks: list[Block]) -> list[Block]:
     """What a failed tool gave, with words that say so."""
     for at, block in enumerate(blocks):
-        if text := text_of(block):
-            return [*blocks[:at], with_text(block, tool_error_text(text)), *blocks[at + 1 :]]
+        if text := block_text(block):
+            return [*blocks[:at], replace_text(block, tool_error_text(text)), *blocks[at + 1 :]]
     return [TextBlock(text=tool_error_text("")), *blocks]
 
 
@@ -294,16 +296,16 @@ def _is_call(block: Block) -> bool:
     return isinstance(block, ToolUseBlock) or (isinstance(block, dict) and block["type"] == "tool_use")
 
 
-def _place(placed: Placed[Any]) -> tuple[int, int]:
+def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
     """Where an item stood in the input, and in the message that it was a part of."""
     found = PLACE.match(placed.path)
     assert found
-    return int(found[1]), int(found[2] or placed.first)
+    return int(found[1]), int(found[2] or placed.first_part)
 
 
 def _holds_results(message: MessageOut) -> bool:
     first = message.content[0]
-    return not isinstance(first, Raw) and members_of(first)["type"] == "tool_result"
+    return not isinstance(first, Raw) and block_to_dict(first)["type"] == "tool_result"
 
 
 THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)

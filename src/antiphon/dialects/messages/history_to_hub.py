@@ -10,9 +10,9 @@ from typing import NamedTuple, assert_never
 from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.common.tool_errors import IS_ERROR
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.messages.answers import item_of_block
-from antiphon.dialects.messages.blocks_to_hub import extra_of, part_to_hub, said_to_hub
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.answers import block_to_item
+from antiphon.dialects.messages.blocks_to_hub import block_to_hub, extra_fields_of, output_text_to_hub
 from antiphon.dialects.messages.request_in import (
     MessageIn,
     PlainBlockIn,
@@ -35,19 +35,21 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 
 
-class Conversation(NamedTuple):
+class InstructionsAndItems(NamedTuple):
     instructions: str | UnsetType
     items: list[ItemParam]
 
 
-def history_to_hub(system: str | list[PlainBlockIn] | None | UnsetType, messages: list[MessageIn], losses: Losses) -> Conversation:
+def history_to_hub(
+    system: str | list[PlainBlockIn] | None | UnsetType, messages: list[MessageIn], losses: Losses
+) -> InstructionsAndItems:
     """E-4: system text that is one string becomes `instructions`; blocks, which have marks of their own, a message of that role."""
     items: list[ItemParam] = []
     if system and not isinstance(system, str):
-        items.append(MessageParam(role="system", content=[part_to_hub(block) for block in system]))
+        items.append(MessageParam(role="system", content=[block_to_hub(block) for block in system]))
     for at, message in enumerate(messages):
         items += _items_of(message, f"messages[{at}]", losses)
-    return Conversation(system if isinstance(system, str) and system else UNSET, items)
+    return InstructionsAndItems(system if isinstance(system, str) and system else UNSET, items)
 
 
 def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
@@ -60,7 +62,7 @@ def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
         if isinstance(block, ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn):
             item: ItemParam = _item_of(block)
         elif isinstance(block, UnknownContent) and message.role == "assistant":
-            item = item_of_block(block.kind, block.raw)
+            item = block_to_item(block.kind, block.raw)
         else:
             parts.append(_part_of(block, message.role))
             continue
@@ -71,12 +73,12 @@ def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     if parts or not message.content:
         items.append(MessageParam(role=message.role, content=parts, extra=message.extra))
     else:
-        lose_unknown_fields(message, path, losses)
+        report_unknown_fields(message, path, losses)
     return items
 
 
 def _part_of(block: PlainBlockIn, role: MessageRole) -> ContentParam:
-    return said_to_hub(block) if isinstance(block, TextBlockIn) and role == "assistant" else part_to_hub(block)
+    return output_text_to_hub(block) if isinstance(block, TextBlockIn) and role == "assistant" else block_to_hub(block)
 
 
 def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn) -> ItemParam:
@@ -88,9 +90,9 @@ def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn |
             return ReasoningParam(summary=[], encrypted_content=block.data, extra=block.extra)
         case ToolUseBlockIn():
             arguments = codec.encode(block.input).decode()
-            return FunctionCallParam(call_id=block.id, name=block.name, arguments=arguments, extra=extra_of(block))
+            return FunctionCallParam(call_id=block.id, name=block.name, arguments=arguments, extra=extra_fields_of(block))
         case ToolResultBlockIn():
-            extra = extra_of(block, **{IS_ERROR: block.is_error or UNSET})
+            extra = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
             return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)
         case _ as never:
             assert_never(never)
@@ -98,5 +100,5 @@ def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn |
 
 def _output_of(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:
     if isinstance(block.content, list):
-        return [part_to_hub(part) for part in block.content]
+        return [block_to_hub(part) for part in block.content]
     return block.content or ""

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.plain_history import Called, plain_history
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history
+from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.messages.wire import Block, MessageOut, TextBlock, ToolResultBlock, ToolUseBlock
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.nesting import decode_json
@@ -22,18 +22,18 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
         return None
     done: list[MessageOut] = []
     for turn in turns:
-        if type(turn) is Called:
+        if type(turn) is PlainCalls:
             said: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
             results: list[Block] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
-                arguments = arguments_of(call.arguments)
-                if arguments is None or LEGAL_ID.fullmatch(call.call_id) is None:
+                arguments = arguments_as_json_object(call.arguments)
+                if arguments is None or VALID_CALL_ID.fullmatch(call.call_id) is None:
                     return None
-                said.append(ToolUseBlock(id=call.call_id, name=names.sent(("function", call.name, None)), input=arguments))
+                said.append(ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments))
                 results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
             done.append(MessageOut(role="assistant", content=said))
             done.append(MessageOut(role="user", content=results))
-        elif not turn.is_users:
+        elif not turn.is_user:
             done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
         elif done and done[-1].role == "user":  # results, which what the user says goes on with
             done[-1].content.append(TextBlock(text=turn.text))
@@ -42,7 +42,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
     return done
 
 
-def arguments_of(arguments: str) -> Raw | None:
+def arguments_as_json_object(arguments: str) -> Raw | None:
     """Arguments are an object here; None if these are none."""
     if not arguments.strip():
         return Raw(b"{}")
@@ -52,4 +52,4 @@ def arguments_of(arguments: str) -> Raw | None:
         return None
 
 
-LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+VALID_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

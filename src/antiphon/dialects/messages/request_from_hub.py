@@ -1,6 +1,6 @@
 """A hub request as the body that a Messages server accepts.
 
-The conversation, the tools and thinking are translated in modules of their own; here stand the settings. Fields that only this
+The history, the tools and thinking are translated in modules of their own; here stand the settings. Fields that only this
 dialect knows come through the hub as `extra["messages:name"]` and go out under their own name (REQ-7).
 """
 
@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.names import ToolNames
-from antiphon.dialects.common.offered import translate_tools_once
-from antiphon.dialects.common.unknown_fields import is_answered_here, lose_unknown_fields
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.history_from_hub import history_from_hub
-from antiphon.dialects.messages.schemas import enforced
-from antiphon.dialects.messages.thinking_from_hub import THINKING, ThinkingFromHub
+from antiphon.dialects.messages.schemas import enforceable_schema
+from antiphon.dialects.messages.thinking_from_hub import THINKING_FIELD, ThinkingFromHub
 from antiphon.dialects.messages.tools_from_hub import tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.messages.wire import MessagesWire, RequestOut
 from antiphon.protocol import codec
@@ -38,25 +38,25 @@ T = TypeVar("T")
 def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, and what it could not carry."""
     losses = Losses()
-    names = ToolNames.of(request)
+    names = ToolNames.for_request(request)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
-    choice, allowed = tool_choice_from_hub(request, offered.sent, names, losses)
-    tools = [tool for name, tool in offered.sent.items() if allowed is None or name in allowed]
+    choice, allowed = tool_choice_from_hub(request, offered.by_name, names, losses)
+    tools = [tool for name, tool in offered.by_name.items() if allowed is None or name in allowed]
     first = [request.instructions] if request.instructions else []
     format = _format(request, wire, losses, first)
-    conversation = history_from_hub(request, names, wire, losses, first)
+    history = history_from_hub(request, names, wire, losses, first)
     max_tokens = request.max_output_tokens if isinstance(request.max_output_tokens, int) else wire.max_tokens
     thinking = ThinkingFromHub(request, wire, max_tokens, losses)
-    thinking.settle(conversation, choice)
+    thinking.disable_if_refused(history, choice)
     settings = _Settings(request, wire, losses, thinking)
     config = settings.output_config(format)
     temperature = settings.temperature()
     body = RequestOut(
         model=request.model or UNSET,
         max_tokens=max_tokens,
-        messages=conversation.messages,
-        system=conversation.system or UNSET,
+        messages=history.messages,
+        system=history.system or UNSET,
         tools=Raw(ENCODER.encode(tools)) if tools else UNSET,
         tool_choice=choice,
         thinking=thinking.thinking,
@@ -86,7 +86,7 @@ class _Settings:
         self._losses = losses
         self._thinking = thinking
         self._extra: dict[str, Raw] = dict(request.extra or {})
-        self._extra.pop(THINKING, None)
+        self._extra.pop(THINKING_FIELD, None)
 
     def output_config(self, format: dict[str, Any] | UnsetType) -> dict[str, Any]:
         """The client's own words count before ours."""
@@ -105,7 +105,7 @@ class _Settings:
 
     def temperature(self) -> Number | UnsetType:
         asked = self._given("temperature", self._request.temperature)
-        asked = self._thinking.without("temperature", asked, allowed=asked == 1)
+        asked = self._thinking.drop_beside_thinking("temperature", asked, allowed=asked == 1)
         if asked and asked > 1:
             self._losses.add("temperature", f"a temperature of {asked}", "the highest that there is is 1")
             return 1
@@ -113,7 +113,7 @@ class _Settings:
 
     def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
         asked = self._given("top_p", self._request.top_p)
-        asked = self._thinking.without("top_p", asked, allowed=asked is not UNSET and asked >= LEAST_TOP_P)
+        asked = self._thinking.drop_beside_thinking("top_p", asked, allowed=asked is not UNSET and asked >= LEAST_TOP_P)
         if asked is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
             self._losses.add("top_p", "the field 'top_p'", "the server takes it or a temperature, and not both")
             return UNSET
@@ -124,7 +124,7 @@ class _Settings:
         if asked is not None and not isinstance(asked, int):
             self._losses.add(name, f"the field {name!r}", "it is no whole number")
             return UNSET
-        return self._thinking.without(name, self._given("top_k", asked, name))
+        return self._thinking.drop_beside_thinking(name, self._given("top_k", asked, name))
 
     def stop_sequences(self) -> list[str] | UnsetType:
         name, asked = self._from_extra("stop_sequences")
@@ -170,7 +170,7 @@ class _Settings:
         sent: dict[str, Raw] = {}
         for name, raw in self._extra.items():
             own = name.removeprefix(PREFIX)
-            if is_answered_here(name, raw, self._request):
+            if is_handled_by_gateway(name, raw, self._request):
                 continue
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
@@ -201,7 +201,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
-    lose_unknown_fields(format, "text.format", losses)
+    report_unknown_fields(format, "text.format", losses)
     if isinstance(format, TextFormat):
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
@@ -211,7 +211,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     schema = format.schema or {"type": "object"}
     if format.description and "description" not in schema:
         schema = {**schema, "description": format.description}
-    found = None if wire.json_output == "none" else enforced(schema, "text.format.schema", losses)
+    found = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
     if found is None:
         losses.add("text.format", "that the output must match the schema", "the model is told, but nothing enforces it")
         first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
@@ -225,9 +225,9 @@ def _report_fields(request: Request, losses: Losses) -> None:
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "messages have no place for it")
     if request.reasoning:
-        lose_unknown_fields(request.reasoning, "reasoning", losses)
+        report_unknown_fields(request.reasoning, "reasoning", losses)
     if request.text:
-        lose_unknown_fields(request.text, "text", losses)
+        report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
             losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
     for at, name in enumerate(request.include or ()):

@@ -112,7 +112,7 @@ class AnyChoiceIn(Shape, frozen=True, kw_only=True, tag="any"):
     disable_parallel_tool_use: bool | UnsetType = UNSET
 
 
-class ToolChoiceIn(Shape, frozen=True, kw_only=True, tag="tool"):
+class SpecificToolChoiceIn(Shape, frozen=True, kw_only=True, tag="tool"):
     name: str
     disable_parallel_tool_use: bool | UnsetType = UNSET
 
@@ -121,7 +121,7 @@ class NoneChoiceIn(Shape, frozen=True, kw_only=True, tag="none"):
     """No tool may be called."""
 
 
-ChoiceIn = AutoChoiceIn | AnyChoiceIn | ToolChoiceIn | NoneChoiceIn
+ToolChoiceIn = AutoChoiceIn | AnyChoiceIn | SpecificToolChoiceIn | NoneChoiceIn
 
 
 class ThinkingEnabledIn(Shape, frozen=True, kw_only=True, tag="enabled"):
@@ -166,7 +166,7 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     system: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
     max_tokens: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
     tools: list[ToolIn] | None | UnsetType = UNSET
-    tool_choice: ChoiceIn | None | UnsetType = UNSET
+    tool_choice: ToolChoiceIn | None | UnsetType = UNSET
     thinking: ThinkingEnabledIn | ThinkingAdaptiveIn | ThinkingDisabledIn | UnknownThinking | None | UnsetType = UNSET
     output_config: OutputConfigIn | None | UnsetType = UNSET
     output_format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET  # the form before `output_config`

@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import effort_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.history_to_hub import history_to_hub
 from antiphon.dialects.messages.request_in import (
@@ -22,7 +22,7 @@ from antiphon.dialects.messages.request_in import (
     ThinkingEnabledIn,
     UnknownFormat,
 )
-from antiphon.dialects.messages.tools_to_hub import parallel_to_hub, tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.messages.tools_to_hub import parallel_tool_calls_to_hub, tool_choice_to_hub, tools_to_hub
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -48,14 +48,14 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     format = _format(asked, losses)
     tier = TIERS.get(asked.service_tier or "", UNSET)
     if asked.metadata:
-        lose_unknown_fields(asked.metadata, "metadata", losses)
+        report_unknown_fields(asked.metadata, "metadata", losses)
     request = Request(
         model=asked.model,
         instructions=conversation.instructions,
         input=conversation.items,
         tools=tools_to_hub(asked.tools) if asked.tools else UNSET,
         tool_choice=tool_choice_to_hub(asked.tool_choice, asked.tools or [], losses),
-        parallel_tool_calls=parallel_to_hub(asked.tool_choice),
+        parallel_tool_calls=parallel_tool_calls_to_hub(asked.tool_choice),
         text=TextParam(format=format) if format else UNSET,
         max_output_tokens=asked.max_tokens,
         temperature=asked.temperature,
@@ -90,7 +90,7 @@ def _format(asked: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetTy
     format = (asked.output_config.format if asked.output_config else UNSET) or asked.output_format
     if not isinstance(format, JsonSchemaFormatIn):
         return UNSET
-    lose_unknown_fields(format, "output_config.format", losses)
+    report_unknown_fields(format, "output_config.format", losses)
     return JsonSchemaFormatParam(name="response", schema=format.schema, strict=True)  # servers of the hub's own API want a name
 
 

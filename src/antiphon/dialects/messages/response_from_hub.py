@@ -11,23 +11,23 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.dialects.common.failed import raise_unless_ended
-from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, is_object
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.messages.answer_from_hub import AnswerFromHub, is_json_object
 from antiphon.dialects.messages.answers import (
+    AnswerBlockOut,
+    AnswerRedactedThinkingBlock,
+    AnswerTextBlock,
+    AnswerThinkingBlock,
+    AnswerToolUseBlock,
     BlockDelta,
-    BlockOut,
-    BlockPiece,
+    BlockEvent,
     BlockStart,
     CitationsDeltaOut,
     DeltaOut,
     InputJsonDeltaOut,
-    RedactedThinkingOut,
     SignatureDeltaOut,
     TextDeltaOut,
-    TextOut,
     ThinkingDeltaOut,
-    ThinkingOut,
-    ToolUseOut,
 )
 from antiphon.dialects.messages.events_from_hub import message_from_hub
 from antiphon.protocol.fold import replay
@@ -45,7 +45,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     for event in replay(response):
         for piece in answer.feed(event):
             blocks.take(piece)
-    end = answer.end(response)
+    end = answer.final_delta(response)
     message = message_from_hub(response, request.model, blocks.done())
     return msgspec.json.encode(replace(message, stop_reason=end.stop_reason, stop_sequence=end.stop_sequence)), losses
 
@@ -54,34 +54,34 @@ class _Blocks:
     """Puts blocks together."""
 
     def __init__(self) -> None:
-        self._begun: list[BlockOut] = []
+        self._begun: list[AnswerBlockOut] = []
         self._deltas: list[list[DeltaOut]] = []
 
-    def take(self, piece: BlockPiece) -> None:
+    def take(self, piece: BlockEvent) -> None:
         if isinstance(piece, BlockStart):
             self._begun.append(piece.content_block)
             self._deltas.append([])
         elif isinstance(piece, BlockDelta):
             self._deltas[piece.index].append(piece.delta)
 
-    def done(self) -> list[BlockOut]:
+    def done(self) -> list[AnswerBlockOut]:
         return [_whole(block, deltas) for block, deltas in zip(self._begun, self._deltas, strict=True)]
 
 
-def _whole(block: BlockOut, deltas: list[DeltaOut]) -> BlockOut:
+def _whole(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOut:
     match block:
-        case TextOut():
+        case AnswerTextBlock():
             citations: list[Any] = [delta.citation for delta in deltas if isinstance(delta, CitationsDeltaOut)]
             text = "".join(delta.text for delta in deltas if isinstance(delta, TextDeltaOut))
-            return TextOut(text=text, citations=citations or UNSET)
-        case ThinkingOut():
+            return AnswerTextBlock(text=text, citations=citations or UNSET)
+        case AnswerThinkingBlock():
             thinking = "".join(delta.thinking for delta in deltas if isinstance(delta, ThinkingDeltaOut))
             signature = "".join(delta.signature for delta in deltas if isinstance(delta, SignatureDeltaOut))
-            return ThinkingOut(thinking=thinking, signature=signature)
-        case ToolUseOut():
+            return AnswerThinkingBlock(thinking=thinking, signature=signature)
+        case AnswerToolUseBlock():
             arguments = "".join(delta.partial_json for delta in deltas if isinstance(delta, InputJsonDeltaOut))
             return replace(block, input=_input(arguments))
-        case RedactedThinkingOut() | Raw():
+        case AnswerRedactedThinkingBlock() | Raw():
             return block
         case _ as never:
             assert_never(never)
@@ -91,4 +91,4 @@ def _input(arguments: str) -> Any:
     """Arguments are an object here; a text that is none is put into one, so that no tool takes it for no arguments."""
     if not arguments:
         return {}
-    return Raw(arguments.encode()) if is_object(arguments) else {"arguments": arguments}
+    return Raw(arguments.encode()) if is_json_object(arguments) else {"arguments": arguments}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from antiphon.dialects.common.narrowing import Narrowing, narrowed
+from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.tools import JsonSchema
 
 
-def enforced(schema: JsonSchema, path: str, losses: Losses) -> JsonSchema | None:
+def enforceable_schema(schema: JsonSchema, path: str, losses: Losses) -> JsonSchema | None:
     """The schema as the server enforces it; None, and no losses, if it cannot."""
     changes = Losses()
-    found = narrowed(schema, ENFORCED, path, changes)
+    found = narrow_schema(schema, ENFORCED_SUBSET, path, changes)
     if not _is_sound(found, found, ()):
         return None
     losses.extend(changes)
@@ -57,7 +57,7 @@ def _target(reference: Any, root: JsonSchema) -> Any:
 
 
 SAYS_WHAT: Final = ("type", "anyOf", "allOf", "enum", "const", "$ref")
-ENFORCED: Final = Narrowing(
+ENFORCED_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {
             *("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "allOf"),

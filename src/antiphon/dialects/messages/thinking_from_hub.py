@@ -1,7 +1,7 @@
 """How hard the model is to think (RSN-4), and what thinking excludes: forced tools, sampling by one's own lights, words put first.
 
-What a model takes follows from its name (`thinking_of`). A client of this dialect says it in the server's own words; they are kept
-where the model takes them.
+What a model takes follows from its name (`model_thinking`). A client of this dialect says it in the server's own words; they are
+kept where the model takes them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import BUDGETS, ORDER, nearest
-from antiphon.dialects.messages.history_from_hub import Conversation
-from antiphon.dialects.messages.wire import MessagesWire, ThinkingOut, ThinkingType, ToolChoiceOut, thinking_of
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, nearest_effort
+from antiphon.dialects.messages.history_from_hub import SystemAndMessages
+from antiphon.dialects.messages.wire import MessagesWire, ThinkingConfigOut, ThinkingType, ToolChoiceOut, model_thinking
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningEffort, Request
 
@@ -26,19 +26,19 @@ class ThinkingFromHub:
 
     def __init__(self, request: Request, wire: MessagesWire, max_tokens: int, losses: Losses) -> None:
         self._wire = wire
-        self._takes = thinking_of(wire, request.model or "")
+        self._takes = model_thinking(wire, request.model or "")
         self._losses = losses
         self._max_tokens = max_tokens
         asked = request.reasoning or None
         extra = request.extra or {}
         self._effort: ReasoningEffort | None = (asked.effort or None) if asked else None
         self._shows = bool(asked and asked.summary)
-        self.thinking: ThinkingOut | Raw | UnsetType = UNSET
+        self.thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
         #: The word for how hard, for `output_config`.
         self.effort: ReasoningEffort | UnsetType = UNSET
         self._is_switched_off = False
-        if THINKING in extra:
-            self._in_own_words(extra[THINKING])
+        if THINKING_FIELD in extra:
+            self._in_own_words(extra[THINKING_FIELD])
         elif self._effort is not None:
             self._by_effort(self._effort)
         if self._shows:
@@ -48,18 +48,18 @@ class ThinkingFromHub:
     def is_on(self) -> bool:
         return self._kind in ("enabled", "adaptive")
 
-    def settle(self, conversation: Conversation, choice: ToolChoiceOut | UnsetType) -> None:
+    def disable_if_refused(self, history: SystemAndMessages, choice: ToolChoiceOut | UnsetType) -> None:
         """Switches it off where the server would refuse the request with it."""
         if not self.is_on:
             return
         if choice and choice.type in ("any", "tool"):
             self._switch_off("a call is forced, and servers refuse both together")
-        elif conversation.is_begun_for_the_model:
+        elif history.ends_with_assistant:
             self._switch_off("the answer has been begun")
-        elif self._kind == "enabled" and conversation.loop_lacks_thoughts:
+        elif self._kind == "enabled" and history.has_tool_loop_without_thinking:
             self._switch_off("the thoughts that led to the last calls are not there, or not this server's")
 
-    def without(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
+    def drop_beside_thinking(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
         """A setting that servers refuse beside thinking, unless it has a value that they allow."""
         if value is UNSET or not self.is_on or allowed:
             return value
@@ -73,7 +73,7 @@ class ThinkingFromHub:
         if not self._takes.efforts:
             self._losses.add("output_config.effort", "how hard to think, in a word", "the model has no words for it")
             return UNSET
-        return self._word(word, "output_config.effort") if word in ORDER else word
+        return self._word(word, "output_config.effort") if word in EFFORT_ORDER else word
 
     @property
     def _kind(self) -> str:
@@ -111,10 +111,10 @@ class ThinkingFromHub:
         """The type that switches thinking on."""
         return next((kind for kind in self._takes.thinking if kind not in OFF), None)
 
-    def _off(self) -> ThinkingOut | UnsetType:
+    def _off(self) -> ThinkingConfigOut | UnsetType:
         """What switches thinking off; UNSET if nothing does, or nothing switches it on."""
         kind = next((kind for kind in self._takes.thinking if kind in OFF), None)
-        return ThinkingOut(type=kind) if kind else UNSET
+        return ThinkingConfigOut(type=kind) if kind else UNSET
 
     def _by_effort(self, effort: ReasoningEffort) -> None:
         if self._on is None:
@@ -125,7 +125,7 @@ class ThinkingFromHub:
             if not self.thinking:
                 self._losses.add("reasoning.effort", "the effort 'none'", ALWAYS_THINKS)
         elif self._on == "adaptive":
-            self.thinking, self.effort = ThinkingOut(type="adaptive"), self._word(effort)
+            self.thinking, self.effort = ThinkingConfigOut(type="adaptive"), self._word(effort)
         else:
             self.thinking = self._budget(effort)
 
@@ -133,24 +133,24 @@ class ThinkingFromHub:
         if not self._takes.efforts:
             self._losses.add(path, f"the effort {effort!r}", "the model has no words for it")
             return UNSET
-        word = nearest(effort, self._takes.efforts)
+        word = nearest_effort(effort, self._takes.efforts)
         if word != effort:
             self._losses.add(path, f"the effort {effort!r}", f"the nearest that the model knows is {word!r}")
         return word
 
-    def _budget(self, effort: ReasoningEffort) -> ThinkingOut | UnsetType:
+    def _budget(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
         """Thoughts count towards the limit: some of it is left for the answer."""
         most = self._max_tokens * 3 // 4
         if most < LEAST_BUDGET:
             self._losses.add("reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think")
             return UNSET
-        budget = BUDGETS[effort]
+        budget = EFFORT_BUDGETS[effort]
         if budget > most:
             self._losses.add("reasoning.effort", f"a budget of {budget} tokens", f"the limit of the answer leaves room for {most}")
-        return ThinkingOut(type="enabled", budget_tokens=min(budget, most))
+        return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, most))
 
     def _show(self) -> None:
-        if isinstance(self.thinking, ThinkingOut) and self.is_on and self._wire.thinking_display:
+        if isinstance(self.thinking, ThinkingConfigOut) and self.is_on and self._wire.thinking_display:
             self.thinking = replace(self.thinking, display="summarized")
         else:
             self._losses.add("reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will")
@@ -167,7 +167,7 @@ def _kind_of(written: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-THINKING: Final = "messages:thinking"
+THINKING_FIELD: Final = "messages:thinking"
 LEAST_BUDGET: Final = 1024
 NO_THINKING: Final = "the server cannot be told to think"
 ALWAYS_THINKS: Final = "the model cannot be told not to think"

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, assert_never
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import ToolNames, ToolRef
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.offered import offered_in_places
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.messages.content_from_hub import encoded
-from antiphon.dialects.messages.schemas import enforced
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_from_hub import encode_raw
+from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
@@ -40,14 +40,14 @@ from antiphon.protocol.tools import (
 class OfferedTools(Struct, frozen=True):
     """Tools as they are sent, by the names they go under, and what was lost of them."""
 
-    sent: dict[str, Any]  # of `ToolOut`, a dict, or the bytes of a tool of this dialect
+    by_name: dict[str, Any]  # of `ToolOut`, a dict, or the bytes of a tool of this dialect
     losses: Losses
 
 
-class Choice(NamedTuple):
+class ToolSelection(NamedTuple):
     choice: ToolChoiceOut | UnsetType
     #: The tools that may be called, where not all may.
-    allowed: Collection[str] | None = None
+    allowed_names: Collection[str] | None = None
 
 
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
@@ -55,18 +55,18 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
     losses = Losses()
     sent: dict[str, Any] = {}
     places: dict[str, str] = {}
-    offered = list(offered_in_places(request, losses, "messages have no groups of tools"))
+    offered = list(tools_with_paths(request, losses, "messages have no groups of tools"))
     searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
     for path, tool, namespace in offered:
         match tool:
             case FunctionToolParam():
-                name = names.sent(("function", tool.name, namespace))
+                name = names.wire_name(("function", tool.name, namespace))
                 shown = _function(tool, name, path, wire, losses)
             case CustomTool():
-                name = names.sent(("custom", tool.name, namespace))
+                name = names.wire_name(("custom", tool.name, namespace))
                 shown = _custom(tool, name, path, losses)
             case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
-                name = tool.text("name") or tool.kind
+                name = tool.string_member("name") or tool.kind
                 sent[name], places[name] = tool.raw, path
                 continue
             case _:
@@ -77,13 +77,13 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
         elif tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         final = _with_fields(shown, tool, path, losses)
-        if name in sent and encoded(sent[name]) != encoded(final):
+        if name in sent and encode_raw(sent[name]) != encode_raw(final):
             losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
         sent[name], places[name] = final, path
     return OfferedTools(sent, losses)
 
 
-def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
+def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
     """The choice among the tools that were sent; one that cannot be made is a loss."""
     chosen = _choice(request.tool_choice, sent, names, losses)
     if request.parallel_tool_calls is not False or not sent:
@@ -92,16 +92,16 @@ def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNam
     return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
 
 
-def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
+def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
     match choice:
         case None | UnsetType():
             return NO_CHOICE
         case str():
             return _mode(choice, sent, losses)
         case UnknownToolChoice():
-            name = choice.text("name") or ""
+            name = choice.string_member("name") or ""
             if choice.kind == "tool" and name in sent:
-                return Choice(ToolChoiceOut(type="tool", name=name))
+                return ToolSelection(ToolChoiceOut(type="tool", name=name))
             losses.add("tool_choice", f"the choice of {choice.kind}", "messages have no equivalent")
             return NO_CHOICE
         case SpecificFunction() | SpecificCustom():
@@ -109,43 +109,43 @@ def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], n
         case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
             return _named(only, sent, names, losses)
         case AllowedToolsParam(mode=mode):
-            lose_unknown_fields(choice, "tool_choice", losses)
+            report_unknown_fields(choice, "tool_choice", losses)
             allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
             if mode == "none" or not allowed:
                 return _mode("none", sent, losses)
             losses.add("tools", "tools outside the allowed set", "they are not offered: that is how a set is told")
-            return Choice(_mode(mode or "auto", allowed, losses).choice, allowed)
+            return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
         case _ as never:
             assert_never(never)
 
 
-def _mode(mode: str, sent: Collection[str], losses: Losses) -> Choice:
+def _mode(mode: str, sent: Collection[str], losses: Losses) -> ToolSelection:
     if sent:
-        return Choice(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
+        return ToolSelection(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
     if mode == "required":
         losses.add("tool_choice", "a forced tool call", "no tool could be offered")
     return NO_CHOICE
 
 
-def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> Choice:
-    lose_unknown_fields(choice, "tool_choice", losses)
-    name = names.sent(ToolRef.chosen(choice))
+def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+    report_unknown_fields(choice, "tool_choice", losses)
+    name = names.wire_name(ToolRef.from_choice(choice))
     if name in sent:
-        return Choice(ToolChoiceOut(type="tool", name=name))
+        return ToolSelection(ToolChoiceOut(type="tool", name=name))
     losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
     return NO_CHOICE
 
 
 def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
     if isinstance(choice, UnknownToolChoice):
-        return choice.text("name") or ""
-    return names.sent(ToolRef.chosen(choice))
+        return choice.string_member("name") or ""
+    return names.wire_name(ToolRef.from_choice(choice))
 
 
 def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses) -> ToolOut:
     place = f"{path}.parameters"
     schema = _of_object(tool.parameters or {}, place, losses)
-    strict = enforced(schema, place, losses) if tool.strict and wire.strict_tools else None
+    strict = enforceable_schema(schema, place, losses) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
         losses.add(f"{path}.strict", "that arguments must obey the schema", why)
@@ -158,15 +158,15 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire,
 
 
 def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
-    description = one_string.description(tool, path, losses)
-    return ToolOut(name=name, description=description or UNSET, input_schema=one_string.schema())
+    description = freeform_tools.description(tool, path, losses)
+    return ToolOut(name=name, description=description or UNSET, input_schema=freeform_tools.schema())
 
 
 def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
     if not tool.extra:
         return shown
     kept = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
-    lose_unknown_fields(Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses)
+    report_unknown_fields(Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses)
     return {**{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET}, **kept}
 
 
@@ -200,7 +200,7 @@ def _members(schema: JsonSchema) -> tuple[dict[str, Any], list[Any]]:
     return dict(properties) if isinstance(properties, dict) else {}, list(required) if isinstance(required, list) else []
 
 
-NO_CHOICE: Final = Choice(UNSET)
+NO_CHOICE: Final = ToolSelection(UNSET)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 CHOICES: Final = ("anyOf", "oneOf", "allOf")
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")

@@ -6,9 +6,16 @@ from typing import assert_never
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.messages.blocks_to_hub import extra_of
-from antiphon.dialects.messages.request_in import AnyChoiceIn, AutoChoiceIn, ChoiceIn, NoneChoiceIn, ToolChoiceIn, ToolIn
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.blocks_to_hub import extra_fields_of
+from antiphon.dialects.messages.request_in import (
+    AnyChoiceIn,
+    AutoChoiceIn,
+    NoneChoiceIn,
+    SpecificToolChoiceIn,
+    ToolChoiceIn,
+    ToolIn,
+)
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -20,11 +27,11 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam]:
     return [_tool_to_hub(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
 
 
-def tool_choice_to_hub(choice: ChoiceIn | None | UnsetType, tools: list[ToolIn], losses: Losses) -> ToolChoiceParam | UnsetType:
+def tool_choice_to_hub(choice: ToolChoiceIn | None | UnsetType, tools: list[ToolIn], losses: Losses) -> ToolChoiceParam | UnsetType:
     """The choice; whether calls may be parallel is another field there."""
     if not choice:
         return UNSET
-    lose_unknown_fields(choice, "tool_choice", losses)
+    report_unknown_fields(choice, "tool_choice", losses)
     match choice:
         case AutoChoiceIn():
             return "auto"
@@ -32,7 +39,7 @@ def tool_choice_to_hub(choice: ChoiceIn | None | UnsetType, tools: list[ToolIn],
             return "required"
         case NoneChoiceIn():
             return "none"
-        case ToolChoiceIn(name=name):
+        case SpecificToolChoiceIn(name=name):
             if any(tool.name == name and not _is_own(tool) for tool in tools):
                 return UnknownToolChoice(kind="tool", raw=Raw(codec.encode({"type": "tool", "name": name})))
             return SpecificFunction(name=name)
@@ -40,7 +47,7 @@ def tool_choice_to_hub(choice: ChoiceIn | None | UnsetType, tools: list[ToolIn],
             assert_never(never)
 
 
-def parallel_to_hub(choice: ChoiceIn | None | UnsetType) -> bool | UnsetType:
+def parallel_tool_calls_to_hub(choice: ToolChoiceIn | None | UnsetType) -> bool | UnsetType:
     """TOOL-4: said the other way round."""
     if not choice or isinstance(choice, NoneChoiceIn) or choice.disable_parallel_tool_use is UNSET:
         return UNSET
@@ -59,7 +66,7 @@ def _tool_to_hub(tool: ToolIn, path: str) -> ToolParam:
         parameters=tool.input_schema,
         strict=bool(tool.strict),  # this API's default; the hub's would be another
         defer_loading=UNSET if tool.defer_loading is None else tool.defer_loading,
-        extra=extra_of(tool),
+        extra=extra_fields_of(tool),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.messages.answers import CACHE_CREATION, OutputDetailsOut, UsageOut
+from antiphon.dialects.messages.answers import CACHE_CREATION_FIELD, OutputDetailsOut, UsageOut
 from antiphon.protocol.response import Usage
 
 
@@ -14,7 +14,7 @@ def usage_from_hub(usage: Usage | None) -> UsageOut:
     if usage is None:
         return UsageOut(input_tokens=0, cache_creation_input_tokens=0, cache_read_input_tokens=0, output_tokens=0)
     details = usage.input_tokens_details
-    created = int(msgspec.json.decode((details.extra or {}).get(CACHE_CREATION, b"0")))
+    created = int(msgspec.json.decode((details.extra or {}).get(CACHE_CREATION_FIELD, b"0")))
     thoughts = usage.output_tokens_details.reasoning_tokens
     return UsageOut(
         input_tokens=max(0, usage.input_tokens - details.cached_tokens - created),

@@ -11,8 +11,8 @@ from typing import Any, Literal, assert_never
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.model_names import ANY, matches
-from antiphon.dialects.common.refused_reasoning import Refused
+from antiphon.dialects.common.model_names import WILDCARD, matches_any
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.protocol.content import Number
 from antiphon.protocol.request import ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
@@ -74,27 +74,27 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pass_fields: tuple[str, ...] = ()
 
 
-def thinking_of(wire: MessagesWire, model: str) -> ModelThinking:
+def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
     """What a model takes of thinking: what its row says, else what the server's models commonly take."""
     match wire.thinking:
         case "none":
-            return ModelThinking(names=(ANY,), thinking=())
+            return ModelThinking(names=(WILDCARD,), thinking=())
         case "adaptive":
-            common = ModelThinking(names=(ANY,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
+            common = ModelThinking(names=(WILDCARD,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
         case "budget":
-            common = ModelThinking(names=(ANY,), thinking=("enabled", "disabled"))
+            common = ModelThinking(names=(WILDCARD,), thinking=("enabled", "disabled"))
         case _ as never:
             assert_never(never)
-    return next((row for row in wire.models if matches(model, row.names)), common)
+    return next((row for row in wire.models if matches_any(model, row.names)), common)
 
 
-def wire_after_refusal(wire: MessagesWire, model: str, refused: Refused) -> MessagesWire | None:
+def wire_after_refusal(wire: MessagesWire, model: str, refused: RefusedPart) -> MessagesWire | None:
     """The options under which a model is not sent the type of thinking that the server refused, but the other one."""
-    taken = thinking_of(wire, model)
+    taken = model_thinking(wire, model)
     kept = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
     if len(kept) == len(taken.thinking):
         return None
-    row = replace(taken, names=(ANY,), thinking=kept)
+    row = replace(taken, names=(WILDCARD,), thinking=kept)
     if refused == "thinking.adaptive":
         row = replace(row, thinking=("enabled", *kept) if "enabled" not in kept else kept, efforts=())
     elif refused == "thinking.enabled" and "adaptive" not in kept:
@@ -169,7 +169,7 @@ class ToolChoiceOut(Struct, frozen=True, kw_only=True, gc=False):
     disable_parallel_tool_use: bool | UnsetType = UNSET
 
 
-class ThinkingOut(Struct, frozen=True, kw_only=True, gc=False):
+class ThinkingConfigOut(Struct, frozen=True, kw_only=True, gc=False):
     type: ThinkingType
     budget_tokens: int | UnsetType = UNSET
     display: Literal["summarized"] | UnsetType = UNSET
@@ -184,7 +184,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     system: list[Any] | UnsetType = UNSET  # of `Block`
     tools: Raw | UnsetType = UNSET
     tool_choice: ToolChoiceOut | UnsetType = UNSET
-    thinking: ThinkingOut | Raw | UnsetType = UNSET
+    thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
     output_config: dict[str, Any] | UnsetType = UNSET
     output_format: dict[str, Any] | UnsetType = UNSET
     temperature: Number | UnsetType = UNSET

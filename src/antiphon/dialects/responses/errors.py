@@ -7,59 +7,67 @@ from collections.abc import Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.upstream_errors import mask_keys, status_of_words, upstream_error, words_of
-from antiphon.dialects.responses.answers import NOTHING, ServerError, checked, read, text_of, value_of, word
+from antiphon.dialects.common.upstream_errors import error_text, mask_keys, status_from_codes, upstream_error
+from antiphon.dialects.responses.server_shapes import (
+    ABSENT_JSON,
+    ServerError,
+    decode_struct,
+    decode_value,
+    require_valid_json,
+    string_or_number,
+    text_or_json,
+)
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol import codec
-from antiphon.protocol.errors import ErrorBody, payload_of
+from antiphon.protocol.errors import ErrorBody, error_payload
 
 
 class _Body(Struct, frozen=True):
     """Where servers put what they have to say."""
 
-    error: Raw = NOTHING
-    detail: Raw = NOTHING
+    error: Raw = ABSENT_JSON
+    detail: Raw = ABSENT_JSON
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """What an answer that is not 2xx means to our client. `headers` are lower-cased."""
     told = _told_in(body)
-    code = word(told.code)
+    code = string_or_number(told.code)
     says_more = code is not None and not code.isdecimal()
     return upstream_error(status, headers, code if says_more else told.type, told.message, told.param)
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """ERR-1: status and body."""
-    told = payload_of(error)
+    told = error_payload(error)
     return error.status, codec.encode(ErrorBody(error=replace(told, message=mask_keys(told.message))))
 
 
-def error_inside(told: ServerError) -> ApiError:
+def error_in_answer(told: ServerError) -> ApiError:
     """An error inside an answer of 200: there is no status but what its words stand for."""
-    code = word(told.code)
-    return upstream_error(status_of_words(code, told.type), {}, code or told.type, told.message, told.param)
+    code = string_or_number(told.code)
+    return upstream_error(status_from_codes(code, told.type), {}, code or told.type, told.message, told.param)
 
 
-def error_said(raw: Raw) -> ServerError | None:
+def decode_error(raw: Raw) -> ServerError | None:
     """The error object of an answer or an event; some servers have a string there. None if there is none."""
-    match value_of(raw):
+    match decode_value(raw):
         case str() as text:
             return ServerError(message=text)
         case dict():
-            return read(raw, ServerError)
+            return decode_struct(raw, ServerError)
         case _:
             return None
 
 
 def _told_in(body: bytes) -> ServerError:
     try:
-        members = read(checked(body), _Body)
+        members = decode_struct(require_valid_json(body), _Body)
         for raw in (members.error, members.detail):
-            told = error_said(raw)
+            told = decode_error(raw)
             if told is not None:
                 return told
-        flat = read(body, ServerError)
-        return flat if flat.message else replace(flat, message=text_of(members.detail))
+        flat = decode_struct(body, ServerError)
+        return flat if flat.message else replace(flat, message=text_or_json(members.detail))
     except UpstreamFault:
-        return ServerError(message=words_of(body))
+        return ServerError(message=error_text(body))

@@ -1,7 +1,7 @@
 """`EventsFromHub`: the hub's events as a client reads them, as server-sent events or as WebSocket messages.
 
 Deltas are most of every stream and go through byte templates that give exactly what `codec.encode` would. Clients of this API read
-different names of reasoning events and different forms of errors (API-6): `STYLES` says which of them each style writes.
+different names of reasoning events and different forms of errors (API-6): `EVENT_STYLES` says which of them each style writes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
-ChosenStyle = Literal["standard", "older"]
-Style = Literal["default"] | ChosenStyle
+SelectableEventStyle = Literal["standard", "older"]
+EventStyle = Literal["default"] | SelectableEventStyle
 Framing = Literal["sse", "websocket"]
 
 MESSAGE_END: Final = b"\n"  # which is in no message
@@ -44,7 +44,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
-class StyleParts(Struct, frozen=True, kw_only=True):
+class EventStyleOptions(Struct, frozen=True, kw_only=True):
     """What a style decides. Each part is independent of the others."""
 
     #: The name of reasoning events: `response.<name>.delta` and `.done` (STR-10).
@@ -55,11 +55,11 @@ class StyleParts(Struct, frozen=True, kw_only=True):
     done: bool
 
 
-STYLES: Final[dict[Style, StyleParts]] = {
+EVENT_STYLES: Final[dict[EventStyle, EventStyleOptions]] = {
     # Of each part what loses nothing for the most clients; docs/clients.md lists what each of them reads.
-    "default": StyleParts(reasoning="reasoning_text", error="nested", done=True),
-    "standard": StyleParts(reasoning="reasoning", error="nested", done=True),
-    "older": StyleParts(reasoning="reasoning_text", error="flat", done=False),
+    "default": EventStyleOptions(reasoning="reasoning_text", error="nested", done=True),
+    "standard": EventStyleOptions(reasoning="reasoning", error="nested", done=True),
+    "older": EventStyleOptions(reasoning="reasoning_text", error="flat", done=False),
 }
 
 
@@ -83,10 +83,10 @@ class ReasoningTextDone(ReasoningDone, frozen=True, kw_only=True, tag="response.
 class EventsFromHub:
     """Events in, bytes out: frames of a stream (HTTP-3), or one message each (WS-3)."""
 
-    def __init__(self, request: Request, *, style: Style = "default", framing: Framing = "sse") -> None:
+    def __init__(self, request: Request, *, style: EventStyle = "default", framing: Framing = "sse") -> None:
         del request  # every dialect's has one; here nothing of it is needed
         self.losses = Losses()
-        self._style = STYLES[style]
+        self._style = EVENT_STYLES[style]
         self._framing = framing
         self._left_out = 0
         self._response: Response | None = None  # the one that was told last, and its bytes
@@ -123,7 +123,7 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """HTTP-4: what a stream ends with."""
-        return sse.END if self._style.done and self._framing == "sse" else b""
+        return sse.DONE_FRAME if self._style.done and self._framing == "sse" else b""
 
     def _any(self, event: StreamEvent) -> bytes:
         if self._framing == "websocket" and isinstance(event, ErrorEvent):
@@ -170,7 +170,7 @@ def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
     return frame
 
 
-def _spelled(event: StreamEvent, style: StyleParts) -> StreamEvent | FlatError:
+def _spelled(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
     match event:
         case ReasoningDelta() if style.reasoning == "reasoning_text":
             return ReasoningTextDelta(**_members(event))

@@ -1,6 +1,6 @@
 """`EventsToHub`: the stream of another server of this API, good, poor or older (API-6), as events of the hub.
 
-Here events are read and told apart by their spelling; what they mean for the items that are under way is `mending`'s.
+Here events are read and told apart by their spelling; what they mean for the items that are under way is `normalizing`'s.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.dialects.common.halves import Halves
-from antiphon.dialects.responses.answers import (
-    UNREADABLE,
+from antiphon.dialects.common.surrogates import SurrogateJoiner
+from antiphon.dialects.responses.errors import decode_error, error_in_answer
+from antiphon.dialects.responses.normalizing import TEXT_KINDS_IN_MESSAGE, TEXT_KINDS_IN_REASONING, ResponseNormalizer
+from antiphon.dialects.responses.server_shapes import (
+    DECODE_ERRORS,
     ServerError,
     ServerEvent,
     ServerPart,
     ServerResponse,
-    checked,
-    read,
-    text_of,
+    decode_struct,
+    require_valid_json,
+    text_or_json,
 )
-from antiphon.dialects.responses.errors import error_inside, error_said
-from antiphon.dialects.responses.mending import SORT_IN_MESSAGE, SORT_IN_REASONING, Mender
-from antiphon.dialects.responses.upstream_items import Kind, Sort, UpstreamItem, UpstreamPart
+from antiphon.dialects.responses.upstream_items import ItemKind, TextKind, UpstreamItem, UpstreamPart
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import bounded, check_nesting
+from antiphon.protocol.nesting import check_nesting, with_nesting_limit
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 
-_decode: Final = bounded(msgspec.json.Decoder(ServerEvent).decode)
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(ServerEvent).decode)
 Place = tuple[str | None, str | None, int | None, int | None]
 
 
@@ -52,12 +52,12 @@ class EventsToHub:
         stamps: Stamps,
         wire: ResponsesWire = ResponsesWire(),  # noqa: B008
     ) -> None:
-        self._mender = Mender(request, opening, stamps, wire)
+        self._normalizer = ResponseNormalizer(request, opening, stamps, wire)
         self._wire = wire
-        self._events = self._mender.events
-        writer = self._mender.writer
-        self._writes: dict[Sort, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
-        self._halves = Halves()
+        self._events = self._normalizer.events
+        writer = self._normalizer.writer
+        self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
+        self._halves = SurrogateJoiner()
         self._split: dict[tuple[str, ...], bytes] = {}  # deltas that may have ended in half a character
         # Where text was written last, and how, until anything but text comes.
         self._known: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
@@ -66,18 +66,18 @@ class EventsToHub:
 
     @property
     def losses(self) -> Losses:
-        return self._mender.losses
+        return self._normalizer.losses
 
     @property
     def error(self) -> ApiError | None:
         """What the response failed with."""
-        return self._mender.error
+        return self._normalizer.error
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """What one frame makes known. Whatever comes after the end is passed over (STR-7)."""
         try:
             event = _decode(frame.data)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             return self._feed_unusual(frame)
         known = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
         if known is not None and event.delta and not event.logprobs:  # the hot path of every stream
@@ -87,34 +87,34 @@ class EventsToHub:
             return self._taken()
         if event.type not in OF_TEXT:
             try:
-                checked(frame.data)
+                require_valid_json(frame.data)
             except UpstreamFault:
                 return self._feed_unusual(frame)
         return self._feed(event, frame)
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The stream is over: complete if it was, failed if not."""
-        mender = self._mender
-        if mender.writer.ended:
+        normalizer = self._normalizer
+        if normalizer.writer.has_ended:
             return []
         self._end_halves("")
         self._known.clear()
         if self._error or error:
-            mender.fail(self._error or error or _cut_off())
-        elif mender.is_whole and (self._said_done or self._wire.end == "items"):
-            mender.complete()
+            normalizer.fail(self._error or error or _cut_off())
+        elif normalizer.has_only_finished_items and (self._said_done or self._wire.end == "items"):
+            normalizer.complete()
         else:
-            mender.fail(_cut_off())
+            normalizer.fail(_cut_off())
         return self._taken()
 
     def limit_output(self, limits: OutputLimits) -> None:
         """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
-        self._mender.writer.limits = limits
+        self._normalizer.writer.limits = limits
 
     def cut_off(self, reason: str) -> list[StreamEvent]:
         """Ends the response as incomplete. Nothing more is read."""
         self._known.clear()
-        self._mender.cut_off(reason)
+        self._normalizer.cut_off(reason)
         return self._taken()
 
     def _taken(self) -> list[StreamEvent]:
@@ -126,18 +126,18 @@ class EventsToHub:
         """What the common decode refuses: the end mark, members of other types, halves of characters, no JSON at all."""
         if frame.data.strip() == sse.DONE:
             self._said_done = True
-        elif not self._mender.writer.ended:
+        elif not self._normalizer.writer.has_ended:
             try:
-                data = checked(self._with_whole_characters(frame.data))
-                return self._feed(read(data, ServerEvent), sse.Frame(frame.event, data))
+                data = require_valid_json(self._with_whole_characters(frame.data))
+                return self._feed(decode_struct(data, ServerEvent), sse.Frame(frame.event, data))
             except UpstreamFault as error:
                 self._known.clear()
-                self._mender.fail(self._error or error)
+                self._normalizer.fail(self._error or error)
         return self._taken()
 
     def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
         """From here on the frame is known to be valid JSON throughout."""
-        if self._mender.writer.ended:
+        if self._normalizer.writer.has_ended:
             return []
         if event.type is None:
             event = replace(event, type=frame.event)
@@ -158,23 +158,23 @@ class EventsToHub:
         channel: tuple[str, ...] | None = None
         if isinstance(members, dict) and isinstance(members.get("delta"), str) and str(members.get("type")) in OF_TEXT:
             channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
-            members["delta"] = self._halves.mend(channel, members["delta"])
-        rest = Halves()
-        whole = rest.mend(None, json.dumps(members, ensure_ascii=False)).encode()
+            members["delta"] = self._halves.join(channel, members["delta"])
+        rest = SurrogateJoiner()
+        whole = rest.join(None, json.dumps(members, ensure_ascii=False)).encode()
         if channel is not None:
             self._split[channel] = whole
-        self._report_halves(self._halves.lost + rest.lost)
+        self._report_halves(self._halves.lost_count + rest.lost_count)
         return whole
 
     def _end_halves(self, kind: str) -> None:
         """No more deltas for now: what stands for a half that stayed alone, unless the whole text is told at once."""
         split, self._split = self._split, {}
         for channel, data in split.items():
-            rest = self._halves.rest(channel)
+            rest = self._halves.flush(channel)
             if rest and not kind.endswith(".done"):
-                event = replace(read(data, ServerEvent), delta=rest)
+                event = replace(decode_struct(data, ServerEvent), delta=rest)
                 self._take(event.type or "", event, sse.Frame("", data))
-        self._report_halves(self._halves.lost)
+        self._report_halves(self._halves.lost_count)
 
     def _report_halves(self, lost: int) -> None:
         if lost:
@@ -182,7 +182,7 @@ class EventsToHub:
 
     def _take(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         if self._error is not None and kind != "response.failed":
-            self._mender.fail(self._error)
+            self._normalizer.fail(self._error)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event)
         elif kind in DELTAS:
@@ -193,7 +193,7 @@ class EventsToHub:
             return
         elif kind:
             self._carry(kind, event, frame)
-        elif error_said(event.error) is not None:
+        elif decode_error(event.error) is not None:
             self._error_event(event)
         else:
             self.losses.add("stream", "an event without a type", "nothing can be made of it")
@@ -201,16 +201,16 @@ class EventsToHub:
     # The response
 
     def _created(self, event: ServerEvent) -> None:
-        self._mender.begins(_response_in(event))
+        self._normalizer.on_created(_response_in(event))
 
     def _queued(self, _event: ServerEvent) -> None:
-        self._mender.waits()
+        self._normalizer.on_queued()
 
     def _ends_as(self, status: str, event: ServerEvent) -> None:
         response = _response_in(event)
         # A poor server's `response.completed` may hold a response that says otherwise.
         told = response.status if status == "completed" and response.status in ENDS else None
-        self._mender.ends(response, told or status, self._error)
+        self._normalizer.on_response_ended(response, told or status, self._error)
 
     def _completed(self, event: ServerEvent) -> None:
         self._ends_as("completed", event)
@@ -223,87 +223,89 @@ class EventsToHub:
 
     def _error_event(self, event: ServerEvent) -> None:
         """STR-8: `response.failed` should follow, and has more to say; if it does not, this is the end all the same."""
-        told = error_said(event.error)
+        told = decode_error(event.error)
         if told is None:  # the older spelling (API-6)
             told = ServerError(code=event.code, message=event.message, param=event.param)
-        self._error = error_inside(told)
+        self._error = error_in_answer(told)
 
     # Items
 
     def _added(self, event: ServerEvent) -> None:
-        self._mender.added(event.item, event.output_index)
+        self._normalizer.on_item_added(event.item, event.output_index)
 
     def _done(self, event: ServerEvent) -> None:
-        self._mender.ended(event.item, event.output_index)
+        self._normalizer.on_item_done(event.item, event.output_index)
 
     def _part_added(self, event: ServerEvent) -> None:
-        part = read(event.part, ServerPart)
-        sort = self._sort_of(part, event)
-        if sort is not None:
-            self._of_part(sort, event, self._mender.part_begins)
+        part = decode_struct(event.part, ServerPart)
+        text_kind = self._text_kind_of(part, event)
+        if text_kind is not None:
+            self._of_part(text_kind, event, self._normalizer.on_part_added)
 
     def _part_done(self, event: ServerEvent) -> None:
-        part = read(event.part, ServerPart)
-        sort = self._sort_of(part, event)
-        if sort is not None:
-            self._of_part(sort, event, self._mender.part_ends, part)
+        part = decode_struct(event.part, ServerPart)
+        text_kind = self._text_kind_of(part, event)
+        if text_kind is not None:
+            self._of_part(text_kind, event, self._normalizer.on_part_done, part)
 
-    def _sort_of(self, part: ServerPart, event: ServerEvent) -> Sort | None:
+    def _text_kind_of(self, part: ServerPart, event: ServerEvent) -> TextKind | None:
         if event.type in SUMMARY_PARTS:
             return "summary"
-        sort = SORT_OF_PART.get(part.type)
-        if sort is not None:
-            return sort
-        item = self._mender.book.of_any_kind(event.item_id, event.output_index)
-        sort = (SORT_IN_REASONING if item is not None and item.kind == "reasoning" else SORT_IN_MESSAGE).get(part.type)
-        if sort is None:
+        text_kind = TEXT_KIND_OF_PART.get(part.type)
+        if text_kind is not None:
+            return text_kind
+        item = self._normalizer.tracker.find_of_any_kind(event.item_id, event.output_index)
+        is_reasoning = item is not None and item.kind == "reasoning"
+        text_kind = (TEXT_KINDS_IN_REASONING if is_reasoning else TEXT_KINDS_IN_MESSAGE).get(part.type)
+        if text_kind is None:
             self.losses.add("output", f"a part of type {part.type!r}", "no item of the hub can hold it")
-        return sort
+        return text_kind
 
-    def _of_part(self, sort: Sort, event: ServerEvent, act: Callable[..., None], *what: Any) -> UpstreamItem | None:
-        item = self._mender.spoken_of(KIND_OF_SORT[sort], event.item_id, event.output_index)
+    def _of_part(self, text_kind: TextKind, event: ServerEvent, act: Callable[..., None], *what: Any) -> UpstreamItem | None:
+        item = self._normalizer.item_for_delta(ITEM_KIND_OF_TEXT[text_kind], event.item_id, event.output_index)
         if item is not None:
-            self._mender.to(item, act, sort, event.summary_index if sort == "summary" else event.content_index, *what)
+            index = event.summary_index if text_kind == "summary" else event.content_index
+            self._normalizer.run_when_announced(item, act, text_kind, index, *what)
         return item
 
     # Text
 
-    def _delta(self, sort: Sort, event: ServerEvent) -> None:
-        item = self._of_part(sort, event, self._mender.part_delta, event.delta or "", event.logprobs)
-        if sort in self._writes and item is not None and item.announced:
-            part = item.part(sort, event.content_index)
-            if not part.closed:
+    def _delta(self, text_kind: TextKind, event: ServerEvent) -> None:
+        item = self._of_part(text_kind, event, self._normalizer.on_delta, event.delta or "", event.logprobs)
+        if text_kind in self._writes and item is not None and item.announced_to_client:
+            part = item.part_at(text_kind, event.content_index)
+            if not part.is_closed:
                 place = (event.type, event.item_id, event.output_index, event.content_index)
-                self._known[place] = self._writes[sort], item.key, part
+                self._known[place] = self._writes[text_kind], item.key, part
 
-    def _whole_text(self, sort: Sort, event: ServerEvent) -> None:
+    def _whole_text(self, text_kind: TextKind, event: ServerEvent) -> None:
         told = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
-        self._of_part(sort, event, self._mender.part_text, told)
+        self._of_part(text_kind, event, self._normalizer.on_text_done, told)
 
     def _annotation(self, event: ServerEvent) -> None:
-        item = self._mender.spoken_of("message", event.item_id, event.output_index)
+        item = self._normalizer.item_for_delta("message", event.item_id, event.output_index)
         if item is not None:
-            self._mender.to(item, self._mender.cites, event.content_index, event.annotation)
+            self._normalizer.run_when_announced(item, self._normalizer.on_annotation, event.content_index, event.annotation)
 
     # Calls
 
     def _arguments(self, event: ServerEvent) -> None:
-        self._of_call("call", event, self._mender.arguments, event.delta or "")
+        self._of_call("call", event, self._normalizer.on_arguments_delta, event.delta or "")
 
     def _arguments_done(self, event: ServerEvent) -> None:
-        self._of_call("call", event, self._mender.whole_arguments, text_of(event.arguments))
+        self._of_call("call", event, self._normalizer.on_arguments_done, text_or_json(event.arguments))
 
     def _input(self, event: ServerEvent) -> None:
-        self._of_call("custom", event, self._mender.arguments, event.delta or "")
+        self._of_call("custom", event, self._normalizer.on_arguments_delta, event.delta or "")
 
     def _input_done(self, event: ServerEvent) -> None:
-        self._of_call("custom", event, self._mender.whole_arguments, text_of(event.input))
+        self._of_call("custom", event, self._normalizer.on_arguments_done, text_or_json(event.input))
 
-    def _of_call(self, kind: Kind, event: ServerEvent, act: Callable[..., None], text: str | None) -> None:
-        item = self._mender.spoken_of(kind, event.item_id, event.output_index)
+    def _of_call(self, kind: ItemKind, event: ServerEvent, act: Callable[..., None], text: str | None) -> None:
+        item = self._normalizer.item_for_delta(kind, event.item_id, event.output_index)
         if item is not None:
-            self._mender.to(item, act, text)
-            self._mender.named(item, event.name)
+            self._normalizer.run_when_announced(item, act, text)
+            self._normalizer.on_call_name(item, event.name)
 
     # Everything else
 
@@ -314,11 +316,11 @@ class EventsToHub:
         except msgspec.ValidationError:
             self.losses.add("stream", f"an event of type {kind!r}", "its data is no object")
             return
-        self._mender.carries(kind, members, event.item_id, event.output_index)
+        self._normalizer.on_unknown_event(kind, members, event.item_id, event.output_index)
 
 
 def _response_in(event: ServerEvent) -> ServerResponse:
-    return read(event.response, ServerResponse)
+    return decode_struct(event.response, ServerResponse)
 
 
 def _cut_off() -> UpstreamFault:
@@ -327,16 +329,16 @@ def _cut_off() -> UpstreamFault:
 
 PASSED_OVER: Final = frozenset({"ping", "keepalive"})  # they keep a connection alive, and that is all
 ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
-KIND_OF_SORT: Final[dict[Sort, Kind]] = {
+ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
     "text": "message",
     "refusal": "message",
     "reasoning": "reasoning",
     "summary": "reasoning",
 }
-SORT_OF_PART: Final[dict[str | None, Sort]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+TEXT_KIND_OF_PART: Final[dict[str | None, TextKind]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 SUMMARY_PARTS: Final = frozenset({"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"})
 # The second name of each pair is the older spelling (API-6).
-DELTAS: Final[dict[str, Sort]] = {
+DELTAS: Final[dict[str, TextKind]] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
     "response.reasoning.delta": "reasoning",
@@ -345,7 +347,7 @@ DELTAS: Final[dict[str, Sort]] = {
     "response.reasoning_summary.delta": "summary",
 }
 OF_TEXT: Final = frozenset({*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"})
-TEXTS: Final[dict[str, Sort]] = {
+TEXTS: Final[dict[str, TextKind]] = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",
     "response.reasoning.done": "reasoning",

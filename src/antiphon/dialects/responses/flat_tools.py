@@ -1,7 +1,7 @@
 """Tools beyond the specification for servers that know plain functions only: namespaces are flattened, custom tools become
 functions of one string, `additional_tools` items join the others, and calls in the history follow. Hosted tools are losses.
 
-How calls come back is `mending`'s, by the same names.
+How calls come back is `normalizing`'s, by the same names.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common import one_string
-from antiphon.dialects.common.names import ToolNames, ToolRef
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.offered import spread
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.offered_tools import flatten_tools
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.items import (
     AdditionalTools,
     CompactionTrigger,
@@ -47,7 +47,7 @@ class FlatTools:
     """The tools of one request as plain functions, by the names they are sent under."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        self._names = ToolNames.of(request)
+        self._names = ToolNames.for_request(request)
         self._losses = losses
         self._offered: dict[str, ToolParam] = {}
         self._places: dict[str, str] = {}
@@ -57,21 +57,21 @@ class FlatTools:
     def tools(self) -> list[ToolParam] | UnsetType:
         return list(self._offered.values()) or UNSET
 
-    def item(self, item: ItemParam, path: str) -> ItemParam | None:
+    def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
         """An item of the history as such a server takes it; None if it cannot."""
         match item:
             case AdditionalTools():
-                lose_unknown_fields(item, path, self._losses)
+                report_unknown_fields(item, path, self._losses)
                 self._offer(item.tools, f"{path}.tools")
                 return None
             case FunctionCallParam():
-                name = self._names.sent(ToolRef("function", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
                 return replace(item, name=name, namespace=UNSET)
             case CustomToolCallParam():
                 return FunctionCallParam(
                     call_id=item.call_id,
-                    name=self._names.sent(ToolRef("custom", item.name, item.namespace or None)),
-                    arguments=one_string.wrap(item.input),
+                    name=self._names.wire_name(ToolRef("custom", item.name, item.namespace or None)),
+                    arguments=freeform_tools.wrap_input(item.input),
                     id=item.id,
                     status=item.status,
                     extra=item.extra,
@@ -86,7 +86,7 @@ class FlatTools:
             case _:
                 return item
 
-    def choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
+    def flatten_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
         """The choice among the tools that are offered; one that cannot be made is a loss."""
         match choice:
             case SpecificFunction() | SpecificCustom() as named:
@@ -105,13 +105,13 @@ class FlatTools:
                 return choice
 
     def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
-        for place, tool, namespace in spread(tools, path, self._losses, "the server has no groups of tools"):
+        for place, tool, namespace in flatten_tools(tools, path, self._losses, "the server has no groups of tools"):
             match tool:
                 case FunctionToolParam():
-                    name = self._names.sent(ToolRef("function", tool.name, namespace))
+                    name = self._names.wire_name(ToolRef("function", tool.name, namespace))
                     sent = replace(tool, name=name)
                 case CustomTool():
-                    name = self._names.sent(ToolRef("custom", tool.name, namespace))
+                    name = self._names.wire_name(ToolRef("custom", tool.name, namespace))
                     sent = self._function(tool, name, place)
                 case _:
                     self._losses.add(place, f"a tool of type {type_of(tool)}", "the server knows plain functions only")
@@ -123,7 +123,7 @@ class FlatTools:
 
     def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """The choice of a tool under its new name; None if it is not offered."""
-        name = self._names.sent(ToolRef.chosen(choice))
+        name = self._names.wire_name(ToolRef.from_choice(choice))
         return SpecificFunction(name=name) if name in self._offered else None
 
     def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
@@ -139,11 +139,11 @@ class FlatTools:
         return replace(choice, tools=left) if left else choice.mode or "auto"
 
     def _function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
-        lose_unknown_fields(tool, path, self._losses)
+        report_unknown_fields(tool, path, self._losses)
         return FunctionToolParam(
             name=name,
-            description=one_string.description(tool, path, self._losses).strip() or UNSET,
-            parameters=one_string.schema("The whole input of the tool, as plain text."),
+            description=freeform_tools.description(tool, path, self._losses).strip() or UNSET,
+            parameters=freeform_tools.schema("The whole input of the tool, as plain text."),
             strict=False,
             defer_loading=tool.defer_loading,
         )

@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import nearest
-from antiphon.dialects.common.envelope import unseal
-from antiphon.dialects.common.model_names import matches
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.tool_errors import failure_in_text
-from antiphon.dialects.common.unknown_fields import SAID_TWICE, is_answered_here
+from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.model_names import matches_any
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_errors import mark_failure_in_text
+from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, is_handled_by_gateway
 from antiphon.dialects.responses.flat_tools import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
@@ -68,7 +68,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     if isinstance(request.input, list):
         request = _Input(wire, losses, flat).rewrite(request, request.input)
     if flat is not None:
-        request = replace(request, tools=flat.tools, tool_choice=flat.choice(request.tool_choice))
+        request = replace(request, tools=flat.tools, tool_choice=flat.flatten_choice(request.tool_choice))
     request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
     if "text.format" in wire.lacks:
         _check_format(request)
@@ -97,7 +97,7 @@ class _Input:
         return replace(request, input=[item for item in sent if item is not None])
 
     def _item(self, item: ItemParam, path: str) -> ItemParam | None:
-        match self._flat.item(item, path) if self._flat else item:
+        match self._flat.flatten_item(item, path) if self._flat else item:
             case None:
                 return None
             case MessageParam() as item:
@@ -105,7 +105,7 @@ class _Input:
             case ReasoningParam() as item:
                 return self._reasoning(item, path)
             case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
-                return self._bare(failure_in_text(item))
+                return self._bare(mark_failure_in_text(item))
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN):
                     self._losses.add(path, f"an item of type {item.kind}", ELSEWHERE)
@@ -122,8 +122,8 @@ class _Input:
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         extra = getattr(item, "extra", UNSET)
-        if extra and not SAID_TWICE.isdisjoint(extra):
-            item = replace(item, extra={name: raw for name, raw in extra.items() if name not in SAID_TWICE} or UNSET)
+        if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
+            item = replace(item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET)
         return item
 
     # Messages
@@ -200,7 +200,7 @@ class _Input:
 
     def _opened(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
         """RSN-2: its maker gets it as it was made. What is in no envelope of ours, the client has from somewhere else."""
-        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             return item
         match envelope.content:
@@ -215,7 +215,7 @@ class _Input:
 def _with_known_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
     """RSN-2: encrypted reasoning is asked for where the server needs it back, and never of a model that does not reason."""
     asked = request.include or ()
-    if matches(request.model or "", wire.no_reasoning_models):
+    if matches_any(request.model or "", wire.no_reasoning_models):
         if SEALED in asked:
             losses.add(f"include[{asked.index(SEALED)}]", "encrypted reasoning is not asked for", "the model does not reason")
         kept = [name for name in asked if name not in (SEALED, ENCRYPTED_IF_ANY)]
@@ -231,7 +231,7 @@ def _with_known_effort(request: Request, wire: ResponsesWire, losses: Losses) ->
     effort = request.reasoning.effort if request.reasoning else None
     if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
         return request
-    known = nearest(effort, wire.efforts)
+    known = nearest_effort(effort, wire.efforts)
     losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
     return replace(request, reasoning=replace(request.reasoning, effort=known))
 
@@ -244,7 +244,7 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
     foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
     for name, raw in foreign.items():
-        if not is_answered_here(name, raw, request):
+        if not is_handled_by_gateway(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
     kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
     return replace(request, extra=kept or UNSET) if foreign else request

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from antiphon.dialects.responses.answers import ServerResponse, checked, read
-from antiphon.dialects.responses.errors import error_inside, error_said
-from antiphon.dialects.responses.mending import Mender
+from antiphon.dialects.responses.errors import decode_error, error_in_answer
+from antiphon.dialects.responses.normalizing import ResponseNormalizer
+from antiphon.dialects.responses.server_shapes import ServerResponse, decode_struct, require_valid_json
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UpstreamFault
 from antiphon.protocol import codec
@@ -23,15 +23,15 @@ def response_to_hub(
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """A server's whole answer. Raises the error that it holds instead of one, or that it is none."""
-    told = read(checked(body), ServerResponse)
+    told = decode_struct(require_valid_json(body), ServerResponse)
     if told.output is None and told.status is None:
-        error = error_said(told.error)
+        error = decode_error(told.error)
         if error is not None:
-            raise error_inside(error)
+            raise error_in_answer(error)
         raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
-    mender = Mender(request, opening, stamps, wire)
-    mender.ends(told, told.status or ResponseStatus.COMPLETED)
-    return mender.writer.response, mender.losses
+    normalizer = ResponseNormalizer(request, opening, stamps, wire)
+    normalizer.on_response_ended(told, told.status or ResponseStatus.COMPLETED)
+    return normalizer.writer.response, normalizer.losses
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

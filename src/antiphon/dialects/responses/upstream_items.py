@@ -1,7 +1,7 @@
-"""Which item a server speaks of: `ItemBook` finds it by id, by index, or by what it can only be.
+"""Which item a server speaks of: `ItemTracker` finds it by id, by index, or by what it can only be.
 
 Good servers name both and never change them. Poor ones leave out one or the other or both, count every item as the first, or give
-an item another id each time they speak of it. Nothing is written here; `mending` does that.
+an item another id each time they speak of it. Nothing is written here; `normalizing` does that.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from antiphon.dialects.common.one_string import OneString
-from antiphon.dialects.responses.answers import ServerItem
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.responses.server_shapes import ServerItem
 from antiphon.protocol.items import Item, Phase
 from antiphon.protocol.text_pieces import TextPieces
 
-Sort = Literal["text", "refusal", "reasoning", "summary"]
-Kind = Literal["message", "reasoning", "call", "custom", "whole"]
+TextKind = Literal["text", "refusal", "reasoning", "summary"]
+ItemKind = Literal["message", "reasoning", "call", "custom", "whole"]
 
 
 class UpstreamPart:
     """A part of an item, and what came of it so far."""
 
-    __slots__ = ("annotations", "closed", "has_logprobs", "index", "key", "pieces", "sort")
+    __slots__ = ("annotation_count", "has_logprobs", "index", "is_closed", "key", "kind", "pieces")
 
-    def __init__(self, key: int, sort: Sort, index: int) -> None:
+    def __init__(self, key: int, text_kind: TextKind, index: int) -> None:
         self.key = key
-        self.sort: Sort = sort
+        self.kind: TextKind = text_kind
         self.index = index  # the server's
         self.pieces = TextPieces()
-        self.annotations = 0
+        self.annotation_count = 0
         self.has_logprobs = False
-        self.closed = False
+        self.is_closed = False
 
     @property
     def text(self) -> str:
@@ -41,80 +41,83 @@ class UpstreamItem:
     """An item of the server's, and what came of it so far."""
 
     __slots__ = (
-        "addressed", "announced", "call_id", "encrypted", "final", "finished", "first", "held", "id", "key", "kind", "name",
-        "namespace", "one_string", "our_id", "our_index", "parts", "phase", "pieces", "sealed", "told", "type", "wanders",
+        "announced_by_server", "announced_form", "announced_to_client", "call_id", "encrypted_content", "final_form",
+        "finished_by_server", "freeform_input", "has_changing_id", "has_confirmed_id", "has_final_form", "hub_id", "hub_index",
+        "id", "key", "kind", "name", "namespace", "parts", "pending_actions", "phase", "pieces", "type",
     )  # fmt: skip
 
-    def __init__(self, key: int, kind: Kind, type: str, id: str | None) -> None:
+    def __init__(self, key: int, kind: ItemKind, type: str, id: str | None) -> None:
         self.key = key
-        self.kind: Kind = kind
+        self.kind: ItemKind = kind
         self.type = type
         self.id = id
         # As the server tells it:
-        self.told = False  # it was announced
-        self.addressed = False  # something was said of it under its own id
-        self.wanders = False  # something was said of it under another id
-        self.finished = False  # nothing more will be said of it
+        self.announced_by_server = False  # it was announced
+        self.has_confirmed_id = False  # something was said of it under its own id
+        self.has_changing_id = False  # something was said of it under another id
+        self.finished_by_server = False  # nothing more will be said of it
         self.name: str | None = None
         self.call_id: str | None = None
         self.namespace: str | None = None
         self.phase: Phase | None = None
         # As we tell it:
-        self.announced = False
-        self.sealed = False  # its final form is known
-        self.first: Item | None = None  # how an item was announced which is carried whole
-        self.final: Item | None = None  # that of an item which is carried whole
-        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what waits until it can be announced
-        self.our_id = ""
-        self.our_index = -1
+        self.announced_to_client = False
+        self.has_final_form = False  # its final form is known
+        self.announced_form: Item | None = None  # how an item was announced which is carried whole
+        self.final_form: Item | None = None  # that of an item which is carried whole
+        self.pending_actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what waits until it can be announced
+        self.hub_id = ""
+        self.hub_index = -1
         self.parts: list[UpstreamPart] = []
         self.pieces = TextPieces()  # of a call's arguments or input
-        self.encrypted: str | None = None
-        self.one_string: OneString | None = None  # a custom tool's call that comes as a function's
+        self.encrypted_content: str | None = None
+        self.freeform_input: FreeformInput | None = None  # a custom tool's call that comes as a function's
 
-    def parts_of(self, *sorts: Sort) -> list[UpstreamPart]:
-        """Its parts of these sorts, in the server's order."""
-        return sorted((part for part in self.parts if part.sort in sorts), key=lambda part: part.index)
+    def parts_of_kind(self, *text_kinds: TextKind) -> list[UpstreamPart]:
+        """Its parts of these kinds, in the server's order."""
+        return sorted((part for part in self.parts if part.kind in text_kinds), key=lambda part: part.index)
 
-    def part(self, sort: Sort, index: int | None) -> UpstreamPart:
+    def part_at(self, text_kind: TextKind, index: int | None) -> UpstreamPart:
         """The part at the server's index, the last one if there are several; without an index, the last that is open."""
         for part in reversed(self.parts):
-            if part.sort == sort and (part.index == index if index is not None else not part.closed):
+            if part.kind == text_kind and (part.index == index if index is not None else not part.is_closed):
                 return part
-        return self.new_part(sort, index)
+        return self.add_part(text_kind, index)
 
-    def new_part(self, sort: Sort, index: int | None) -> UpstreamPart:
+    def add_part(self, text_kind: TextKind, index: int | None) -> UpstreamPart:
         """A part that begins; without an index it is the next."""
         if index is None:
-            side_by_side = self.parts_of("summary") if sort == "summary" else self.parts_of("text", "refusal", "reasoning")
+            side_by_side = (
+                self.parts_of_kind("summary") if text_kind == "summary" else self.parts_of_kind("text", "refusal", "reasoning")
+            )
             index = side_by_side[-1].index + 1 if side_by_side else 0
-        part = UpstreamPart(len(self.parts), sort, index)
+        part = UpstreamPart(len(self.parts), text_kind, index)
         self.parts.append(part)
         return part
 
-    def counterpart(self, sort: Sort, index: int, nth: int) -> UpstreamPart:
-        """The part that stands at `index` in a final form, where it is the nth of its sort."""
-        streamed = self.parts_of(sort)
+    def part_for_final_form(self, text_kind: TextKind, index: int, nth: int) -> UpstreamPart:
+        """The part that stands at `index` in a final form, where it is the nth of its kind."""
+        streamed = self.parts_of_kind(text_kind)
         here = [part for part in streamed if part.index == index]
         if len(here) == 1:
             return here[0]
-        return streamed[nth] if nth < len(streamed) else self.new_part(sort, None)
+        return streamed[nth] if nth < len(streamed) else self.add_part(text_kind, None)
 
 
-class LastForm(NamedTuple):
+class FinalForm(NamedTuple):
     """The last form of an item, as `output_item.done` or the terminal event tells it."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ItemKind, ...]
     id: str | None
-    at: int | None
-    agrees: Callable[[UpstreamItem], bool]
+    output_index: int | None
+    agrees_with: Callable[[UpstreamItem], bool]
 
-    def fits(self, item: UpstreamItem) -> bool:
+    def fits_item(self, item: UpstreamItem) -> bool:
         """Whether it can be this item's at all: one that is carried whole ends as the type it was announced as (STR-4)."""
-        return item.kind in self.kinds and (item.kind != "whole" or self.agrees(item))
+        return item.kind in self.kinds and (item.kind != "whole" or self.agrees_with(item))
 
 
-class ItemBook:
+class ItemTracker:
     """All items of one answer, in the order in which the server first spoke of them."""
 
     def __init__(self) -> None:
@@ -122,7 +125,7 @@ class ItemBook:
         self._by_id: dict[str, UpstreamItem] = {}
         self._by_index: dict[int, UpstreamItem] = {}
 
-    def new(self, kind: Kind, type: str, id: str | None, index: int | None) -> UpstreamItem:
+    def add(self, kind: ItemKind, type: str, id: str | None, index: int | None) -> UpstreamItem:
         """An item that was never spoken of. Without an index it is the next."""
         item = UpstreamItem(len(self.items), kind, type, id)
         self.items.append(item)
@@ -131,24 +134,24 @@ class ItemBook:
             self._by_id[id] = item
         return item
 
-    def announced(self, kind: Kind, id: str | None, index: int | None) -> UpstreamItem | None:
+    def find_announced(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
         """The item that is announced, if something was said of it before: it comes late, or twice."""
         item = self._by_id.get(id or "")
         if item is None and index is not None:
             item = self._by_index.get(index)
-            if item is not None and item.told:
+            if item is not None and item.announced_by_server:
                 item = None  # every item is the first for this server
-        return item if item is not None and item.kind == kind and not item.finished else None
+        return item if item is not None and item.kind == kind and not item.finished_by_server else None
 
-    def spoken_of(self, kind: Kind, id: str | None, index: int | None) -> UpstreamItem | None:
+    def find_for_delta(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
         """The item that a delta belongs to, finished or not; None if it was never announced."""
         item = self._by_id.get(id or "")
         if item is not None and item.kind == kind:
-            item.addressed = True
+            item.has_confirmed_id = True
             return item
         if index is not None:
             item = self._by_index.get(index)
-            if item is None or item.kind != kind or item.finished:
+            if item is None or item.kind != kind or item.finished_by_server:
                 return self._only(kind, id) if item is not None and item.kind != kind else None
         else:
             item = self._only(kind, id)
@@ -156,53 +159,53 @@ class ItemBook:
             self._also(item, id)
         return item
 
-    def of_any_kind(self, id: str | None, index: int | None) -> UpstreamItem | None:
+    def find_of_any_kind(self, id: str | None, index: int | None) -> UpstreamItem | None:
         """The item that an event of unknown type speaks of."""
         return self._by_id.get(id or "") or (self._by_index.get(index) if index is not None else None)
 
-    def ended(self, final: LastForm) -> UpstreamItem | None:
+    def find_for_final_form(self, final: FinalForm) -> UpstreamItem | None:
         """The item whose last form this is; None if it was never spoken of."""
         item = self._by_id.get(final.id or "")
-        if item is not None and final.fits(item):
+        if item is not None and final.fits_item(item):
             return item
-        at = self._by_index.get(final.at) if final.at is not None else None
-        if at is not None and final.fits(at) and (not at.finished or (final.id is None and final.agrees(at))):
+        at = self._by_index.get(final.output_index) if final.output_index is not None else None
+        if at is not None and final.fits_item(at) and (not at.finished_by_server or (final.id is None and final.agrees_with(at))):
             return at
-        open_ones = [item for item in self.items if final.fits(item) and not item.finished]
-        same = next((item for item in open_ones if final.agrees(item)), None)
+        open_ones = [item for item in self.items if final.fits_item(item) and not item.finished_by_server]
+        same = next((item for item in open_ones if final.agrees_with(item)), None)
         if same is None and open_ones and (final.id is None or open_ones[-1].id is None):
             same = open_ones[-1]
         return same
 
-    def listed(self, finals: list[LastForm]) -> list[UpstreamItem | None]:
+    def match_final_forms(self, finals: list[FinalForm]) -> list[UpstreamItem | None]:
         """The items that the terminal event lists, None for those that were never spoken of. Ids that are known come first."""
         matched: list[UpstreamItem | None] = []
         for final in finals:
             item = self._by_id.get(final.id or "")
-            fits = item is not None and final.fits(item) and item not in matched
+            fits = item is not None and final.fits_item(item) and item not in matched
             matched.append(item if fits else None)
         for at, final in enumerate(finals):
             if matched[at] is None:
-                left = [item for item in self.items if final.fits(item) and item not in matched]
-                same = next((item for item in left if final.agrees(item)), None)
+                left = [item for item in self.items if final.fits_item(item) and item not in matched]
+                same = next((item for item in left if final.agrees_with(item)), None)
                 # If it contradicts what was streamed in its place: better one item and a loss than two items.
                 matched[at] = same or next((item for item in left if item is self._by_index.get(at)), None)
         return matched
 
-    def _only(self, kind: Kind, id: str | None) -> UpstreamItem | None:
+    def _only(self, kind: ItemKind, id: str | None) -> UpstreamItem | None:
         """The open item of this kind that can be meant by an id nobody knows."""
-        item = next((item for item in reversed(self.items) if item.kind == kind and not item.finished), None)
-        if item is None or id is None or item.id is None or item.wanders or not item.addressed:
+        item = next((item for item in reversed(self.items) if item.kind == kind and not item.finished_by_server), None)
+        if item is None or id is None or item.id is None or item.has_changing_id or not item.has_confirmed_id:
             return item
         return None
 
     def _also(self, item: UpstreamItem, id: str) -> None:
-        item.wanders = item.id is not None
+        item.has_changing_id = item.id is not None
         item.id = item.id or id
         self._by_id.setdefault(id, item)
 
 
-def kind_of(item: ServerItem) -> Kind | None:
+def item_kind(item: ServerItem) -> ItemKind | None:
     """What an item is, by its type or by what it holds; None if that cannot be told."""
     if item.type:
         return KIND_OF_TYPE.get(item.type, "whole")
@@ -211,7 +214,7 @@ def kind_of(item: ServerItem) -> Kind | None:
     return "call" if item.name is not None and item.call_id is not None else None
 
 
-KIND_OF_TYPE: Final[dict[str, Kind]] = {
+KIND_OF_TYPE: Final[dict[str, ItemKind]] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",

@@ -1,4 +1,4 @@
-"""What differs between servers of this API. Its shapes are the hub's own; those of poor servers are in `answers`."""
+"""What differs between servers of this API. Its shapes are the hub's own; those of poor servers are in `server_shapes`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.model_names import ANY
-from antiphon.dialects.common.refused_reasoning import Refused
+from antiphon.dialects.common.model_names import WILDCARD
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.protocol.request import ReasoningEffort
 
 
@@ -52,7 +52,7 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.sealed_reasoning
 
 
-def wire_after_refusal(wire: ResponsesWire, model: str, refused: Refused) -> ResponsesWire | None:
+def wire_after_refusal(wire: ResponsesWire, model: str, refused: RefusedPart) -> ResponsesWire | None:
     """The options under which a model is not sent what the server refused; None: the request would be the same."""
     del model
-    return replace(wire, no_reasoning_models=(ANY,)) if refused == "encrypted_reasoning" else None
+    return replace(wire, no_reasoning_models=(WILDCARD,)) if refused == "encrypted_reasoning" else None

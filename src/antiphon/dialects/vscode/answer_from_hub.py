@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.common.notes import type_of
-from antiphon.dialects.common.thoughts import TEXT, thoughts_of
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
-from antiphon.dialects.vscode.lines import DataPart, Done, Part, TextPart, ThinkingPart, ToolCallPart, UsageOut
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ResponsePart, TextPart, ThinkingPart, ToolCallPart, UsageOut
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Content,
@@ -54,7 +54,7 @@ class AnswerFromHub:
         self._told: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_thought: tuple[str, Hashable] = ("", None)  # whose it was, and which part of it
 
-    def feed(self, event: StreamEvent) -> list[Part]:
+    def feed(self, event: StreamEvent) -> list[ResponsePart]:
         """The parts that an event brings."""
         match event:
             case OutputTextDelta():
@@ -64,7 +64,7 @@ class AnswerFromHub:
             case RefusalDelta():
                 return _text(event.delta)
             case ReasoningDelta():
-                return self._thought(event.delta, event.item_id, TEXT)
+                return self._thought(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
                 return self._thought(event.delta, event.item_id, event.summary_index)
             case ContentPartAdded() | SummaryPartAdded():
@@ -77,11 +77,11 @@ class AnswerFromHub:
                 self._no_place("events", f"an event of type {event.kind!r}")
         return []
 
-    def done(self, response: Response) -> Done:
+    def done_line(self, response: Response) -> DoneLine:
         """REQ-3: how it ended."""
-        lose_unknown_fields(response, "response", self._losses)
+        report_unknown_fields(response, "response", self._losses)
         details = response.incomplete_details
-        return Done(
+        return DoneLine(
             response_id=response.id,
             model=response.model,
             status=response.status,
@@ -91,10 +91,10 @@ class AnswerFromHub:
 
     # Items
 
-    def _end(self, at: int, item: Item) -> list[Part]:
+    def _end(self, at: int, item: Item) -> list[ResponsePart]:
         """An item is done. One that was not told piece by piece is told now."""
         if isinstance(item, Shape):
-            lose_unknown_fields(item, f"output[{at}]", self._losses)
+            report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall():
                 return self._call(at, item)
@@ -110,7 +110,7 @@ class AnswerFromHub:
                 self._no_place(f"output[{at}]", f"an item of type {type_of(item)!r}")
                 return []
 
-    def _call(self, at: int, call: FunctionCall) -> list[Part]:
+    def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
         was_cut = call.status == ItemStatus.INCOMPLETE
         arguments = call.arguments.strip() or ("" if was_cut else "{}")
         try:
@@ -123,9 +123,9 @@ class AnswerFromHub:
             arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
 
-    def _whole_part(self, at: int, part: Content) -> list[Part]:
+    def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
         if isinstance(part, Shape):
-            lose_unknown_fields(part, f"output[{at}].content", self._losses)
+            report_unknown_fields(part, f"output[{at}].content", self._losses)
         self._lose_annotations(part, at)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
@@ -136,11 +136,11 @@ class AnswerFromHub:
                 self._no_place_for(at, part)
                 return []
 
-    def _whole_reasoning(self, at: int, item: Reasoning) -> list[Part]:
-        thoughts = thoughts_of(at, item, self._no_place_for)
+    def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
+        thoughts = reasoning_texts(at, item, self._no_place_for)
         return [told for text, part in thoughts for told in self._thought(text, item.id, part)]
 
-    def _thought(self, text: str, id: str, part: Hashable) -> list[Part]:
+    def _thought(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
         """Each part of a summary is a paragraph of its own."""
         if not text:
             return []
@@ -161,9 +161,9 @@ class AnswerFromHub:
         self._losses.add(path, what, "an editor's response has no place for it")
 
 
-def joined(parts: list[Part]) -> list[Part]:
+def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:
     """The parts of a whole answer: pieces of one text, and of one thought, are one part (STR-14)."""
-    whole: list[Part] = []
+    whole: list[ResponsePart] = []
     for part in parts:
         last: Any = whole[-1] if whole else None
         if isinstance(part, TextPart) and isinstance(last, TextPart):
@@ -175,11 +175,11 @@ def joined(parts: list[Part]) -> list[Part]:
     return whole
 
 
-def _text(text: str) -> list[Part]:
+def _text(text: str) -> list[ResponsePart]:
     return [TextPart(value=text)] if text else []
 
 
-def _seal(item: Reasoning) -> list[Part]:
+def _seal(item: Reasoning) -> list[ResponsePart]:
     sealed = item.encrypted_content
     return [ThinkingPart(value="", id=item.id, metadata={"signature": sealed})] if sealed else []
 

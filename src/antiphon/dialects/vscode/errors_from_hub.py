@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from antiphon.dialects.vscode.lines import ErrorOut
+from antiphon.dialects.vscode.response_lines import ErrorOut
 from antiphon.errors import ApiError
 
 

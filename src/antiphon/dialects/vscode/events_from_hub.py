@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from antiphon.dialects.common.failed import CUT, error_of_event, error_of_response
-from antiphon.dialects.common.json_lines import one_line
+from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, error_of_event, error_of_response
 from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub
 from antiphon.dialects.vscode.errors_from_hub import error_out
-from antiphon.dialects.vscode.lines import ErrorLine, TextPart, line_of
+from antiphon.dialects.vscode.response_lines import ErrorLine, TextPart, encode_line
 from antiphon.errors import ApiError
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -46,13 +46,13 @@ class EventsFromHub:
         match event:
             case ResponseCompleted() | ResponseIncomplete():
                 self._is_told = True
-                return line_of(self._answer.done(event.response))
+                return encode_line(self._answer.done_line(event.response))
             case ErrorEvent():
                 return self._error(error_of_event(event.error))
             case ResponseFailed():
                 return b"" if self._is_told else self._error(error_of_response(event.response.error))
             case _:
-                return b"".join(map(line_of, self._answer.feed(event)))
+                return b"".join(map(encode_line, self._answer.feed(event)))
 
     def text_run(self, run: TextRun) -> bytes:
         """The bytes of a run of deltas: those of its events, one after the other."""
@@ -60,17 +60,17 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_of_response(CUT))
+        return b"" if self._is_told else self._error(error_of_response(STREAM_CUT_ERROR))
 
     def _error(self, error: ApiError) -> bytes:
         self._is_told = True
-        return line_of(ErrorLine(error=error_out(error)))
+        return encode_line(ErrorLine(error=error_out(error)))
 
 
 def _text(text: str) -> bytes:
     if not text:
         return b""
-    return b"%b%b%b" % (HEAD, _encode(text) if text.isascii() else one_line(_encode(text)), TAIL)
+    return b"%b%b%b" % (HEAD, _encode(text) if text.isascii() else escape_line_ends(_encode(text)), TAIL)
 
 
-HEAD, _, TAIL = line_of(TextPart(value="")).partition(b'""')
+HEAD, _, TAIL = encode_line(TextPart(value="")).partition(b'""')

@@ -10,36 +10,43 @@ from typing import Any, Final, NamedTuple, assert_never
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.unknown_fields import WHY, lose_unknown_fields
-from antiphon.dialects.vscode.parts_to_hub import cache_mark, form_of, given_data, kind_of, said_data, wanted
+from antiphon.dialects.common.unknown_fields import LOSS_REASONS, report_unknown_fields
+from antiphon.dialects.vscode.parts_to_hub import (
+    assistant_data_to_text,
+    cache_marker,
+    data_form,
+    part_kind,
+    require_member,
+    user_data_to_hub,
+)
 from antiphon.dialects.vscode.request_in import ChoicesIn, MessageIn, PartIn
 from antiphon.dialects.vscode.results_to_hub import result_to_hub
-from antiphon.dialects.vscode.system_prompt import ASSISTANT, SYSTEM, USER, prompts_in
+from antiphon.dialects.vscode.system_prompt import ASSISTANT, SYSTEM, USER, system_prompts
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ReasoningText
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, MessageRole, ReasoningParam
 from antiphon.protocol.losses import Losses
 
 
-class Conversation(NamedTuple):
+class InstructionsAndItems(NamedTuple):
     instructions: str | UnsetType
     items: list[ItemParam]
 
 
-def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> Conversation:
+def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
     """A-6: the system prompt becomes `instructions`; a message of the system's further down stays where it is."""
-    prompts = prompts_in(messages, choices)
+    prompts = system_prompts(messages, choices)
     items: list[ItemParam] = []
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
-        lose_unknown_fields(message, path, losses)
+        report_unknown_fields(message, path, losses)
         if message.name:
             losses.add(f"{path}.name", f"the name {message.name!r}", "messages have no names there")
         if at < len(prompts):
             _lose_marks(message, path, losses)
         else:
             items += _Message(message, path, choices, losses).items()
-    return Conversation("\n\n".join(prompts) or UNSET, items)
+    return InstructionsAndItems("\n\n".join(prompts) or UNSET, items)
 
 
 class _Message:
@@ -75,11 +82,11 @@ class _Message:
         return known or "user"
 
     def _take(self, part: PartIn, path: str) -> None:
-        kind = kind_of(part)
+        kind = part_kind(part)
         if kind is None:
             self._losses.add(path, "a part that is neither text, data, a call, a result nor thinking", "nobody knows what it is")
             return
-        lose_unknown_fields(part, path, self._losses)
+        report_unknown_fields(part, path, self._losses)
         match kind:
             case "text":
                 self._say(self._text_of(part, path))
@@ -96,7 +103,7 @@ class _Message:
 
     def _text_of(self, part: PartIn, path: str) -> str:
         """The text of a part; one that calls itself text and holds something else is told as JSON."""
-        value = wanted(part.value, f"{path}.value")
+        value = require_member(part.value, f"{path}.value")
         return value if isinstance(value, str) else codec.encode(value).decode()
 
     def _say(self, text: str) -> None:
@@ -106,17 +113,17 @@ class _Message:
             self._parts.append(OutputTextParam(text=text) if self._role == "assistant" else InputText(text=text))
 
     def _data(self, part: PartIn, path: str) -> None:
-        if form_of(wanted(part.mime_type, f"{path}.mimeType")) == "mark":
+        if data_form(require_member(part.mime_type, f"{path}.mimeType")) == "mark":
             self._mark(part, path)
         elif self._role == "assistant":
-            self._say(said_data(part, path, self._losses))
+            self._say(assistant_data_to_text(part, path, self._losses))
         else:
             self._thought = None
-            self._parts.append(given_data(part, path, self._choices, self._losses))
+            self._parts.append(user_data_to_hub(part, path, self._choices, self._losses))
 
     def _mark(self, part: PartIn, path: str) -> None:
         """A mark stands on what was said, or given, right before it."""
-        mark = cache_mark(part, path)
+        mark = cache_marker(part, path)
         if mark is None:
             self._losses.add(path, f"the mark {part.mime_type!r}", "it is the editor's own")
             return
@@ -129,8 +136,8 @@ class _Message:
     def _call(self, part: PartIn, path: str) -> FunctionCallParam:
         """A-4: the input is an object here, and the text of its JSON there."""
         return FunctionCallParam(
-            call_id=wanted(part.call_id, f"{path}.callId"),
-            name=wanted(part.name, f"{path}.name"),
+            call_id=require_member(part.call_id, f"{path}.callId"),
+            name=require_member(part.name, f"{path}.name"),
             arguments=codec.encode(part.input or {}).decode(),
         )
 
@@ -175,8 +182,8 @@ def _lose_marks(message: MessageIn, path: str, losses: Losses) -> None:
     if isinstance(message.content, str):
         return
     for at, part in enumerate(message.content):
-        if isinstance(part, PartIn) and kind_of(part) == "data":
-            why = WHY.get(str(part.mime_type), "it is the editor's own")
+        if isinstance(part, PartIn) and part_kind(part) == "data":
+            why = LOSS_REASONS.get(str(part.mime_type), "it is the editor's own")
             losses.add(f"{path}.content[{at}]", f"the mark {part.mime_type!r}", why)
 
 

@@ -11,15 +11,15 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn, PartKind
+from antiphon.dialects.vscode.request_in import ChoicesIn, EditorPartKind, PartIn
 from antiphon.errors import InvalidValue, MissingField
 from antiphon.protocol.content import InputFileParam, InputImageParam, InputText
 from antiphon.protocol.losses import Losses
 
-Form = Literal["image", "text", "json", "mark", "other"]
+DataForm = Literal["image", "text", "json", "mark", "other"]
 
 
-def kind_of(part: PartIn) -> PartKind | None:
+def part_kind(part: PartIn) -> EditorPartKind | None:
     """What a part is: what it says itself, or what its members say; None if nobody knows."""
     if part.type is not UNSET:
         return KINDS.get(part.type)
@@ -32,7 +32,7 @@ def kind_of(part: PartIn) -> PartKind | None:
     return "thinking" if isinstance(part.value, list) else None
 
 
-def form_of(mime_type: str) -> Form:
+def data_form(mime_type: str) -> DataForm:
     """What is made of data of a media type."""
     kind, slash, rest = mime_type.partition(";")[0].strip().lower().partition("/")
     if not slash:
@@ -42,14 +42,14 @@ def form_of(mime_type: str) -> Form:
     return "json" if kind == "application" and (rest == "json" or rest.endswith("+json")) else "other"
 
 
-def wanted(value: Any, path: str) -> Any:
+def require_member(value: Any, path: str) -> Any:
     """A member that parts of this kind must have."""
     if value is UNSET:
         raise MissingField(f"{path} is missing", param=path)
     return value
 
 
-def bytes_in(data: Any, path: str) -> bytes:
+def decode_bytes(data: Any, path: str) -> bytes:
     """Bytes as base64, or in one of the forms that JavaScript's own serialisation gives to an array of them."""
     try:
         match data:
@@ -64,7 +64,7 @@ def bytes_in(data: Any, path: str) -> bytes:
     raise InvalidValue(f"{path}: wanted bytes, as base64 or as an array of numbers up to 255", param=path)
 
 
-def text_in(data: bytes, path: str, losses: Losses) -> str:
+def decode_text(data: bytes, path: str, losses: Losses) -> str:
     """Bytes as text."""
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and text.encode() != data:
@@ -72,45 +72,45 @@ def text_in(data: bytes, path: str, losses: Losses) -> str:
     return text
 
 
-def url_of(mime_type: str, data: bytes) -> str:
+def data_url(mime_type: str, data: bytes) -> str:
     return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
 
 
-def binary_note(mime_type: str) -> str:
+def binary_placeholder(mime_type: str) -> str:
     """What stands in a text for data that has no place there."""
     return f"[Binary data: {mime_type}]"
 
 
-def given_data(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> InputText | InputImageParam | InputFileParam:
+def user_data_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> InputText | InputImageParam | InputFileParam:
     """A-3: data that somebody gives the model."""
     mime_type = str(part.mime_type)
-    data = bytes_in(wanted(part.data, f"{path}.data"), f"{path}.data")
-    form = form_of(mime_type)
+    data = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
+    form = data_form(mime_type)
     if form == "image":
-        return InputImageParam(image_url=url_of(mime_type, data))
+        return InputImageParam(image_url=data_url(mime_type, data))
     if form == "text" or (form == "json" and choices.json == "text"):
-        return InputText(text=text_in(data, f"{path}.data", losses))
-    return InputFileParam(file_data=url_of(mime_type, data))
+        return InputText(text=decode_text(data, f"{path}.data", losses))
+    return InputFileParam(file_data=data_url(mime_type, data))
 
 
-def said_data(part: PartIn, path: str, losses: Losses) -> str:
+def assistant_data_to_text(part: PartIn, path: str, losses: Losses) -> str:
     """A-3: data that the model gave in an earlier turn, which an answer has no place for."""
     mime_type = str(part.mime_type)
-    data = bytes_in(wanted(part.data, f"{path}.data"), f"{path}.data")
-    if form_of(mime_type) in ("text", "json"):
-        return text_in(data, f"{path}.data", losses)
+    data = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
+    if data_form(mime_type) in ("text", "json"):
+        return decode_text(data, f"{path}.data", losses)
     losses.add(path, f"data of the type {mime_type!r}", "a message of the assistant's has no place for it: a note stands there")
-    return binary_note(mime_type)
+    return binary_placeholder(mime_type)
 
 
-def cache_mark(part: PartIn, path: str) -> Raw | None:
+def cache_marker(part: PartIn, path: str) -> Raw | None:
     """The mark that a prompt may be cached up to here, as servers that know it are told; None if it is another mark."""
     if part.mime_type != CACHE_CONTROL:
         return None
-    kind = bytes_in(wanted(part.data, f"{path}.data"), f"{path}.data")
+    kind = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
     return EPHEMERAL if kind == b"ephemeral" else None
 
 
-KINDS: Final[dict[str, PartKind]] = {kind: kind for kind in get_args(PartKind)}
+KINDS: Final[dict[str, EditorPartKind]] = {kind: kind for kind in get_args(EditorPartKind)}
 CACHE_CONTROL: Final = "cache_control"
 EPHEMERAL: Final = Raw(b'{"type":"ephemeral"}')

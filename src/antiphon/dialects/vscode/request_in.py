@@ -15,7 +15,7 @@ from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.request import ReasoningConfigParam, TextParam
 from antiphon.protocol.tools import JsonSchema
 
-PartKind = Literal["text", "thinking", "tool_call", "tool_result", "data"]
+EditorPartKind = Literal["text", "thinking", "tool_call", "tool_result", "data"]
 
 
 class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.unknown_fields import lose_unknown_fields
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.vscode.messages_to_hub import messages_to_hub
 from antiphon.dialects.vscode.request_in import ModelOptionsIn, OptionsIn, RequestIn, ToolIn
 from antiphon.protocol import codec
@@ -22,11 +22,11 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """A client's body as a hub request, and what the hub has no place for."""
     asked: RequestIn = codec.decode_as(body, RequestIn)
     losses = Losses()
-    lose_unknown_fields(asked, "body", losses)
-    lose_unknown_fields(asked.choices, "choices", losses)
+    report_unknown_fields(asked, "body", losses)
+    report_unknown_fields(asked.choices, "choices", losses)
     conversation = messages_to_hub(asked.messages, asked.choices, losses)
     options = asked.options or OptionsIn()
-    lose_unknown_fields(options, "options", losses)
+    report_unknown_fields(options, "options", losses)
     told = options.model_options or ModelOptionsIn()
     request = Request(
         model=asked.model,
@@ -57,7 +57,7 @@ def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
 
 
 def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
-    lose_unknown_fields(tool, path, losses)
+    report_unknown_fields(tool, path, losses)
     return FunctionToolParam(
         name=tool.name,
         description=tool.description,

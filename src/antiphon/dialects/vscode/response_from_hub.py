@@ -8,18 +8,18 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from antiphon.dialects.common.failed import raise_unless_ended
-from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub, joined
-from antiphon.dialects.vscode.lines import Done, Part
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.vscode.answer_from_hub import AnswerFromHub, join_parts
+from antiphon.dialects.vscode.response_lines import DoneLine, ResponsePart
 from antiphon.protocol.fold import replay
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
 
-class AnswerOut(Struct, frozen=True, kw_only=True):
-    parts: list[Part]
-    end: Done
+class ResponseOut(Struct, frozen=True, kw_only=True):
+    parts: list[ResponsePart]
+    end: DoneLine
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
@@ -29,4 +29,4 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     losses = Losses()
     answer = AnswerFromHub(losses)
     parts = [part for event in replay(response) for part in answer.feed(event)]
-    return msgspec.json.encode(AnswerOut(parts=joined(parts), end=answer.done(response))), losses
+    return msgspec.json.encode(ResponseOut(parts=join_parts(parts), end=answer.done_line(response))), losses

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from antiphon.dialects.common.tool_errors import FAILED
-from antiphon.dialects.vscode.parts_to_hub import binary_note, bytes_in, form_of, text_in, url_of, wanted
+from antiphon.dialects.common.tool_errors import ERROR_MARK
+from antiphon.dialects.vscode.parts_to_hub import binary_placeholder, data_form, data_url, decode_bytes, decode_text, require_member
 from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputImageParam, InputText, ToolOutputContentParam
@@ -21,10 +21,10 @@ from antiphon.protocol.losses import Losses
 
 def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> FunctionCallOutputParam:
     """A result as an item of its own."""
-    call_id = wanted(part.call_id, f"{path}.callId")
-    content = wanted(part.content, f"{path}.content")
+    call_id = require_member(part.call_id, f"{path}.callId")
+    content = require_member(part.content, f"{path}.content")
     given = [_given(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
-    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), extra=FAILED if part.is_error else UNSET)
+    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), extra=ERROR_MARK if part.is_error else UNSET)
 
 
 def flattened(value: Any) -> str:
@@ -45,19 +45,19 @@ def _given(member: Any, path: str, choices: ChoicesIn, losses: Losses) -> str | 
         case {"value": value} if member.keys() <= OF_VALUES:
             return flattened(value)
         case {"mimeType": str() as mime_type, "data": data} if member.keys() <= OF_DATA:
-            return _data(mime_type, bytes_in(data, f"{path}.data"), path, choices, losses)
+            return _data(mime_type, decode_bytes(data, f"{path}.data"), path, choices, losses)
         case _:
             return codec.encode(member).decode()
 
 
 def _data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
-    form = form_of(mime_type)
+    form = data_form(mime_type)
     if form in ("text", "json"):
-        return text_in(data, f"{path}.data", losses)
+        return decode_text(data, f"{path}.data", losses)
     if form == "image" and choices.images_in_results == "keep":
-        return InputImageParam(image_url=url_of(mime_type, data))
+        return InputImageParam(image_url=data_url(mime_type, data))
     losses.add(path, f"data of the type {mime_type!r}", "a result has no place for it: a note stands there")
-    return binary_note(mime_type)
+    return binary_placeholder(mime_type)
 
 
 def _joined(given: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
@@ -92,4 +92,4 @@ def _leaves(root: dict[str, Any]) -> list[str]:
 
 OF_VALUES: Final = frozenset({"type", "value", "$mid", "audience"})
 OF_DATA: Final = frozenset({"type", "mimeType", "data", "$mid", "audience"})
-IMAGE_NOTE: Final = binary_note("image")
+IMAGE_NOTE: Final = binary_placeholder("image")

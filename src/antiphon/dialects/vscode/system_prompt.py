@@ -11,17 +11,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from antiphon.dialects.vscode.parts_to_hub import kind_of
+from antiphon.dialects.vscode.parts_to_hub import part_kind
 from antiphon.dialects.vscode.request_in import ChoicesIn, MessageIn
 
 USER, ASSISTANT, SYSTEM = 1, 2, 3
 
 
-def prompts_in(messages: list[MessageIn], choices: ChoicesIn) -> list[str]:
+def system_prompts(messages: list[MessageIn], choices: ChoicesIn) -> list[str]:
     """The texts of the messages at the beginning that are the system prompt, one for each of them."""
     if any(message.role == SYSTEM for message in messages):
         return _of_the_system(messages)
-    first = plain_text(messages[0]) if messages[0].role == ASSISTANT else None
+    first = text_if_only_text(messages[0]) if messages[0].role == ASSISTANT else None
     if first is None or choices.leading_assistant == "turn":
         return []
     if choices.leading_assistant == "system" or (_is_followed_by_the_user(messages) and SPEAKS_TO_A_MODEL.match(first)):
@@ -29,7 +29,7 @@ def prompts_in(messages: list[MessageIn], choices: ChoicesIn) -> list[str]:
     return []
 
 
-def plain_text(message: MessageIn) -> str | None:
+def text_if_only_text(message: MessageIn) -> str | None:
     """All that a message says, if it is nothing but text; marks of the editor's own are no part of it."""
     if isinstance(message.content, str):
         return message.content or None
@@ -37,9 +37,9 @@ def plain_text(message: MessageIn) -> str | None:
     for part in message.content:
         if isinstance(part, str):
             texts.append(part)
-        elif kind_of(part) == "text":
+        elif part_kind(part) == "text":
             texts.append(str(part.value))
-        elif kind_of(part) != "data" or "/" in str(part.mime_type):
+        elif part_kind(part) != "data" or "/" in str(part.mime_type):
             return None
     return "".join(texts) or None
 
@@ -47,7 +47,7 @@ def plain_text(message: MessageIn) -> str | None:
 def _of_the_system(messages: list[MessageIn]) -> list[str]:
     prompts: list[str] = []
     for message in messages:
-        text = plain_text(message) if message.role == SYSTEM else None
+        text = text_if_only_text(message) if message.role == SYSTEM else None
         if text is None:
             break
         prompts.append(text)

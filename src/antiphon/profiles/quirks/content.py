@@ -5,19 +5,19 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, text_of, with_content
+from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, content_as_text, with_content
 from antiphon.protocol.content import InputText, OutputTextParam
 from antiphon.protocol.items import MessageParam, MessageRole
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-class StringsAsParts(Struct, frozen=True, forbid_unknown_fields=True):
+class StringsAsPartsOptions(Struct, frozen=True, forbid_unknown_fields=True):
     #: Whose messages: a server may want the assistant's as strings all the same.
     roles: tuple[MessageRole, ...] = ("user", "system", "developer", "assistant")
 
 
-def strings_as_parts(request: Request, _losses: Losses, options: StringsAsParts) -> Request:
+def strings_as_parts(request: Request, _losses: Losses, options: StringsAsPartsOptions) -> Request:
     """For servers that take content as parts alone; an input that is a string becomes the user's message that it means."""
     if isinstance(request.input, str):
         request = replace(request, input=input_items(request))
@@ -29,7 +29,9 @@ def parts_as_strings(request: Request, losses: Losses, _options: NoOptions) -> R
 
     def change(path: str, message: MessageParam) -> MessageParam:
         texts = all(isinstance(part, InputText | OutputTextParam) for part in message.content)
-        return with_content(message, text_of(message.content, f"{path}.content", losses, joint="\n")) if texts else message
+        return (
+            with_content(message, content_as_text(message.content, f"{path}.content", losses, separator="\n")) if texts else message
+        )
 
     return change_messages(request, change, "user", "system", "developer", "assistant")
 

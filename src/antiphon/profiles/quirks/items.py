@@ -8,9 +8,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import type_of
-from antiphon.profiles.closest import closest
-from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.profiles.quirks.rewriting import NoOptions, are_identical, change_items
+from antiphon.profiles.suggestions import suggestion_or_known_names
 from antiphon.protocol.base import Shape, Unknown, is_extension_type
 from antiphon.protocol.items import (
     Compaction,
@@ -35,17 +35,17 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
 
-class OnlyItems(Struct, frozen=True, forbid_unknown_fields=True):
+class OnlyItemsOptions(Struct, frozen=True, forbid_unknown_fields=True):
     #: The types of input items that the server takes.
     types: list[str]
 
     def __post_init__(self) -> None:
         for kind in self.types:
             if kind not in ITEM_TYPES and not is_extension_type(kind):
-                raise ValueError(f"{kind!r} is no type of item{closest(kind, ITEM_TYPES)}")
+                raise ValueError(f"{kind!r} is no type of item{suggestion_or_known_names(kind, ITEM_TYPES)}")
 
 
-def only_items(request: Request, losses: Losses, options: OnlyItems) -> Request:
+def only_items(request: Request, losses: Losses, options: OnlyItemsOptions) -> Request:
     """Items of other types are left out."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
@@ -78,7 +78,7 @@ def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -
 
 def _as_taken(item: ItemParam) -> Any:
     """An item that was sent, in the form in which it is taken, where an id is not needed."""
-    taken = TAKEN.get(type(item))
+    taken = PARAM_TYPES.get(type(item))
     if taken is None:
         return item
     return taken(**{name: getattr(item, name) for name in taken.__struct_fields__})
@@ -88,11 +88,11 @@ def _stripped(value: Any, path: str, losses: Losses) -> Any:
     match value:
         case list():
             members = [_stripped(member, f"{path}[{at}]", losses) for at, member in enumerate(value)]
-            return value if are_same(members, value) else members
+            return value if are_identical(members, value) else members
         case Shape():
             return _stripped_shape(value, path, losses)
-        case Unknown() if CACHE_CONTROL in value.fields():
-            return replace(value, raw=Raw(msgspec.json.encode(_without(value.fields(), path, losses))))
+        case Unknown() if CACHE_CONTROL in value.raw_members():
+            return replace(value, raw=Raw(msgspec.json.encode(_without(value.raw_members(), path, losses))))
         case dict() if CACHE_CONTROL in value:  # a block inside a tool result
             return _without(value, path, losses)
         case _:
@@ -119,7 +119,7 @@ def _without(members: dict[str, Any], path: str, losses: Losses) -> dict[str, An
 
 CACHE_CONTROL: Final = "cache_control"
 ITEM_TYPES: Final = tuple(sorted(item.__struct_config__.tag for item in get_args(ItemParam) if item is not UnknownItem))
-TAKEN: Final[dict[type, type[Shape]]] = {
+PARAM_TYPES: Final[dict[type, type[Shape]]] = {
     Message: MessageParam,
     FunctionCall: FunctionCallParam,
     FunctionCallOutput: FunctionCallOutputParam,

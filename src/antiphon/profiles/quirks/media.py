@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import note_of
-from antiphon.profiles.quirks.rewriting import NoOptions, are_same, change_items, with_content
+from antiphon.dialects.common.placeholders import placeholder_for
+from antiphon.profiles.quirks.rewriting import NoOptions, are_identical, change_items, with_content
 from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputText, InputVideo
 from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, ItemParam, MessageParam
 from antiphon.protocol.losses import Losses
@@ -36,7 +36,7 @@ def _with_notes(request: Request, losses: Losses, kinds: dict[type, tuple[str, s
                 return with_content(item, _noted(parts, f"{path}.content", losses, kinds))
             case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
                 noted = _noted(parts, f"{path}.output", losses, kinds)
-                return item if are_same(noted, parts) else replace(item, output=noted)
+                return item if are_identical(noted, parts) else replace(item, output=noted)
             case _:
                 return item
 
@@ -50,7 +50,7 @@ def _noted(parts: list[Any], path: str, losses: Losses, kinds: dict[type, tuple[
         if words is not None:
             one, many = words
             losses.add(f"{path}[{at}]", f"{one} is sent as a note", f"this server takes no {many}")
-            noted[at] = InputText(text=note_of(part))
+            noted[at] = InputText(text=placeholder_for(part))
     return noted
 
 

@@ -7,15 +7,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.envelope import Envelope, unseal
-from antiphon.profiles.quirks.rewriting import NoOptions, change_items, report_bare, text_of
+from antiphon.dialects.common.envelope import Envelope, unseal_reasoning
+from antiphon.profiles.quirks.rewriting import NoOptions, change_items, content_as_text, report_dropped_fields
 from antiphon.protocol.content import Content, ReasoningText
 from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
 
-class ReasoningAsText(Struct, frozen=True, forbid_unknown_fields=True):
+class ReasoningAsTextOptions(Struct, frozen=True, forbid_unknown_fields=True):
     before: str = "<think>\n"
     after: str = "\n</think>"
 
@@ -38,7 +38,7 @@ def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam) or item.content:
             return item
-        text = text_of(item.summary, f"{path}.summary", losses, joint="\n\n")
+        text = content_as_text(item.summary, f"{path}.summary", losses, separator="\n\n")
         if text:
             losses.add(f"{path}.summary", "a summary is sent as the reasoning itself", "this server takes no other")
             return replace(item, content=[ReasoningText(text=text)], summary=[])
@@ -48,7 +48,7 @@ def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
     return change_items(request, change)
 
 
-def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText) -> Request:
+def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsTextOptions) -> Request:
     """Reasoning becomes an assistant message between marks; what is sealed cannot."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
@@ -57,16 +57,16 @@ def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText
     return change_items(request, change)
 
 
-def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, takes_open: bool) -> Request:
+def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, accepts_unsealed: bool) -> Request:
     """RSN-3: the same for what `maker` has not made. Reasoning without a seal is nobody's; whether the server takes that as
-    reasoning is `takes_open`."""
+    reasoning is `accepts_unsealed`."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam):
             return item
-        envelope = unseal(item.encrypted_content) if item.encrypted_content else None
-        is_foreign = envelope.maker != maker if envelope is not None else not item.encrypted_content and not takes_open
-        return _as_text(_opened(item, envelope), path, losses, ReasoningAsText()) if is_foreign else item
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        is_foreign = envelope.maker != maker if envelope is not None else not item.encrypted_content and not accepts_unsealed
+        return _as_text(_opened(item, envelope), path, losses, ReasoningAsTextOptions()) if is_foreign else item
 
     return change_items(request, change)
 
@@ -80,10 +80,10 @@ def _opened(item: ReasoningParam, envelope: Envelope | None) -> ReasoningParam:
     return replace(item, content=texts[:1])
 
 
-def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsText) -> ItemParam | None:
+def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsTextOptions) -> ItemParam | None:
     told = "content" if item.content else "summary"
-    text = text_of(item.content or item.summary, f"{path}.{told}", losses, joint="\n\n")
-    report_bare(item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",))
+    text = content_as_text(item.content or item.summary, f"{path}.{told}", losses, separator="\n\n")
+    report_dropped_fields(item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",))
     if text:
         return MessageParam(role="assistant", content=f"{marks.before}{text}{marks.after}")
     losses.add(path, "reasoning is left out", "there is no text in it")

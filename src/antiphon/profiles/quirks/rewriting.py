@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.notes import type_of
+from antiphon.dialects.common.placeholders import type_of
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
@@ -35,7 +35,7 @@ class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 def with_items(request: Request, items: list[ItemParam]) -> Request:
     """The request with these items as its input."""
-    return request if are_same(items, request.input) else replace(request, input=items)
+    return request if are_identical(items, request.input) else replace(request, input=items)
 
 
 def change_items(request: Request, change: Callable[[str, ItemParam], ItemParam | None]) -> Request:
@@ -55,36 +55,36 @@ def change_messages(request: Request, change: Callable[[str, MessageParam], Mess
 
 def with_content(message: MessageParam, content: str | list[ContentParam]) -> MessageParam:
     """The message with this content; in the form in which messages are taken, since only there content may be a string."""
-    if are_same(content, message.content):
+    if are_identical(content, message.content):
         return message
     return MessageParam(
         role=message.role, content=content, id=message.id, status=message.status, phase=message.phase, extra=message.extra
     )
 
 
-def are_same(one: object, other: object) -> bool:
+def are_identical(one: object, other: object) -> bool:
     """The same value, or lists of the same values."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
     return one is other
 
 
-def text_of(content: str | Sequence[ContentParam], path: str, losses: Losses, *, joint: str) -> str:
+def content_as_text(content: str | Sequence[ContentParam], path: str, losses: Losses, *, separator: str) -> str:
     """The content as one text; what is no text is said in words, or reported as lost."""
     if isinstance(content, str):
         return content
-    texts = [text_of_part(part, f"{path}[{at}]", losses) for at, part in enumerate(content)]
-    return joint.join(text for text in texts if text)
+    texts = [part_as_text(part, f"{path}[{at}]", losses) for at, part in enumerate(content)]
+    return separator.join(text for text in texts if text)
 
 
-def text_of_part(part: ContentParam, path: str, losses: Losses) -> str:
+def part_as_text(part: ContentParam, path: str, losses: Losses) -> str:
     """One part as text."""
     match part:
         case InputText() | OutputTextParam() | Text() | SummaryText() | ReasoningText():
-            report_bare(part, path, losses)
+            report_dropped_fields(part, path, losses)
             return part.text
         case Refusal():
-            report_bare(part, path, losses)
+            report_dropped_fields(part, path, losses)
             losses.add(path, "a refusal is sent as plain text")
             return part.refusal
         case ToolUse():
@@ -95,7 +95,9 @@ def text_of_part(part: ContentParam, path: str, losses: Losses) -> str:
             return ""
 
 
-def report_bare(shape: Shape, path: str, losses: Losses, *, fields: tuple[str, ...] = ("annotations", "logprobs")) -> None:
+def report_dropped_fields(
+    shape: Shape, path: str, losses: Losses, *, fields: tuple[str, ...] = ("annotations", "logprobs")
+) -> None:
     """Reports what goes when only the text of a shape, or its essence, stays: these fields, and those nobody knows."""
     for name in (*(name for name in fields if getattr(shape, name, None)), *(shape.extra or ())):
         losses.add(f"{path}.{name}", "is left out", "there is no place for it")

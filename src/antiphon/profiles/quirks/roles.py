@@ -7,22 +7,22 @@ from typing import Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, report_bare, text_of
+from antiphon.profiles.quirks.rewriting import NoOptions, change_messages, content_as_text, report_dropped_fields
 from antiphon.protocol.items import ItemParam, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-class SystemToInstructions(Struct, frozen=True, forbid_unknown_fields=True):
+class SystemToInstructionsOptions(Struct, frozen=True, forbid_unknown_fields=True):
     #: Only the system messages the input begins with, or all of them; those further on lose their place.
     move: Literal["leading", "all"] = "leading"
 
 
-class InstructionsToSystem(Struct, frozen=True, forbid_unknown_fields=True):
+class InstructionsToSystemOptions(Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["system", "developer"] = "system"
 
 
-def system_to_instructions(request: Request, losses: Losses, options: SystemToInstructions) -> Request:
+def system_to_instructions(request: Request, losses: Losses, options: SystemToInstructionsOptions) -> Request:
     """D-1, E-4: system messages become `instructions`, after those that were given."""
     if not isinstance(request.input, list):
         return request
@@ -34,8 +34,8 @@ def system_to_instructions(request: Request, losses: Losses, options: SystemToIn
             case MessageParam(role="system") if options.move == "all" or not kept:
                 if kept:
                     losses.add(path, "a system message is moved to instructions", "its place among the other items is lost")
-                report_bare(item, path, losses)
-                told.append(text_of(item.content, f"{path}.content", losses, joint="\n\n"))
+                report_dropped_fields(item, path, losses)
+                told.append(content_as_text(item.content, f"{path}.content", losses, separator="\n\n"))
             case _:
                 kept.append(item)
     if len(kept) == len(request.input):
@@ -43,7 +43,7 @@ def system_to_instructions(request: Request, losses: Losses, options: SystemToIn
     return replace(request, instructions="\n\n".join(filter(None, told)) or request.instructions, input=kept)
 
 
-def instructions_to_system(request: Request, _losses: Losses, options: InstructionsToSystem) -> Request:
+def instructions_to_system(request: Request, _losses: Losses, options: InstructionsToSystemOptions) -> Request:
     """`instructions` become the first message."""
     if not request.instructions:
         return request

@@ -12,12 +12,12 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
 
-class ShortenUser(Struct, frozen=True, forbid_unknown_fields=True):
+class ShortenUserOptions(Struct, frozen=True, forbid_unknown_fields=True):
     #: How many characters the server allows.
     limit: Annotated[int, Meta(ge=16)] = 64
 
 
-def shorten_user(request: Request, losses: Losses, options: ShortenUser) -> Request:
+def shorten_user(request: Request, losses: Losses, options: ShortenUserOptions) -> Request:
     """A user's name that is too long is sent as its hash, which tells users apart as well. Coding agents send such names."""
     user = request.user
     if not user or len(user) <= options.limit:

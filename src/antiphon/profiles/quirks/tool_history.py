@@ -9,12 +9,12 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from antiphon.dialects.common.names import SEPARATOR
-from antiphon.dialects.common.tool_errors import failure_in_text, is_failed, tool_error_text, unmarked
+from antiphon.dialects.common.tool_errors import is_failed, mark_failure_in_text, tool_error_text, without_error_mark
+from antiphon.dialects.common.tool_names import NAMESPACE_SEPARATOR
 from antiphon.profiles.quirks.rewriting import (
     NoOptions,
     call_as_text,
-    report_bare,
+    report_dropped_fields,
     result_as_text,
     with_content,
     with_items,
@@ -53,11 +53,11 @@ def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) 
         path = f"input[{at}]"
         match item:
             case FunctionCallParam() | CustomToolCallParam():
-                report_bare(item, path, losses)
+                report_dropped_fields(item, path, losses)
                 _say(told, _call_as_text(item))
             case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                output = failure_in_text(item)
-                report_bare(output, path, losses)
+                output = mark_failure_in_text(item)
+                report_dropped_fields(output, path, losses)
                 told.append(MessageParam(role="user", content=_result_as_content(output, path, losses)))
             case MessageParam(content=list() as parts, role=role):
                 said = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
@@ -83,7 +83,7 @@ def tool_results_in_user_messages(request: Request, losses: Losses, _options: No
 
 
 def _call_as_text(call: Call) -> str:
-    name = f"{call.namespace}{SEPARATOR}{call.name}" if call.namespace else call.name
+    name = f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}" if call.namespace else call.name
     # The input of a custom tool is any text: as a JSON string it cannot be taken for the end of the note.
     arguments = call.arguments if isinstance(call, FunctionCallParam) else msgspec.json.encode(call.input).decode()
     return call_as_text(name, arguments, call.call_id)
@@ -115,7 +115,7 @@ def _result_as_content(output: Output, path: str, losses: Losses) -> str | list[
 
 
 def _result_as_block(output: Output, path: str, losses: Losses) -> ToolResult:
-    report_bare(unmarked(output), path, losses)
+    report_dropped_fields(without_error_mark(output), path, losses)
     is_error = True if is_failed(output) else UNSET
     return ToolResult(tool_use_id=output.call_id, content=_value_of(output, path, losses), is_error=is_error)
 
@@ -128,7 +128,7 @@ def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutpu
     if len(texts) < len(output.output):
         return output.output
     for at, part in enumerate(texts):
-        report_bare(part, f"{path}.output[{at}]", losses)
+        report_dropped_fields(part, f"{path}.output[{at}]", losses)
     return "\n".join(part.text for part in texts)
 
 
@@ -142,7 +142,7 @@ def _block_as_text(part: ContentParam, role: MessageRole, path: str, losses: Los
             text = result_as_text(part.tool_use_id, tool_error_text(value) if part.is_error else value)
         case _:
             return part
-    report_bare(part, path, losses)
+    report_dropped_fields(part, path, losses)
     return OutputTextParam(text=text) if role == "assistant" else InputText(text=text)
 
 

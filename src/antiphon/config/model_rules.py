@@ -1,0 +1,28 @@
+"""Which models an upstream serves, and under which names: plain names, patterns with `*`, and rules that rename."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from antiphon.dialects.common.model_names import WILDCARD, matched_part
+
+
+class ModelRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model under another name."""
+
+    from_: Annotated[str, Meta(description="The name that clients ask for; a `*` in it stands for anything.")] = field(name="from")
+    to: Annotated[str, Meta(description="The upstream's own name; a `*` in it is what the `*` in `from` stood for.")]
+
+
+def is_pattern(name: str) -> bool:
+    return WILDCARD in name
+
+
+def upstream_model_name(rule: str | ModelRule, asked: str) -> str | None:
+    """The upstream's name of a model, None if the rule is about others."""
+    if isinstance(rule, str):
+        return None if matched_part(rule, asked) is None else asked
+    found = matched_part(rule.from_, asked)
+    return None if found is None else rule.to.replace(WILDCARD, found)

@@ -1,0 +1,114 @@
+"""Whose piece is this? Servers number their tool calls by index, by id, by both or not at all, and repeat what they like.
+
+`CallTracker.call_for_piece` finds the call that a piece belongs to, or begins a new one. Announcing a call is left to the caller.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.text_pieces import TextPieces
+
+
+class CallPiece(Struct, frozen=True, gc=False):
+    """What one entry of `tool_calls` brings."""
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+    is_custom: bool = False  # in the form that this dialect has for custom tools
+
+
+class StreamedCall:
+    """One call of the answer, as far as it has come."""
+
+    __slots__ = (
+        "freeform_input", "has_changing_id", "id", "index", "is_announced", "is_custom", "last_chunk", "name", "pieces",
+    )  # fmt: skip
+
+    def __init__(self, index: int | None, is_custom: bool, chunk: int) -> None:
+        self.index = index
+        self.is_custom = is_custom
+        self.last_chunk = chunk
+        self.id = ""
+        self.name = ""
+        self.pieces = TextPieces()
+        self.is_announced = False
+        self.has_changing_id = False  # whether its id changes from piece to piece
+        self.freeform_input: FreeformInput | None = None
+
+    def merge_piece(self, piece: CallPiece) -> None:
+        """Takes in id and name. A name sent twice is one name; otherwise what comes before the arguments are its pieces."""
+        if not self.is_announced:
+            self.id = self.id or piece.id
+            self.name += piece.name if piece.name != self.name else ""
+
+    def has_complete_arguments(self) -> bool:
+        """Whether the arguments are a whole JSON object already."""
+        last = next((piece for piece in reversed(self.pieces) if not piece.isspace()), "")
+        if not last.rstrip().endswith("}"):
+            return False
+        try:
+            decode_json("".join(self.pieces))
+        except ValueError:
+            return False
+        return True
+
+
+class CallTracker:
+    """All calls of one answer, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self.calls: list[StreamedCall] = []
+        self._by_index: dict[int, StreamedCall] = {}
+        self._by_id: dict[str, StreamedCall] = {}
+
+    def call_for_piece(self, piece: CallPiece, chunk: int) -> tuple[StreamedCall, bool]:
+        """The call that the piece belongs to, and whether it begins with it. `chunk` numbers the chunks."""
+        call = self._known(piece)
+        begins = call is None or self._is_another(call, piece, chunk)
+        if call is None or begins:
+            call = StreamedCall(piece.index, piece.is_custom, chunk)
+            self.calls.append(call)
+        call.last_chunk = chunk
+        call.merge_piece(piece)
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        if piece.id and (begins or piece.id not in self._by_id):
+            self._by_id[piece.id] = call
+        return call, begins
+
+    def unannounced_calls(self, before: StreamedCall | None = None) -> list[StreamedCall]:
+        """The calls that have a name and were not announced, up to one that has just begun: its name may have more pieces."""
+        return [call for call in self.calls if call.name and not call.is_announced and call is not before]
+
+    def _known(self, piece: CallPiece) -> StreamedCall | None:
+        by_id = self._by_id.get(piece.id)
+        if by_id is not None and (not piece.name or piece.index is None or by_id.index in (None, piece.index)):
+            return by_id
+        if piece.index is not None:
+            return self._by_index.get(piece.index)
+        if not self.calls or (piece.id and piece.name):
+            return None
+        return self.calls[-1]
+
+    @staticmethod
+    def _is_another(call: StreamedCall, piece: CallPiece, chunk: int) -> bool:
+        """Whether a piece that points at `call` begins another all the same: servers that give no index, or one for all."""
+        if not piece.name:
+            return False
+        other_id = piece.id != call.id and bool(piece.id and call.id)
+        if call.last_chunk == chunk and (other_id or not piece.id):
+            return True
+        if not call.pieces or not call.name:
+            return other_id  # an id or a name that comes late is this call's own
+        if piece.name != call.name:
+            return True
+        # The name again with every chunk, perhaps with another id each time: only whole arguments tell one call from the next.
+        if other_id and not call.has_changing_id:
+            call.has_changing_id = not call.has_complete_arguments()
+            return not call.has_changing_id
+        return bool(piece.arguments.strip()) and call.has_complete_arguments()

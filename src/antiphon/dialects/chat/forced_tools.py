@@ -1,0 +1,204 @@
+"""Forced tools on servers that enforce a JSON schema but no `tool_choice`: the call is asked for as a text of that schema and
+comes back as a call (`ChatWire.forced_tools = "schema"`).
+
+Of one tool, the text is its arguments; of several, `{"name": …, "arguments": …}`. Both halves of the dialect find out from the same
+request which tools are meant, so they agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.chat.call_tracker import CallPiece
+from antiphon.dialects.chat.tools import report_lost_tools, tools_from_hub
+from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
+from antiphon.dialects.common.tool_names import LEGAL_NAME, ToolNames, ToolRef
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import AllowedToolsParam, JsonSchema, SpecificCustom, SpecificFunction, ToolChoiceParam
+
+#: Where the one call of such an answer stands; no server numbers its own calls like this.
+FORCED_INDEX: Final = -1
+
+
+class ForcedTools(Struct, frozen=True):
+    """The tools of which one must be called, by the names they are sent under."""
+
+    tools: Mapping[str, ToolOut]
+
+    @classmethod
+    def from_request(cls, request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> ForcedTools | None:
+        """Those that the request forces, if they are to be forced by a schema. The half that reads the answer asks the same."""
+        if wire.forced_tools != "schema" or not request.tool_choice or request.tool_choice in ("auto", "none"):
+            return None
+        found = Losses()
+        # Whatever the server knows besides: only the arguments of functions have a schema.
+        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), found)
+        wanted = _wanted(request.tool_choice, sent, names)
+        tools = {name: tool for name, tool in sent.items() if name in wanted}
+        if not tools:
+            return None
+        losses.extend(found)
+        if len(tools) < len(sent):
+            report_lost_tools(request, losses, "a tool that is not forced", "another one must be called")
+        return cls(tools)
+
+    def response_format(self) -> ResponseFormatOut:
+        """The form of the text that is the call."""
+        name, *others = self.tools
+        schema = self._schema_of_several() if others else _parameters(self.tools[name])
+        return ResponseFormatOut(type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema))
+
+    def system_text(self) -> str:
+        """What the model is told, since it does not see the tools themselves."""
+        told = [f"- {name}: {_function(tool).description or ''}".rstrip(": ") for name, tool in self.tools.items()]
+        return "\n".join([RULE_FOR_ONE if len(told) == 1 else RULE_FOR_SEVERAL, *told])
+
+    def call_reader(self) -> ForcedCallReader:
+        """Takes the text back in."""
+        return ForcedCallReader(list(self.tools))
+
+    def _schema_of_several(self) -> JsonSchema:
+        # A reference inside a tool's schema is meant from its own root, which moves.
+        roots = {name: f"#/$defs/{name}" for name in self.tools}
+        return {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {"name": {"const": name}, "arguments": {"$ref": root}},
+                    "required": ["name", "arguments"],
+                    "additionalProperties": False,
+                }
+                for name, root in roots.items()
+            ],
+            "$defs": {name: _moved(_parameters(tool), roots[name]) for name, tool in self.tools.items()},
+        }
+
+
+class ForcedCallReader:
+    """Text in, pieces of the call out, as soon as they are certain. A text of another form is given back as it is."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._state: Literal["head", "arguments", "after", "other"] = "head"
+        self._held = ""  # the head, until it is whole; then what stands behind the call
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def feed(self, text: str) -> CallPiece | None:
+        """The piece of the call that `text` brings; the first one has its name."""
+        if self._state == "arguments":
+            return self._piece("", text)
+        if self._state != "head":
+            self._held += text[: max(0, MAX_HEAD - len(self._held))]  # enough to report it
+            return None
+        self._held += text
+        if len(self._names) == 1:
+            name, begin = self._names[0], BEGIN.match(self._held)
+        else:
+            begin = HEAD.match(self._held)
+            name = begin["name"] if begin else ""
+        if begin is None or name not in self._names:
+            if begin is not None or len(self._held) > MAX_HEAD or (self._held.strip() and not self._held.lstrip().startswith("{")):
+                self._state = "other"
+            return None
+        self._state, rest, self._held = "arguments", self._held[begin.end() :], ""
+        return self._piece(name, rest)
+
+    @property
+    def is_ordinary_text(self) -> bool:
+        """Whether the server wrote something else, which stands in `unconsumed_text`."""
+        return self._state == "other"
+
+    @property
+    def has_begun(self) -> bool:
+        return self._state in ("arguments", "after")
+
+    @property
+    def unconsumed_text(self) -> str:
+        """What came and is no part of the call: a head that was not finished, another form, or more than was asked for."""
+        return "" if self._state == "after" and END.fullmatch(self._held) else self._held
+
+    def _piece(self, name: str, text: str) -> CallPiece:
+        end = self._end_in(text)
+        if end is not None:
+            self._state, self._held = "after", text[end:]
+        return CallPiece(FORCED_INDEX, "", name, text[:end])
+
+    def _end_in(self, text: str) -> int | None:
+        """The place in `text` right behind the object that the arguments are, if it ends there."""
+        for at, character in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._in_string:
+                self._escaped = character == "\\"
+                self._in_string = character != '"'
+            elif character == '"':
+                self._in_string = True
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return at + 1
+        return None
+
+
+def _wanted(choice: ToolChoiceParam, sent: Collection[str], names: ToolNames) -> Collection[str]:
+    """The names of the tools that a choice forces."""
+    match choice:
+        case "required":
+            return sent
+        case SpecificFunction() | SpecificCustom():
+            return [names.wire_name(ToolRef.from_choice(choice))]
+        case AllowedToolsParam(mode="required", tools=allowed):
+            return [
+                names.wire_name(ToolRef.from_choice(tool))
+                for tool in allowed
+                if isinstance(tool, SpecificFunction | SpecificCustom)
+            ]
+        case _:
+            return ()
+
+
+def _function(tool: ToolOut) -> FunctionOut:
+    assert tool.function  # nothing else was asked for
+    return tool.function
+
+
+def _parameters(tool: ToolOut) -> JsonSchema:
+    """What the arguments must be: an object in any case."""
+    return {**(_function(tool).parameters or {}), "type": "object"}
+
+
+def _moved(schema: Any, root: str) -> Any:
+    """A schema whose root is elsewhere now."""
+    match schema:
+        case dict():
+            return {name: _moved_member(name, value, root) for name, value in schema.items()}
+        case list():
+            return [_moved(member, root) for member in schema]
+        case _:
+            return schema
+
+
+def _moved_member(name: str, value: Any, root: str) -> Any:
+    if name == "$ref" and isinstance(value, str) and value.startswith("#"):
+        return root + value[1:]
+    return value if name in VALUES else _moved(value, root)
+
+
+MAX_HEAD: Final = 500
+BEGIN: Final = re.compile(r"\s*(?=\{)")
+HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')
+END: Final = re.compile(r"\s*+\}?+\s*+")  # the bracket around name and arguments
+RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."
+RULE_FOR_SEVERAL: Final = 'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
+# Members of a schema that hold values and no schemas.
+VALUES: Final = frozenset({"const", "default", "enum", "examples"})

@@ -1,0 +1,56 @@
+"""The tools that a request offers, one by one: those of namespaces flattened, each with its place.
+
+Each dialect translates them itself. Tools that many requests share are translated once for each kind of server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from antiphon.dialects.common.tool_names import has_additional_tools
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import NamespaceTool, ToolList, ToolParam
+
+PlacedTool = tuple[str, ToolParam, str | None]  # where it stands, the tool, and its namespace
+
+Names = TypeVar("Names")
+Wire = TypeVar("Wire")
+Translated = TypeVar("Translated")
+
+
+def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
+    """Every tool; those of `additional_tools` items too. `no_groups` says why the words for a namespace are lost."""
+    yield from flatten_tools(request.tools or (), "tools", losses, no_groups)
+    for at, item in enumerate(input_items(request)):
+        if type(item) is AdditionalTools:
+            yield from flatten_tools(item.tools, f"input[{at}].tools", losses, no_groups)
+
+
+def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
+    """The tools of one list, which stands at `path`."""
+    for at, tool in enumerate(tools):
+        place = f"{path}[{at}]"
+        if type(tool) is not NamespaceTool:
+            yield place, tool, None
+            continue
+        report_unknown_fields(tool, place, losses)
+        if tool.description:
+            losses.add(f"{place}.description", f"the description of namespace {tool.name}", no_groups)
+        for of, member in enumerate(tool.tools):
+            yield f"{place}.tools[{of}]", member, tool.name
+
+
+def translate_tools_once(
+    translate: Callable[[Request, Names, Wire], Translated], request: Request, names: Names, wire: Wire
+) -> Translated:
+    """The tools of a request for one kind of server. `translate` must not read anything else of the request."""
+    tools = request.tools
+    if type(tools) is not ToolList or has_additional_tools(request):
+        return translate(request, names, wire)
+    # The value holds the wire too, so that its id belongs to no other wire as long as the value exists.
+    _, translated = tools.derive_once((translate, id(wire)), lambda: (wire, translate(request, names, wire)))
+    return translated

@@ -1,0 +1,42 @@
+"""Calls as a client can send them back (REQ-8): names that are legal, and ids of which no two calls of an answer share one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from antiphon.dialects.common.tool_names import ILLEGAL_CHARACTERS, LEGAL_NAME, MAX_NAME_LENGTH, ToolRef
+from antiphon.protocol.losses import Losses
+
+
+class SendableCalls:
+    """The calls of one answer; `place` is the dialect's word for a call. What is replaced is a loss."""
+
+    def __init__(self, place: str, losses: Losses, new_id: Callable[[str], str]) -> None:
+        self._place = place
+        self._losses = losses
+        self._new_id = new_id
+        self._ids: set[str] = set()
+
+    def name(self, called: ToolRef) -> str:
+        """The name of a called tool; only one that nobody offered can need another."""
+        if called.kind == "custom" or LEGAL_NAME.fullmatch(called.name):
+            return called.name
+        name = ILLEGAL_CHARACTERS.sub("_", called.name)[:MAX_NAME_LENGTH]
+        self._losses.add(f"{self._place}.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
+        return name
+
+    def id(self, id: str) -> str:
+        """The id of a call, if it can be its own; one of ours where the server gave none."""
+        if id in self._ids:
+            self._losses.add(f"{self._place}.id", f"{id!r} is the id of two calls: the second has one of ours")
+            id = ""
+        if len(id) > MAX_CALL_ID:
+            self._losses.add(f"{self._place}.id", f"an id of {len(id)} characters was replaced", "it could not be sent back")
+            id = ""
+        id = id or self._new_id("call")
+        self._ids.add(id)
+        return id
+
+
+MAX_CALL_ID: Final = 64

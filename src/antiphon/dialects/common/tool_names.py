@@ -1,0 +1,134 @@
+"""Names of tools on servers that know only flat functions: custom tools and namespaces go out under one name each, and come back.
+
+`ToolNames.for_request(request)` is a pure function of the hub's request: the half that sends a request and the half that reads the
+answer compute it separately, and agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from typing import Final, Literal, NamedTuple
+
+from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolList,
+    ToolParam,
+)
+
+NAMESPACE_SEPARATOR: Final = "__"
+MAX_NAME_LENGTH: Final = 64
+LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+ILLEGAL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+ToolKind = Literal["function", "custom"]
+_Key = tuple[ToolKind, str, str | None]  # a `ToolRef`, made cheaply
+
+
+class ToolRef(NamedTuple):
+    """A tool as the hub knows it."""
+
+    kind: ToolKind
+    name: str
+    namespace: str | None = None
+
+    @classmethod
+    def from_choice(cls, choice: SpecificFunction | SpecificCustom) -> ToolRef:
+        """The tool that a choice names."""
+        return cls("custom" if type(choice) is SpecificCustom else "function", choice.name, choice.namespace or None)
+
+
+class ToolNames:
+    """Both directions of the map between a hub's tools and a flat server's function names."""
+
+    def __init__(self) -> None:
+        self._sent: dict[_Key, str] = {}
+        self._keys: dict[str, _Key] = {}
+
+    @classmethod
+    def for_request(cls, request: Request) -> ToolNames:
+        """The map for every tool that the request offers, at its top or in `additional_tools` items."""
+        tools = request.tools
+        if type(tools) is not ToolList or has_additional_tools(request):
+            return cls._for_tools(tools_of_request(request))
+        return tools.derive_once(cls, lambda: cls._for_tools(tools))
+
+    @classmethod
+    def _for_tools(cls, tools: list[ToolParam]) -> ToolNames:
+        names = cls()
+        to_be_mended: list[_Key] = []
+        for key in [key for tool in tools for key in _keys_of(tool)]:
+            _, name, namespace = key
+            if namespace is None and LEGAL_NAME.fullmatch(name) and names._keys.setdefault(name, key) == key:
+                names._sent[key] = name
+            else:
+                to_be_mended.append(key)
+        for key in to_be_mended:  # last, so that no name that is legal as it stands is taken away from its tool
+            names._add(key)
+        return names
+
+    def wire_name(self, ref: ToolRef | _Key) -> str:
+        """The name under which a tool goes out; a tool that is not offered (an old call's) keeps its own, made legal."""
+        return self._sent.get(ref) or _flat(ref)
+
+    @property
+    def wire_names(self) -> Collection[str]:
+        """Every name under which an offered tool goes out."""
+        return self._keys.keys()
+
+    def original_tool(self, sent_name: str) -> ToolRef:
+        """The tool behind a name that came back; a name nobody offered is a function of that name."""
+        key = self._keys.get(sent_name)
+        return ToolRef(*key) if key else ToolRef("function", sent_name)
+
+    def _add(self, key: _Key) -> None:
+        name, mark = _flat(key), repr(key)
+        while self._keys.setdefault(name, key) != key:  # two tools, one flat name
+            name, mark = _shortened(name, mark), mark + "'"
+        self._sent[key] = name
+
+
+def has_additional_tools(request: Request) -> bool:
+    """Whether the history offers tools of its own."""
+    return type(request.input) is list and AdditionalTools in map(type, request.input)
+
+
+def tools_of_request(request: Request) -> list[ToolParam]:
+    """The tools of a request, those in its `additional_tools` items included, in order."""
+    tools = list(request.tools or ())
+    for item in input_items(request):
+        if type(item) is AdditionalTools:
+            tools += item.tools
+    return tools
+
+
+def _keys_of(tool: ToolParam) -> list[_Key]:
+    """What can be called when `tool` is offered."""
+    match tool:
+        case FunctionToolParam():
+            return [("function", tool.name, None)]
+        case CustomTool():
+            return [("custom", tool.name, None)]
+        case NamespaceTool():
+            return [(kind, name, tool.name) for member in tool.tools for kind, name, _ in _keys_of(member)]
+        case _:
+            return []
+
+
+def _flat(key: _Key) -> str:
+    _, name, namespace = key
+    whole = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
+    return whole if LEGAL_NAME.fullmatch(whole) else _shortened(ILLEGAL_CHARACTERS.sub("_", whole), whole)
+
+
+def _shortened(name: str, whole: str) -> str:
+    mark = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{name[: MAX_NAME_LENGTH - 9]}_{mark}"

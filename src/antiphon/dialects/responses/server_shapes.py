@@ -1,0 +1,256 @@
+"""Answers of this API as servers of every kind send them, and what can be read out of them.
+
+Every field may be absent, null or of another type than it should be; what a good server sends is read in one typed decode. What
+is no JSON is refused, once, by `require_valid_json`: everything else here relies on that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from antiphon.errors import ClientFault, UpstreamFault
+from antiphon.protocol import codec
+from antiphon.protocol.content import Annotation, LogProb, Number, TopLogProb, UnknownAnnotation
+from antiphon.protocol.items import Item, UnknownItem
+from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
+
+_S = TypeVar("_S", bound=Struct)
+
+ABSENT_JSON: Final = Raw(b"")
+
+
+class ServerTopLogProb(Struct, frozen=True, gc=False):
+    token: str
+    logprob: Number
+    bytes: list[int] | None = None
+
+
+class ServerLogProb(Struct, frozen=True, gc=False):
+    token: str
+    logprob: Number
+    bytes: list[int] | None = None
+    top_logprobs: list[ServerTopLogProb] | None = None
+
+
+class ServerEvent(Struct, frozen=True, gc=False):
+    """Any event: the members that some event has, flat, so that one decode serves them all."""
+
+    type: str | None = None
+    delta: str | None = None
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    logprobs: list[ServerLogProb] | None = None
+    summary_index: int | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: Raw = ABSENT_JSON
+    input: Raw = ABSENT_JSON
+    name: str | None = None
+    item: Raw = ABSENT_JSON
+    part: Raw = ABSENT_JSON
+    annotation: Raw = ABSENT_JSON
+    response: Raw = ABSENT_JSON
+    error: Raw = ABSENT_JSON
+    code: Raw = ABSENT_JSON
+    message: str | None = None
+    param: str | None = None
+
+
+class ServerPart(Struct, frozen=True, gc=False):
+    type: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+    annotations: list[Raw] | None = None
+    logprobs: list[ServerLogProb] | None = None
+
+
+class ServerItem(Struct, frozen=True, gc=False):
+    type: str | None = None
+    id: str | None = None
+    status: str | None = None
+    role: str | None = None
+    phase: str | None = None
+    content: Raw = ABSENT_JSON
+    summary: Raw = ABSENT_JSON
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: Raw = ABSENT_JSON
+    input: Raw = ABSENT_JSON
+
+
+class ServerError(Struct, frozen=True, gc=False):
+    type: str | None = None
+    code: Raw = ABSENT_JSON  # a string; some servers send a number
+    message: str | None = None
+    param: str | None = None
+
+
+class ServerReason(Struct, frozen=True, gc=False):
+    reason: str | None = None
+
+
+class ServerTokensDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class ServerUsage(Struct, frozen=True, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    input_tokens_details: ServerTokensDetails | None = None
+    output_tokens_details: ServerTokensDetails | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class ServerResponse(Struct, frozen=True, gc=False):
+    object: str | None = None
+    status: str | None = None
+    output: list[Raw] | None = None
+    usage: Raw = ABSENT_JSON
+    error: Raw = ABSENT_JSON
+    incomplete_details: ServerReason | None = None
+    service_tier: str | None = None
+
+
+def require_valid_json(data: bytes) -> bytes:
+    """`data`, if it is valid JSON throughout: `Raw` members would let through what no reader after us takes."""
+    try:
+        decode_json(data)
+    except DECODE_ERRORS:
+        raise UpstreamFault("the upstream sent what is not valid JSON", code="upstream_invalid_response") from None
+    return data
+
+
+def decode_struct(raw: bytes | Raw, type: type[_S]) -> _S:
+    """`raw` as this struct; a member of another type than it should have counts as absent."""
+    if raw is ABSENT_JSON:
+        return type()
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except msgspec.ValidationError:
+        return _member_by_member(raw, type)
+
+
+def string_or_number(raw: Raw) -> str | None:
+    """A string, or a number as one."""
+    value = decode_value(raw)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def text_or_json(raw: Raw) -> str | None:
+    """A string as it is; an object as its JSON, since some servers send arguments as the object that they describe."""
+    value = decode_value(raw)
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def decode_value(raw: Raw) -> Any:
+    """Any JSON value, None if there is nothing."""
+    return msgspec.json.decode(raw) if raw is not ABSENT_JSON else None
+
+
+def decode_parts(raw: Raw) -> list[ServerPart]:
+    """Parts of a message, a reasoning item or a summary. A string counts as one part of text."""
+    value = decode_value(raw)
+    if isinstance(value, str):
+        return [ServerPart(text=value)]
+    return [decode_struct(part, ServerPart) for part in msgspec.json.decode(raw, type=list[Raw])] if isinstance(value, list) else []
+
+
+def logprobs_to_hub(told: list[ServerLogProb] | None) -> list[LogProb]:
+    return [
+        LogProb(
+            token=one.token,
+            logprob=one.logprob,
+            bytes=_bytes_of(one),
+            top_logprobs=[TopLogProb(token=top.token, logprob=top.logprob, bytes=_bytes_of(top)) for top in one.top_logprobs or ()],
+        )
+        for one in told or ()
+    ]
+
+
+def annotation_to_hub(raw: Raw) -> Annotation | None:
+    """A citation; one that is not as it should be is carried as it came."""
+    if decode_value(raw) is None:
+        return None
+    try:
+        annotation: Annotation = codec.decode_as(raw, Annotation)
+    except ClientFault:
+        return UnknownAnnotation(kind=decode_struct(raw, ServerPart).type or "unknown", raw=raw)
+    return annotation
+
+
+def item_to_hub(raw: Raw, kind: str, id: str) -> Item:
+    """An item that is carried whole (ITEM-5). If it is not as it should be, it gets the id and status it lacks; if that does
+    not help, it is carried as it came."""
+    members = {name: member for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items() if bytes(member) != b"null"}
+    lacking = Raw(msgspec.json.encode(id)), Raw(b'"completed"')
+    for tried in (raw, {"id": lacking[0], **members}, {"id": lacking[0], "status": lacking[1], **members}):
+        try:
+            return codec.decode_item(tried if isinstance(tried, Raw) else msgspec.json.encode(tried))
+        except ClientFault:
+            continue
+    return UnknownItem(kind=kind, raw=raw)
+
+
+def usage_to_hub(raw: Raw) -> Usage | None:
+    """REQ-4: the tokens as they were counted, with zeros for the details that a server does not tell."""
+    if not isinstance(decode_value(raw), dict):
+        return None
+    try:
+        whole: Usage = codec.decode_as(raw, Usage)
+    except ClientFault:
+        told = decode_struct(raw, ServerUsage)
+    else:
+        return whole
+    taken = _first(told.input_tokens, told.prompt_tokens)
+    made = _first(told.output_tokens, told.completion_tokens)
+    cached = told.input_tokens_details.cached_tokens if told.input_tokens_details else None
+    reasoned = told.output_tokens_details.reasoning_tokens if told.output_tokens_details else None
+    return Usage(
+        input_tokens=taken,
+        output_tokens=made,
+        total_tokens=_first(told.total_tokens, taken + made),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoned or 0),
+    )
+
+
+def _first(*counts: int | None) -> int:
+    return next((count for count in counts if count is not None), 0)
+
+
+def _bytes_of(token: ServerLogProb | ServerTopLogProb) -> list[int]:
+    return token.bytes if token.bytes is not None else list(token.token.encode())
+
+
+def _member_by_member(raw: bytes | Raw, type: type[_S]) -> _S:
+    try:
+        members = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.ValidationError:
+        return type()
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(type):
+        if field.encode_name in members:
+            try:
+                found[field.name] = msgspec.json.decode(members[field.encode_name], type=field.type)
+            except msgspec.ValidationError:
+                # The older spelling's `delta` may be an object with the text inside (API-6).
+                if field.name == "delta":
+                    found["delta"] = decode_struct(members["delta"], ServerPart).text
+    return type(**found)
+
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)

@@ -1,0 +1,136 @@
+"""The models a gateway serves: names from the configuration, and for patterns what the upstream itself lists, asked now and then.
+
+An upstream that does not answer is left out: the list says what can be asked for, not what is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon.config import ModelRule, UpstreamConfig
+from antiphon.config.model_rules import is_pattern, upstream_model_name
+from antiphon.errors import ApiError
+from antiphon.gateway.context_size import context_size_in
+from antiphon.gateway.routes import Routes, Target, Upstream
+from antiphon.protocol.nesting import decode_json
+from antiphon.upstream.transport import Transport
+
+LIST_LIFETIME: Final = 60.0  # seconds for which an upstream's list is good
+LIST_TIMEOUT: Final = 5.0  # seconds that an upstream has to list its models
+MAX_LIST: Final = 4 * 1024 * 1024
+Listed = dict[str, int | None]  # the models of an upstream by its own names, and the size of their context, if it tells
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """One model as clients of this API family know it."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    data: list[Model]
+
+
+class ModelCatalog:
+    """API-5. Asks each upstream at most once a minute, all of them side by side."""
+
+    def __init__(self, routes: Routes, transport: Transport, clock: Callable[[], float]) -> None:
+        self._routes = routes
+        self._transport = transport
+        self._clock = clock
+        self._known: dict[str, tuple[float, Listed]] = {}
+
+    async def list_models(self) -> ModelList:
+        listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
+        found: dict[str, Model] = {}
+        for upstream, names in zip(self._routes.upstreams, listed, strict=True):
+            for name in names:  # the first that serves a model is the one that is asked
+                found.setdefault(name, Model(id=name, owned_by=upstream.name))
+        return ModelList(data=list(found.values()))
+
+    async def context_size(self, target: Target) -> int | None:
+        """How many tokens a model takes in: what the configuration says, else what its upstream does. A server that serves one
+        model may call it as it likes."""
+        told = target.upstream.config.context_size(target.model)
+        if told is not None:
+            return told
+        listed = await self._asked(target.upstream)
+        return next(iter(listed.values())) if len(listed) == 1 else listed.get(target.model)
+
+    async def _names(self, upstream: Upstream) -> list[str]:
+        names = upstream.config.listed_models()
+        if upstream.config.has_patterns:
+            theirs = await self._asked(upstream)
+            names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
+        return names
+
+    async def _asked(self, upstream: Upstream) -> Listed:
+        known = self._known.get(upstream.name)
+        if known is None or self._clock() - known[0] > LIST_LIFETIME:
+            known = self._known[upstream.name] = (self._clock(), await self._ask(upstream))
+        return known[1]
+
+    async def _ask(self, upstream: Upstream) -> Listed:
+        limits = replace(
+            upstream.timeouts, connect=min(LIST_TIMEOUT, upstream.timeouts.connect), first_byte=LIST_TIMEOUT, total=LIST_TIMEOUT
+        )
+        try:
+            answer = await self._transport.send(
+                "GET", upstream.base_url + upstream.server_dialect.models_path, upstream.headers, b"", limits
+            )
+            body = bytearray()
+            async for piece in answer.pieces():
+                body += piece
+                if len(body) > MAX_LIST:
+                    answer.abort()
+                    return {}
+        except ApiError:
+            return {}
+        return _listed_in(bytes(body)) if answer.status == 200 else {}
+
+
+def _client_name(config: UpstreamConfig, own: str) -> str | None:
+    """The name under which clients ask for a model that the upstream lists; None if no pattern lets them."""
+    for rule in config.models:
+        asked, told = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
+        name = upstream_model_name(ModelRule(from_=told, to=asked), own) if is_pattern(asked) and is_pattern(told) else None
+        if name is not None:
+            return name
+    return None
+
+
+def _listed_in(body: bytes) -> Listed:
+    try:
+        match decode_json(body):
+            case {"data": list() as rows}:
+                return {row["id"]: context_size_in(row) for row in rows if _has_id(row)}
+            case {"models": list() as rows}:
+                return {name.removeprefix("models/"): context_size_in(row) for row in rows if (name := _name_of_answerer(row))}
+            case _:
+                return {}
+    except ValueError:
+        return {}
+
+
+def _name_of_answerer(row: Any) -> str:
+    """The name of a model that can be asked for an answer; servers that say what their models do list others too."""
+    match row:
+        case {"name": str() as name, "supportedGenerationMethods": list() as actions}:
+            return name if "generateContent" in actions else ""
+        case {"name": str() as name}:
+            return name
+        case _:
+            return ""
+
+
+def _has_id(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("id"), str)

@@ -1,0 +1,115 @@
+"""What a turn sends, worked out before anything is sent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.errors import UnsupportedParameter
+from antiphon.gateway.routes import Target
+from antiphon.profiles import Wire
+from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.upstream.server_dialects import ServerDialect
+
+# What the gateway does itself, and no upstream hears of.
+OURS: Final[dict[str, Any]] = dict.fromkeys(
+    ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
+)
+
+
+class RetryRequest(Struct, frozen=True, kw_only=True):
+    """A turn once more, without a part that the upstream refused."""
+
+    body: bytes
+    losses: Losses
+    wire: Wire | None = None  # the options that leave it out; None: it was in the history of this turn alone
+
+
+class PreparedRequest(Struct, kw_only=True):
+    """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
+    and who reads it needs only to know what was offered. So is `build_retry`, which makes the body without a refused part."""
+
+    target: Target
+    request: Request  # as the client asked, settled by the gateway
+    upstream_request: Request  # as the upstream is asked
+    body: bytes
+    losses: Losses
+    build_retry: Callable[[RefusedPart], RetryRequest | None] | None = None  # None: there is nothing that could be left out
+
+
+def prepare_request(request: Request, target: Target, *, is_stored: bool = False) -> PreparedRequest:
+    """What is sent to the upstream, and what could not be. State is ours to keep: an upstream is told the whole conversation, and
+    to keep none of it."""
+    losses = Losses()
+    profile = target.upstream.profile
+    settled = _settle(request, is_stored=is_stored, losses=losses)
+    sent, found = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
+    losses.extend(found)
+    wire = target.wire
+    body, found = target.upstream.server_dialect.request_from_hub(sent, wire)
+    losses.extend(found)
+    kept = _without_history(settled)
+    return PreparedRequest(
+        target=target,
+        request=kept,
+        upstream_request=kept if sent is settled else _without_history(sent),
+        body=body,
+        losses=losses,
+        build_retry=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
+    )
+
+
+def _without_history(request: Request) -> Request:
+    items = request.input
+    offers: list[ItemParam] = []
+    if type(items) is list and AdditionalTools in map(type, items):
+        offers = [item for item in items if type(item) is AdditionalTools]
+    return replace(request, input=offers or UNSET)
+
+
+def _holds_reasoning(request: Request) -> bool:
+    return type(request.input) is list and ReasoningParam in map(type, request.input)
+
+
+def _can_leave_out(sent: Request, target: Target) -> bool:
+    """Whether something that servers refuse may be in the body, so that the request is needed until it is taken."""
+    return target.upstream.server_dialect.wire_after_refusal is not None or _holds_reasoning(sent)
+
+
+def _repeated(sent: Request, target: Target, wire: Wire, refused: RefusedPart) -> RetryRequest | None:
+    """The body without a refused part; None if it is not in there."""
+    server_dialect = target.upstream.server_dialect
+    if refused == "reasoning":
+        return _without_reasoning(sent, server_dialect, wire) if _holds_reasoning(sent) else None
+    after = (
+        server_dialect.wire_after_refusal(wire, target.model, refused) if server_dialect.wire_after_refusal is not None else None
+    )
+    if after is None:
+        return None
+    body, losses = server_dialect.request_from_hub(sent, after)
+    return RetryRequest(body=body, losses=losses, wire=after)
+
+
+def _without_reasoning(sent: Request, server_dialect: ServerDialect, wire: Wire) -> RetryRequest:
+    items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
+    losses = Losses()
+    losses.add("input", "all earlier reasoning", "the server refused it, and was asked once more without it")
+    return RetryRequest(body=server_dialect.request_from_hub(replace(sent, input=items), wire)[0], losses=losses)
+
+
+def _settle(request: Request, *, is_stored: bool, losses: Losses) -> Request:
+    """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
+    if request.background and not is_stored:
+        why = "this gateway keeps no responses" if request.store is not False else "store is false"
+        said = f"background: got true, but {why}, and what runs in the background must be kept"
+        raise UnsupportedParameter(said, param="background")
+    if not is_stored and request.store:
+        losses.add("store", "the response is not stored", "this gateway keeps no responses")
+    return request if request.store is is_stored else replace(request, store=is_stored)

@@ -1,0 +1,215 @@
+"""What errors say: what came, what was wanted, and where it stands (ERR-3). Nothing here decides what is an error.
+
+Values are shown as the JSON that came, shortened; wishes are told in words, with every word of the wire in double quotes. A path
+is spelled as people write it: `input[3].content[0].image_url`, and `metadata["two words"]` where a key is no plain name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec import inspect as shapes
+
+from antiphon.errors import ClientFault, InvalidJson, InvalidUnicode, InvalidValue, JsonTooDeep
+from antiphon.protocol.base import UNKNOWN_TAG
+from antiphon.protocol.nesting import MAX_NESTING, NestingError
+
+#: What a decoder raises for bytes that are no sound JSON; of these, a ValidationError says that only the shape is wrong.
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+def member_path(path: str, name: str) -> str:
+    """The path of a member."""
+    if not PLAIN_NAME.fullmatch(name):
+        return f"{path}[{_quoted(name)}]"
+    return f"{path}.{name}" if path else name
+
+
+def json_kind(raw: bytes | Raw) -> str:
+    """The JSON kind of valid JSON, by its first byte."""
+    text = bytes(raw).strip()
+    kind = KIND_OF_BYTE.get(text[:1])
+    if kind is not None:
+        return kind
+    return "integer" if text.lstrip(b"-").isdigit() else "number"
+
+
+def excerpt(raw: bytes | Raw) -> str:
+    """A short, printable piece of what came; of a long value the beginning, its kind and its size."""
+    whole = bytes(raw).strip()
+    text = " ".join(whole[:HEAD].decode("utf-8", "replace").split())
+    if len(whole) <= HEAD and len(text) <= EXCERPT:
+        return text
+    kind = json_kind(raw)
+    size = f"{len(msgspec.json.decode(raw, type=str))} characters" if kind == "string" else f"{len(whole)} bytes"
+    return f"{text[:EXCERPT]}… ({WITH_ARTICLE[kind]} of {size})"
+
+
+def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
+    """The error for a value that does not fit where it stands."""
+    said = f"got {excerpt(raw)}, wanted {describe_type(info)}"
+    return InvalidValue(f"{path}: {said}", param=path) if path else InvalidJson(f"the body: {said}")
+
+
+def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
+    """The error for bytes that are no sound JSON, after what the decoder said of them."""
+    if isinstance(error, NestingError):
+        return JsonTooDeep(f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed")
+    found = _first_unsound(body)
+    if found:
+        return _unsound(*found)
+    if isinstance(error, UnicodeDecodeError):
+        return InvalidUnicode(f"the body is not valid UTF-8: {error.reason}")
+    return InvalidJson(f"the body {_broken(str(error), body)}")
+
+
+def describe_type(info: shapes.Type) -> str:
+    """What a type wants, in words."""
+    match info:
+        case shapes.UnionType(types=types):
+            return _describe_union(types)
+        case shapes.LiteralType(values=values):
+            return quoted_choices([str(value) for value in values])
+        case shapes.EnumType(cls=cls):
+            return quoted_choices([member.value for member in cls])
+        case shapes.StructType(tag=tag):
+            return f"an object of type {_quoted(str(tag))}" if tag else "an object"
+        case shapes.StrType(min_length=low, max_length=high, pattern=pattern):
+            length = f" of {_span(low, high)} characters" if _span(low, high) else ""
+            return "a string" + length + (f" matching {pattern}" if pattern else "")
+        case shapes.IntType(ge=low, le=high):
+            span = _span(low, high)
+            return f"an integer {'of' if span.startswith('at') else 'from'} {span}" if span else "an integer"
+        case shapes.ListType(item_type=item, min_length=low, max_length=high):
+            return " ".join(filter(None, ("an array of", _span(low, high), _plural(item))))
+        case shapes.DictType(value_type=value, max_length=high):
+            return f"an object of {_span(None, high)} {_plural(value)}" if high is not None else "an object"
+        case _:
+            return WORDS.get(type(info), "anything")
+
+
+def quoted_choices(words: list[str]) -> str:
+    """A choice among words of the wire."""
+    quoted = [_quoted(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else "one of " + ", ".join(quoted)
+
+
+def quoted_examples(words: list[str]) -> str:
+    """A choice that is open: a few of the words that are known."""
+    return "one such as " + ", ".join(map(_quoted, words[:4]))
+
+
+def _describe_union(types: tuple[shapes.Type, ...]) -> str:
+    tagged = [option for option in types if isinstance(option, shapes.StructType) and option.tag]
+    words = [describe_type(option) for option in types if option not in tagged]
+    if "a number" in words:
+        words = [word for word in words if word != "an integer"]
+    if tagged:
+        words.insert(len(words) - words.count("null"), _describe_tagged([str(option.tag) for option in tagged]))
+    return " or ".join(words)
+
+
+def _describe_tagged(tags: list[str]) -> str:
+    known = [tag for tag in tags if tag != UNKNOWN_TAG]
+    return f"an object whose type is {quoted_choices(known) if known == tags else quoted_examples(known)}"
+
+
+def _plural(info: shapes.Type) -> str:
+    words = describe_type(info)
+    return "objects" if "object" in words else ARTICLE.sub(r"\1s", words)
+
+
+def _span(low: int | None, high: int | None) -> str:
+    match low, high:
+        case None, None:
+            return ""
+        case None, _:
+            return f"at most {high}"
+        case _, None:
+            return f"at least {low}"
+        case _:
+            return f"{low} to {high}"
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _broken(said: str, body: bytes) -> str:
+    """HTTP-1: where it broke."""
+    if not body.strip():
+        return "is empty: wanted a JSON object"
+    if body.startswith(BOM):
+        return "is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"
+    if said == TRUNCATED:
+        return f"is not valid JSON: it breaks off after {len(body)} bytes"
+    return "is not valid JSON: " + said.removeprefix("JSON is malformed: ")
+
+
+class _NoNumber(NamedTuple):
+    """NaN, Infinity or 1e400, as it was spelled."""
+
+    spelling: str
+
+
+def _unsound(path: str, value: str | _NoNumber) -> ClientFault:
+    where = path or "the body"
+    if isinstance(value, _NoNumber):
+        return InvalidValue(f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None)
+    came = "bytes that are no UTF-8 or half of a surrogate pair"
+    return InvalidUnicode(f"{where}: got {came}, wanted a string of whole characters", param=path or None)
+
+
+def _first_unsound(body: bytes) -> tuple[str, str | _NoNumber] | None:
+    """The first string or number that no JSON may hold and where it stands, found by a reader that takes more than ours does:
+    bytes that are no UTF-8 come to it as surrogate halves too. None if it cannot read the body either."""
+    try:
+        waiting: list[tuple[str, Any]] = [("", _read_leniently(body))]
+    except ValueError:
+        return None
+    found: tuple[str, str | _NoNumber] | None = None
+    while waiting and found is None:
+        path, value = waiting.pop()
+        match value:
+            case _NoNumber():
+                found = path, value
+            case str():
+                found = (path, value) if SURROGATE.search(value) else None
+            case dict():
+                waiting += [(member_path(path, key), member) for key, member in reversed(value.items())]
+                waiting += [(path, key) for key in value]
+            case list():
+                waiting += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
+    return found
+
+
+def _read_leniently(body: bytes) -> Any:
+    def number(spelling: str) -> _NoNumber | None:
+        return None if math.isfinite(float(spelling)) else _NoNumber(spelling)
+
+    text = body.decode("utf-8", "surrogateescape")
+    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NoNumber)
+
+
+EXCERPT: Final = 60
+HEAD: Final = 1000
+BOM: Final = b"\xef\xbb\xbf"
+TRUNCATED: Final = "Input data was truncated"
+ARTICLE: Final = re.compile("^an? (string|integer|number)")
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_:-]{1,80}")
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+KIND_OF_BYTE: Final = {b"{": "object", b"[": "array", b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}
+WITH_ARTICLE: Final = {
+    "object": "an object",
+    "array": "an array",
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+}
+WORDS: Final[dict[type, str]] = {shapes.FloatType: "a number", shapes.BoolType: "true or false", shapes.NoneType: "null"}

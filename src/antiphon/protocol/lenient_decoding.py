@@ -1,0 +1,349 @@
+"""The second reading: what one typed decode refused is taken apart, level by level, and what can be kept is kept.
+
+Unknown fields and objects of unknown type stay as their raw bytes (ITEM-5, REQ-7), a message without `type` is a message
+(ITEM-8); what is really wrong becomes an error that says where it stands, what came and what was wanted (ERR-3). A
+`LenientDecoder` is made once for each type; it first tries one typed decode, so that only the branch that is refused is decoded
+member by member.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, cached_property
+from types import UnionType
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Raw, Struct, UnsetType
+from msgspec import inspect as shapes
+
+from antiphon.errors import ClientFault, InvalidValue, MissingField
+from antiphon.protocol.base import Shape, Unknown
+from antiphon.protocol.error_messages import (
+    describe_type,
+    excerpt,
+    json_kind,
+    member_path,
+    quoted_choices,
+    quoted_examples,
+    type_mismatch_error,
+)
+from antiphon.protocol.tools import FunctionToolParam, SpecificFunction
+
+
+def lenient_decoder(hint: Any) -> LenientDecoder:
+    """The place for values of a type, given as it stands in an annotation."""
+    options = tuple(option for option in _options(hint) if option is not UnsetType)
+    if len(options) > 1:
+        return UnionDecoder(hint, options)
+    (only,) = options
+    bare = get_args(only)[0] if get_origin(only) is Annotated else only
+    if get_origin(bare) is list:
+        return ListDecoder(only, *get_args(bare))
+    if get_origin(bare) is dict:
+        return DictDecoder(only, *get_args(bare))
+    if isinstance(bare, type) and issubclass(bare, Struct):
+        return _struct_decoder(bare)
+    return LenientDecoder(only)
+
+
+class LenientDecoder:
+    """Where a value stands. One that holds a plain value cannot be taken apart: what it refuses is wrong."""
+
+    def __init__(self, hint: Any) -> None:
+        self._hint = hint
+        self._decode = msgspec.json.Decoder(hint).decode
+
+    @cached_property
+    def info(self) -> shapes.Type:
+        """The type as msgspec tells it; telling it takes a thousand times as long as reading a value."""
+        return shapes.type_info(self._hint)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of JSON that may stand here."""
+        return KINDS.get(type(self.info), ())
+
+    def decode(self, raw: Raw, path: str) -> Any:
+        """The typed value of `raw`, whole if it can be read whole."""
+        try:
+            return self._decode(raw)
+        except msgspec.ValidationError:
+            pass
+        return self.decode_leniently(raw, path)
+
+    def decode_leniently(self, raw: Raw, path: str) -> Any:
+        raise self.error_for(raw, path)
+
+    def error_for(self, raw: Raw, path: str) -> ClientFault:
+        """The error for what may not stand here."""
+        msgspec.json.decode(raw)  # raises for what is no sound JSON either (1e400 in somebody's own JSON): `codec` finds its path
+        return type_mismatch_error(raw, self.info, path)
+
+
+class ListDecoder(LenientDecoder):
+    def __init__(self, hint: Any, item: Any) -> None:
+        super().__init__(hint)
+        self._item_hint = item
+
+    @cached_property
+    def _item(self) -> LenientDecoder:
+        return lenient_decoder(self._item_hint)
+
+    def decode_leniently(self, raw: Raw, path: str) -> list[Any]:
+        if json_kind(raw) != "array":
+            raise self.error_for(raw, path)
+        members = _list_of_raw(raw)
+        if not _is_within(self.info, len(members)):
+            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
+        # Of many the most are as they should be; one that is alone is what was refused.
+        read = self._item.decode if len(members) > 1 else self._item.decode_leniently
+        return [read(member, f"{path}[{at}]") for at, member in enumerate(members)]
+
+
+class DictDecoder(LenientDecoder):
+    def __init__(self, hint: Any, key: Any, value: Any) -> None:
+        super().__init__(hint)
+        self._key_info = shapes.type_info(key)
+        self._decode_key = msgspec.json.Decoder(key).decode
+        self._value = lenient_decoder(value)
+
+    def decode_leniently(self, raw: Raw, path: str) -> dict[str, Any]:
+        if json_kind(raw) != "object":
+            raise self.error_for(raw, path)
+        members = _dict_of_raw(raw)
+        if not _is_within(self.info, len(members)):
+            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
+        for key in members:
+            self._check_key(key, path)
+        return {key: self._value.decode(member, member_path(path, key)) for key, member in members.items()}
+
+    def _check_key(self, key: str, path: str) -> None:
+        encoded = msgspec.json.encode(key)
+        try:
+            self._decode_key(encoded)
+        except msgspec.ValidationError:
+            raise InvalidValue(
+                f"{path}: got the key {excerpt(encoded)}, wanted for a key {describe_type(self._key_info)}", param=path
+            ) from None
+
+
+class _Field(NamedTuple):
+    name: str
+    decoder: LenientDecoder
+    decode: Callable[[Raw, str], Any]
+
+
+class StructDecoder(LenientDecoder):
+    def __init__(self, cls: type[Struct]) -> None:
+        super().__init__(cls)
+        self._cls = cls
+        config = cls.__struct_config__
+        self.tag, self._tag_field = config.tag, config.tag_field
+        self.keeps_unknown = issubclass(cls, Unknown)
+        self._keeps_extra = issubclass(cls, Shape)
+
+    @cached_property
+    def _fields(self) -> dict[str, _Field]:
+        """By their names on the wire; what only we write has no name there."""
+        hints = get_type_hints(self._cls, include_extras=True)
+        ours = ("kind", "raw") if self.keeps_unknown else ("extra",) if self._keeps_extra else ()
+        names = zip(self._cls.__struct_fields__, self._cls.__struct_encode_fields__, strict=True)
+        decoders = {wire_name: (name, lenient_decoder(hints[name])) for name, wire_name in names if name not in ours}
+        return {wire_name: _Field(name, decoder, decoder.decode) for wire_name, (name, decoder) in decoders.items()}
+
+    @cached_property
+    def _required(self) -> list[str]:
+        return [
+            field.encode_name for field in msgspec.structs.fields(self._cls) if field.required and field.encode_name in self._fields
+        ]
+
+    def decode_leniently(self, raw: Raw, path: str) -> Any:
+        if json_kind(raw) != "object":
+            raise self.error_for(raw, path)
+        members = _dict_of_raw(raw)
+        if self._tag_field:
+            tag = msgspec.json.decode(members.get(self._tag_field, b"null"))
+            if tag not in (None, self.tag):
+                at = member_path(path, self._tag_field)
+                raise InvalidValue(
+                    f"{at}: got {excerpt(members[self._tag_field])}, wanted {quoted_choices([str(self.tag)])}", param=at
+                )
+        return self.build_struct(members, path)
+
+    def build_struct(self, members: dict[str, Raw], path: str) -> Any:
+        """The struct that these members make, its type being settled."""
+        return self._cls(**self._values(members, path))
+
+    def build_unknown(self, kind: str, raw: Raw, members: dict[str, Raw], path: str) -> Any:
+        """An object of a type nobody knows (ITEM-5); an unknown event has a number all the same."""
+        return self._cls(kind=kind, raw=_kept(raw), **self._values(members, path))
+
+    def _values(self, members: dict[str, Raw], path: str) -> dict[str, Any]:
+        fields, prefix = self._fields, f"{path}." if path else ""
+        values: dict[str, Any] = {}
+        extra: dict[str, Raw] = {}
+        for wire_name, raw in members.items():
+            field = fields.get(wire_name)
+            if field is not None:
+                values[field.name] = field.decode(raw, prefix + wire_name)
+            elif self._keeps_extra and wire_name != self._tag_field:
+                extra[wire_name] = _kept(raw)
+        for wire_name in self._required:
+            if wire_name not in members:
+                raise self._missing(path, wire_name, members)
+        if extra:
+            values["extra"] = extra
+        return values
+
+    def _missing(self, path: str, wire_name: str, members: dict[str, Raw]) -> ClientFault:
+        at = member_path(path, wire_name)
+        hint = HINTS[self._cls](members) if self._cls in HINTS else None
+        return MissingField(f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at)
+
+
+@cache
+def _struct_decoder(cls: type[Struct]) -> StructDecoder:
+    return StructDecoder(cls)
+
+
+class UnionDecoder(LenientDecoder):
+    """Objects are told apart by their tags, everything else by its kind."""
+
+    def __init__(self, hint: Any, options: tuple[Any, ...]) -> None:
+        super().__init__(hint)
+        self._option_hints = options
+
+    @cached_property
+    def _options(self) -> list[LenientDecoder]:
+        return [lenient_decoder(option) for option in self._option_hints]
+
+    @cached_property
+    def _by_kind(self) -> dict[str, LenientDecoder]:
+        return {kind: option for option in reversed(self._options) for kind in option.kinds}
+
+    @cached_property
+    def _by_tag(self) -> dict[str, StructDecoder]:
+        tagged = [option for option in self._options if isinstance(option, StructDecoder) and option.tag]
+        return {str(option.tag): option for option in tagged if option is not self._unknown}
+
+    @cached_property
+    def _unknown(self) -> StructDecoder | None:
+        return next((option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None)
+
+    def decode_leniently(self, raw: Raw, path: str) -> Any:
+        kind = json_kind(raw)
+        if kind == "object" and self._by_tag:
+            return self._tagged(raw, path)
+        option = self._by_kind.get(kind)
+        if option is None:
+            raise self.error_for(raw, path)
+        return option.decode_leniently(raw, path)
+
+    def _tagged(self, raw: Raw, path: str) -> Any:
+        members = _dict_of_raw(raw)
+        tag = self._tag(raw, members, path)
+        decoder = self._by_tag.get(tag)
+        if decoder is not None:
+            return decoder.build_struct(members, path)
+        if self._unknown is not None:
+            return self._unknown.build_unknown(tag, raw, members, path)
+        at = member_path(path, TAG)
+        raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {quoted_choices(list(self._by_tag))}", param=at)
+
+    def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
+        tag = msgspec.json.decode(members.get(TAG, b"null"))
+        if tag is None and (implied := _implied(members)) in self._by_tag:
+            return implied
+        if isinstance(tag, str):
+            return tag
+        at = member_path(path, TAG)
+        wanted = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
+        if TAG in members:
+            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {wanted}", param=at)
+        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {wanted}", param=at)
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _implied(members: dict[str, Raw]) -> str:
+    """The type that an object without one gives away: a message (ITEM-8), what the specification lets go without, or a function
+    as Chat Completions nests it, of which not every client says that it is one."""
+    if "role" in members:
+        return "message"
+    if "function" in members:
+        return "function"
+    if "name" in members or "schema" in members:
+        return "json_schema"
+    return "item_reference" if members.keys() - {TAG} == {"id"} else ""
+
+
+def _is_within(info: Any, count: int) -> bool:
+    """Whether an array or a map may have so many entries."""
+    return (info.min_length or 0) <= count and (info.max_length is None or count <= info.max_length)
+
+
+def _kept(raw: Raw) -> Raw:
+    """Bytes to be carried as they are, once they are known to be sound. Where they say a key twice they are written anew: no two
+    readers may see two values."""
+    value = msgspec.json.decode(raw)
+    if not isinstance(value, dict | list):
+        return raw
+    written = msgspec.json.encode(value)
+    return raw if written == bytes(raw) or not _says_a_key_twice(raw) else Raw(written)
+
+
+def _says_a_key_twice(raw: Raw) -> bool:
+    found = False
+
+    def see(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or len(dict(pairs)) < len(pairs)
+
+    json.loads(bytes(raw), object_pairs_hook=see)
+    return found
+
+
+def _flat_tool(members: dict[str, Raw]) -> str | None:
+    """TOOL-1, C-3: the chat form of a tool, explained."""
+    name = _nested_name(members)
+    return name and (
+        "this tool is nested as in Chat Completions, wanted the flat form: "
+        f'{{"type":"function","name":{name},"description":…,"parameters":…,"strict":…}}'
+    )
+
+
+def _flat_choice(members: dict[str, Raw]) -> str | None:
+    """TOOL-2: the chat form of a named function, explained."""
+    name = _nested_name(members)
+    return name and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+
+
+def _nested_name(members: dict[str, Raw]) -> str | None:
+    """The name in a nested `function`, as JSON; None if there is no such thing."""
+    if "function" not in members:
+        return None
+    function = msgspec.json.decode(members["function"])
+    name = function.get("name") if isinstance(function, dict) else None
+    return excerpt(msgspec.json.encode(name)) if isinstance(name, str) else "…"
+
+
+TAG: Final = "type"
+HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {FunctionToolParam: _flat_tool, SpecificFunction: _flat_choice}
+KINDS: Final[dict[type, tuple[str, ...]]] = {
+    shapes.StrType: ("string",),
+    shapes.LiteralType: ("string",),
+    shapes.EnumType: ("string",),
+    shapes.IntType: ("integer",),
+    shapes.FloatType: ("integer", "number"),
+    shapes.BoolType: ("boolean",),
+    shapes.NoneType: ("null",),
+    shapes.ListType: ("array",),
+    shapes.DictType: ("object",),
+    shapes.StructType: ("object",),
+}
+_dict_of_raw: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_list_of_raw: Final = msgspec.json.Decoder(list[Raw]).decode

@@ -1,0 +1,182 @@
+"""Traces read back: the list of them, and one of them whole.
+
+What cannot be read is said by file and line. Files that are not called like traces are passed over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.errors import AntiphonError
+from antiphon.protocol.losses import Losses
+from antiphon.trace.folder import TraceFile, file_id, trace_files
+from antiphon.trace.records import (
+    FORMAT,
+    AnyTraceRecord,
+    ClientHead,
+    ClientPiece,
+    ClientRequest,
+    HubRequest,
+    LossList,
+    OmittedData,
+    Route,
+    TraceNote,
+    TraceRecord,
+    TraceSummary,
+    UpstreamHead,
+    UpstreamPiece,
+    UpstreamRequest,
+    decode_record,
+)
+
+LAST: Final = "last"  # the word for the newest trace
+_Kind = TypeVar("_Kind", bound=TraceRecord)
+
+
+class TraceError(AntiphonError):
+    """A trace that is not there, is meant by a name that others share, or cannot be read."""
+
+
+class RecordedTrace(Struct, frozen=True):
+    """One trace. Of what happened more than once, such as a request that was sent again, the last is meant."""
+
+    summary: TraceSummary
+    records: list[AnyTraceRecord]  # in the order of what happened, without the summary
+
+    @property
+    def id(self) -> str:
+        return self.summary.id
+
+    @property
+    def client_request(self) -> ClientRequest | None:
+        return self._last(ClientRequest)
+
+    @property
+    def hub_request(self) -> HubRequest | None:
+        return self._last(HubRequest)
+
+    @property
+    def route(self) -> Route | None:
+        return self._last(Route)
+
+    @property
+    def upstream_request(self) -> UpstreamRequest | None:
+        return self._last(UpstreamRequest)
+
+    @property
+    def upstream_head(self) -> UpstreamHead | None:
+        return self._last(UpstreamHead)
+
+    @property
+    def upstream_pieces(self) -> list[UpstreamPiece]:
+        """The answer to the last request to the upstream."""
+        start = max((place for place, each in enumerate(self.records) if isinstance(each, UpstreamRequest)), default=0)
+        return [each for each in self.records[start:] if isinstance(each, UpstreamPiece)]
+
+    @property
+    def client_head(self) -> ClientHead | None:
+        return self._last(ClientHead)
+
+    @property
+    def client_pieces(self) -> list[ClientPiece]:
+        return [each for each in self.records if isinstance(each, ClientPiece)]
+
+    @property
+    def losses(self) -> Losses:
+        losses = Losses()
+        for record in self.records:
+            if isinstance(record, LossList):
+                for each in record.losses:
+                    losses.add(each.path, each.what, each.why)
+        return losses
+
+    @property
+    def notes(self) -> dict[str, str | int | float | None]:
+        return {each.name: each.value for each in self.records if isinstance(each, TraceNote)}
+
+    @property
+    def omitted_bytes(self) -> dict[str, int]:
+        """Bytes that were left out, by the kind of their records."""
+        cut = self._last(OmittedData)
+        return cut.missing if cut else {}
+
+    def _last(self, kind: type[_Kind]) -> _Kind | None:
+        return next((each for each in reversed(self.records) if isinstance(each, kind)), None)
+
+
+def list_traces(folder: Path) -> list[TraceSummary]:
+    """Every trace in the folder, oldest first. One that cannot be read is in the list too, and its error says why."""
+    return [summary for file in trace_files(folder) if (summary := _summary_or_fault(file)) is not None]
+
+
+def read_trace(folder: Path, id_or_prefix: str) -> RecordedTrace:
+    """The trace with this id, or the only one whose id begins so (`req_` may be left out), or the `last`."""
+    file = _find(trace_files(folder), id_or_prefix, folder)
+    try:
+        lines = file.path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise TraceError(f"{file.path}: cannot be read: {error.strerror}") from None
+    if lines.pop():
+        raise TraceError(f"{file.path}: the last line has no end; somebody cut the file")
+    first, *rest = lines or [b""]
+    summary = _checked(_decoded(first, file, 1), file)
+    return RecordedTrace(summary, [_decoded(line, file, number) for number, line in enumerate(rest, 2)])
+
+
+def no_traces_message(folder: Path) -> str:
+    """What is said of a folder without any."""
+    return f"there are no traces in {folder}; `antiphon serve --trace DIR` writes them"
+
+
+def _find(files: list[TraceFile], wanted: str, folder: Path) -> TraceFile:
+    if not files:
+        raise TraceError(no_traces_message(folder))
+    if wanted == LAST:
+        return files[-1]
+    name = file_id(wanted)
+    found = [file for file in files if file.id == name] or [file for file in files if file.id.startswith((name, f"req_{name}"))]
+    if not found:
+        raise TraceError(f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` shows them all")
+    if len({file.id for file in found}) > 1:
+        some = ", ".join(file.id for file in found[:3])
+        raise TraceError(f"{len(found)} traces have an id that begins with {wanted!r}: {some}{', …' if len(found) > 3 else ''}")
+    return found[-1]
+
+
+def _summary_or_fault(file: TraceFile) -> TraceSummary | None:
+    try:
+        with file.path.open("rb") as lines:
+            return _checked(_decoded(lines.readline().rstrip(b"\n"), file, 1), file)
+    except FileNotFoundError:
+        return None  # swept since the folder was read
+    except (OSError, TraceError):
+        return TraceSummary(
+            at=0.0,
+            id=file.id,
+            time=file.time,
+            duration=0.0,
+            model=None,
+            upstream=None,
+            status=None,
+            losses=0,
+            error="cannot be read",
+        )
+
+
+def _decoded(line: bytes, file: TraceFile, number: int) -> AnyTraceRecord:
+    try:
+        return decode_record(line)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise TraceError(f"{file.path}, line {number}: is no record of a trace: {error}") from None
+
+
+def _checked(record: AnyTraceRecord, file: TraceFile) -> TraceSummary:
+    if not isinstance(record, TraceSummary):
+        raise TraceError(f"{file.path}: a trace begins with a summary, this one does not")
+    if record.format != FORMAT:
+        raise TraceError(f"{file.path}: is of format {record.format}; this version reads format {FORMAT}")
+    return record

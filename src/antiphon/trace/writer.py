@@ -1,0 +1,272 @@
+"""Records what happens to requests. A `Trace` only appends to a list; a thread of its own takes keys out, writes and sweeps.
+
+Nothing here can harm a request: what is too much is left out and counted, a folder that cannot be written is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from antiphon.config import TraceConfig
+from antiphon.errors import ConfigError
+from antiphon.protocol.losses import Losses
+from antiphon.trace.finished_trace import FinishedTrace, TraceEntry, redacted_records
+from antiphon.trace.folder import remove_old_traces, trace_file_name, write_file
+from antiphon.trace.records import (
+    ClientHead,
+    ClientPiece,
+    ClientRequest,
+    HubRequest,
+    LossList,
+    OmittedData,
+    RawData,
+    Route,
+    TraceNote,
+    UpstreamHead,
+    UpstreamPiece,
+    UpstreamRequest,
+    encode_record,
+)
+from antiphon.trace.redactor import Redactor, keys_in_headers
+
+MAX_TRACE: Final = 32 * 1024 * 1024  # bytes of one trace, in memory and about as many on disk
+MAX_WAITING: Final = 64 * 1024 * 1024  # bytes of traces that wait to be written
+SWEEP_EVERY: Final = 60.0  # seconds
+CLOSE_TIMEOUT: Final = 5.0  # seconds that `close` waits
+
+logger = logging.getLogger("antiphon.trace")
+
+
+class TraceWriter:
+    """The traces of a server. The thread that writes them runs until `close`. `sweep_every` differs only where nobody can wait."""
+
+    def __init__(
+        self,
+        config: TraceConfig,
+        secrets: Iterable[str] = (),
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        sweep_every: float = SWEEP_EVERY,
+    ) -> None:
+        self.dropped_traces = 0  # traces that nobody will ever read
+        self._now = now
+        self._clock = clock
+        self._waiting: deque[FinishedTrace] = deque()
+        self._waiting_size = 0
+        self._closing = False
+        self._change = threading.Condition()
+        self._sweep_every = sweep_every
+        self._writer = _FileWriter(config, tuple(secrets), now)
+        self._thread = threading.Thread(target=self._write_all, name="antiphon-trace", daemon=True)
+        self._thread.start()
+
+    def start_trace(self, id: str) -> Trace:
+        return Trace(id, self._now(), self._clock, self._take)
+
+    def close(self) -> None:
+        """Waits until what was handed over is written, but not for ever."""
+        with self._change:
+            self._closing = True
+            self._change.notify()
+        self._thread.join(CLOSE_TIMEOUT)
+
+    def _take(self, finished: FinishedTrace) -> None:
+        with self._change:
+            if self._closing or self._waiting_size + finished.size > MAX_WAITING:
+                self.dropped_traces += 1
+                if self.dropped_traces == 1:
+                    logger.warning("a trace was dropped: they come faster than they can be written; the next ones are only counted")
+                return
+            self._waiting.append(finished)
+            self._waiting_size += finished.size
+            self._change.notify()
+
+    def _write_all(self) -> None:
+        self._writer.remove_old_traces()
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or self._closing, timeout=self._sweep_every)
+                finished = self._waiting[0] if self._waiting else None
+                if finished is None and self._closing:
+                    return
+            if finished is None:
+                self._writer.remove_old_traces()
+                continue
+            written = self._writer.write(finished)
+            with self._change:
+                self._waiting.popleft()
+                self._waiting_size -= finished.size
+                self.dropped_traces += not written
+
+
+class Trace:
+    """One request being recorded. Every call is cheap and none does IO; `finish` hands everything over, once.
+
+    A request whose body nobody read leaves no trace: a question about health, a stranger at the door."""
+
+    def __init__(self, id: str, time: float, clock: Callable[[], float], hand_over: Callable[[FinishedTrace], None]) -> None:
+        self._id = id
+        self._time = time
+        self._clock = clock
+        self._hand_over = hand_over
+        self._size = 0
+        self._start = clock()
+        self._entries: list[TraceEntry] = []
+        self._secrets: list[str] = []
+        self._missing: dict[str, int] = {}
+        self._has_request = False
+        self._open = True
+
+    def client_request(self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        if self._open:
+            named = _named(headers)
+            self._secrets += keys_in_headers(named)
+            kept = self._kept("client_request", body)
+            self._entries.append(ClientRequest(at=self._at(), method=method, path=path, headers=named, body=kept))
+            self._has_request = True
+
+    def hub_request(self, encoded: bytes) -> None:
+        if self._open:
+            self._entries.append(HubRequest(at=self._at(), body=self._kept("hub_request", encoded)))
+
+    def route(self, upstream: str, dialect: str, model: str, profile: str, stream: bool) -> None:
+        if self._open:
+            self._entries.append(
+                Route(at=self._at(), upstream=upstream, dialect=dialect, model=model, profile=profile, stream=stream)
+            )
+
+    def upstream_request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
+        if self._open:
+            self._secrets += keys_in_headers(headers)
+            kept = self._kept("upstream_request", body)
+            self._entries.append(UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=kept))
+
+    def upstream_head(self, status: int, headers: Mapping[str, str]) -> None:
+        if self._open:
+            self._entries.append(UpstreamHead(at=self._at(), status=status, headers=dict(headers)))
+
+    def upstream_piece(self, data: bytes) -> None:
+        if self._open and self._fits("upstream_piece", len(data)):
+            self._entries.append((self._clock(), UpstreamPiece, data))
+
+    def client_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        if self._open:
+            self._entries.append(ClientHead(at=self._at(), status=status, headers=_named(headers)))
+
+    def client_piece(self, data: bytes) -> None:
+        if self._open and self._fits("client_piece", len(data)):
+            self._entries.append((self._clock(), ClientPiece, data))
+
+    def losses(self, losses: Losses) -> None:
+        """Some that are known by now; a loss that is told twice counts once."""
+        if self._open:
+            self._entries.append(LossList(at=self._at(), losses=list(losses)))
+
+    def note(self, name: str, value: str | int | float | None) -> None:
+        """Anything else worth knowing. The last note called `error` is the one that lists show."""
+        if self._open:
+            self._entries.append(TraceNote(at=self._at(), name=name, value=value))
+
+    def finish(self) -> None:
+        if self._open and self._has_request:
+            if self._missing:
+                self._entries.append(OmittedData(at=self._at(), missing=self._missing))
+            self._hand_over(
+                FinishedTrace(
+                    id=self._id,
+                    time=self._time,
+                    start=self._start,
+                    duration=self._at(),
+                    entries=self._entries,
+                    secrets=tuple(self._secrets),
+                    size=self._size + COST * len(self._entries),
+                )
+            )
+        self._open = False
+
+    def _at(self) -> float:
+        return round(self._clock() - self._start, 6)
+
+    def _kept(self, kind: str, data: bytes) -> RawData:
+        return RawData(data if self._fits(kind, len(data)) else b"")
+
+    def _fits(self, kind: str, length: int) -> bool:
+        """Whether there is room. Once some of a kind is missing, so is all that follows of it: pieces have no holes."""
+        if kind in self._missing or self._size + length + COST > MAX_TRACE:
+            self._missing[kind] = self._missing.get(kind, 0) + length
+            return False
+        self._size += length + COST
+        return True
+
+
+class _FileWriter:
+    """What the thread does. Its own edge: whatever goes wrong here is said once and goes no further."""
+
+    def __init__(self, config: TraceConfig, secrets: tuple[str, ...], now: Callable[[], float]) -> None:
+        if config.dir is None:
+            raise ConfigError("traces need a folder: got none, wanted trace.dir")
+        self._folder = Path(config.dir).absolute()
+        self._max_bytes = config.max_mib * 1024 * 1024
+        self._max_seconds = config.max_days * 86400
+        self._secrets = secrets
+        self._now = now
+        self._held = 0  # bytes in the folder, as far as this process knows
+        self._swept = 0.0
+        self._failing: set[str] = set()
+
+    def write(self, finished: FinishedTrace) -> bool:
+        def write() -> None:
+            lines = map(encode_record, redacted_records(finished, Redactor((*self._secrets, *finished.secrets))))
+            self._held += write_file(self._folder, trace_file_name(finished.id, finished.time), lines)
+
+        written = self._tried("written to", write)
+        self._tried("removed from", self._sweep_if_due)
+        return written
+
+    def remove_old_traces(self) -> None:
+        self._tried("removed from", self._sweep)
+
+    def _sweep_if_due(self) -> None:
+        if self._held > self._max_bytes or abs(self._now() - self._swept) >= SWEEP_EVERY:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._swept = self._now()
+        self._held = remove_old_traces(self._folder, now=self._swept, max_bytes=self._max_bytes, max_seconds=self._max_seconds)
+
+    def _tried(self, what: str, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except Exception as error:  # the thread's edge: the next trace may fare better
+            if what not in self._failing:
+                self._failing.add(what)
+                logger.warning("traces cannot be %s %s: %s; requests are served all the same", what, self._folder, _said(error))
+            return False
+        if what in self._failing:
+            self._failing.remove(what)
+            logger.info("traces are %s %s again", what, self._folder)
+        return True
+
+
+def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """As most of us would write them; a header that came twice is joined with a comma."""
+    named: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        named[key] = f"{named[key]}, {text}" if key in named else text
+    return named
+
+
+def _said(error: Exception) -> str:
+    """An error without what it was about: only the system's own words are known to hold no key."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
+
+
+COST: Final = 256  # bytes that a record takes by itself

@@ -1,0 +1,75 @@
+"""An upstream's stream as hub events: bytes in, in any cut, events out. Pure; which dialect it is, the reader is told."""
+
+from __future__ import annotations
+
+from antiphon import sse
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
+from antiphon.upstream.server_dialects import EventsToHub, TextRunToHub
+
+
+class StreamReader:
+    """An upstream's stream as hub events."""
+
+    def __init__(self, to_hub: EventsToHub, limits: OutputLimits = OutputLimits()) -> None:  # noqa: B008
+        self.was_cut_off = False  # because the answer exceeds its limits
+        self._frames = sse.Decoder()
+        self._to_hub = to_hub
+        to_hub.limit_output(limits)
+        self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)
+
+    @property
+    def error(self) -> ApiError | None:
+        return self._to_hub.error
+
+    @property
+    def losses(self) -> Losses:
+        return self._to_hub.losses
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """The events that these bytes bring. An event beyond all measure fails the response."""
+        events: list[StreamEvent] = []
+        for told in self.feed_runs(data):
+            events += told.events() if isinstance(told, TextRun) else [told]
+        return events
+
+    def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
+        """The same, deltas in a row as one."""
+        try:
+            frames = self._frames.feed(data)
+        except UpstreamFault as error:
+            return [*self._to_hub.finish(error)]
+        told: list[StreamEvent | TextRun] = []
+        try:
+            if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
+                told += self._to_hub.feed(frames[0])
+            else:
+                self._feed_frames(frames, told)
+        except OutputLimitExceeded as error:
+            self.was_cut_off = True
+            told += self._to_hub.cut_off(error.reason)
+        return told
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """The bytes are over, properly or with an error."""
+        events: list[StreamEvent] = []
+        try:
+            for frame in self._frames.finish():
+                events += self._to_hub.feed(frame)
+            return events + self._to_hub.finish(error)
+        except OutputLimitExceeded as limit:
+            self.was_cut_off = True
+            return events + self._to_hub.cut_off(limit.reason)
+
+    def _feed_frames(self, frames: list[sse.Frame], told: list[StreamEvent | TextRun]) -> None:
+        at = 0
+        while at < len(frames):
+            if self._text_run is not None:
+                run, at = self._text_run(frames, at)
+                if run is not None:
+                    told.append(run)
+                    continue
+            told += self._to_hub.feed(frames[at])
+            at += 1

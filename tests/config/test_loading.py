@@ -1,0 +1,235 @@
+"""The configuration from a file or from the environment: where it is looked for, what it means, how it complains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.config import Config, ModelRule, Timeouts, default_config, find_config, load_config, parse_config
+from antiphon.errors import ConfigError
+
+LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9001/v1"\n'
+CONTRACT = """
+[server]
+host = "127.0.0.1"
+port = 8080
+workers = 1
+[[upstreams]]
+name = "lab"
+dialect = "chat"                     # responses | chat
+base_url = "http://127.0.0.1:9001/v1"
+api_key_env = "LAB_KEY"              # optional
+models = ["mock-*", { from = "fast", to = "mock-1" }]
+profile = "chat"                     # optional
+[[keys]]
+name = "alice"
+env = "ALICE_KEY"
+[timeouts]
+connect = 5.0
+first_byte = 60.0
+idle = 60.0
+total = 600.0
+[trace]
+dir = "traces"
+"""
+
+
+def refusal(text: str, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "antiphon.toml", environ or {})
+    return str(caught.value)
+
+
+def test_a_removed_setting_is_refused_with_its_line_and_what_to_do() -> None:
+    assert refusal("[server]\nport = 1\nrecall_mib = 0\n") == (
+        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are not cached any more; delete the line"
+    )
+
+
+def test_a_table_of_the_wrong_type_is_refused_before_its_removed_settings() -> None:
+    assert "server" in refusal('server = "recall_mib"\n')
+
+
+# Where it is looked for
+
+
+def test_the_given_file_comes_first_then_the_variable_then_the_folder_then_none(tmp_path: Path) -> None:
+    environ = {"ANTIPHON_CONFIG": "named.toml"}
+    assert find_config(None, {"ANTIPHON_CONFIG": ""}, tmp_path) is None
+    (tmp_path / "antiphon.toml").write_text(LAB, encoding="utf-8")
+    assert find_config(None, {}, tmp_path) == tmp_path / "antiphon.toml"
+    assert find_config(None, environ, tmp_path) == tmp_path / "named.toml"
+    assert find_config(Path("given.toml"), environ, tmp_path) == tmp_path / "given.toml"
+    assert find_config(Path("/etc/given.toml"), environ, tmp_path) == Path("/etc/given.toml")
+
+
+def test_a_folder_of_that_name_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").mkdir()
+    assert find_config(None, {}, tmp_path) is None
+
+
+def test_a_file_is_read_also_with_a_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + LAB.replace("\n", "\r\n").encode())
+    assert [upstream.name for upstream in load_config(file, {}).upstreams] == ["lab"]
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+        load_config(tmp_path / "none.toml", {})
+    (tmp_path / "bad.toml").write_bytes(b'[server]\nhost = "\xff"')
+    with pytest.raises(ConfigError, match=r"bad\.toml: is not UTF-8"):
+        load_config(tmp_path / "bad.toml", {})
+
+
+# What it means
+
+
+def test_the_contract_is_read() -> None:
+    config = parse_config(CONTRACT, "antiphon.toml", {"LAB_KEY": "sk-lab", "ALICE_KEY": "sk-alice"})
+    (lab,) = config.upstreams
+    assert (config.server.host, config.server.port, config.server.workers) == ("127.0.0.1", 8080, 1)
+    assert (lab.name, lab.dialect, lab.base_url, lab.profile) == ("lab", "chat", "http://127.0.0.1:9001/v1", "chat")
+    assert lab.models == ["mock-*", ModelRule(from_="fast", to="mock-1")]
+    assert config.timeouts == Timeouts()
+    assert config.trace.dir == "traces"
+    assert [key.name for key in config.keys] == ["alice"]
+
+
+def test_what_is_not_said_is_as_documented() -> None:
+    config = parse_config(LAB, "antiphon.toml", {})
+    assert config == Config(upstreams=config.upstreams)
+    assert config.upstreams[0].models == ["*"]
+    assert config.upstreams[0].timeouts is None
+
+
+def test_a_slash_at_the_end_of_a_url_is_no_difference() -> None:
+    assert parse_config(LAB.replace('/v1"', '/v1/"'), "a.toml", {}) == parse_config(LAB, "a.toml", {})
+
+
+def test_an_upstreams_own_timeouts_stand_over_the_common_ones() -> None:
+    config = parse_config("[timeouts]\nidle = 7\n" + LAB + "[upstreams.timeouts]\ntotal = 30\n", "a.toml", {})
+    assert config.timeouts == Timeouts(idle=7.0)
+    assert config.upstreams[0].timeouts == Timeouts(idle=7.0, total=30.0)
+    assert parse_config(LAB + "[upstreams.timeouts]\n", "a.toml", {}).upstreams[0].timeouts is None
+
+
+def test_paths_are_meant_from_the_files_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('about = "mine"\nextends = "chat"\n', encoding="utf-8")
+    config = parse_config(LAB + 'profile = "./mine.toml"\n[trace]\ndir = "traces"\n', tmp_path / "antiphon.toml", {})
+    assert config.upstreams[0].profile == str(tmp_path / "mine.toml")
+    assert config.trace.dir == str(tmp_path / "traces")
+    elsewhere = parse_config('[trace]\ndir = "/var/traces"\n', tmp_path / "antiphon.toml", {})
+    assert elsewhere.trace.dir == "/var/traces"
+
+
+def test_a_profile_beside_the_configuration_is_meant_by_its_name(tmp_path: Path) -> None:
+    """D-1: before the shipped one of that name, which it may extend; what stands in the file is checked with its line."""
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\n', encoding="utf-8")
+    config = parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
+    assert config.upstreams[0].profile == str(folder / "chat.toml")
+    assert parse_config(LAB + 'profile = "groq"\n', tmp_path / "antiphon.toml", {}).upstreams[0].profile == "groq"
+    (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\nquirks = ["drop_reasonin"]\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"profiles/chat\.toml, line 3: quirks: 'drop_reasonin' is no known quirk; did you mean"):
+        parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
+
+
+@pytest.mark.parametrize("url", ["sqlite:////var/a.db", "sqlite:///", "postgresql://anna:sesame@db/antiphon", "off"])
+def test_the_place_of_the_store_is_kept_as_it_is_written(url: str, tmp_path: Path) -> None:
+    assert parse_config(f'[store]\nurl = "{url}"\n', tmp_path / "antiphon.toml", {}).store.url == url
+
+
+def test_a_relative_file_of_the_store_is_meant_from_the_folder_of_the_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "100% mine"
+    config = parse_config('[store]\nurl = "sqlite:///kept/a%3F.db"\n', folder / "antiphon.toml", {})
+    assert config.store.url == f"sqlite:///{tmp_path}/100%25%20mine/kept/a%3F.db"
+    assert parse_config("", folder / "antiphon.toml", {}).store.url is None
+
+
+def test_without_a_file_the_embedded_model_is_served_and_nothing_else() -> None:
+    (local,) = default_config({}).upstreams
+    assert local.embedded
+    assert local.upstream_model("local") == "local"
+    assert local.upstream_model("gpt-5") is None
+    assert default_config({}) == Config(upstreams=[local])
+
+
+def test_a_provider_whose_variable_is_set_is_served_too() -> None:
+    assert [upstream.name for upstream in default_config({"GROQ_API_KEY": "gsk-1", "OPENAI_API_KEY": ""}).upstreams] == [
+        "local",
+        "groq",
+    ]
+
+
+def test_a_file_without_upstreams_has_the_usual_ones() -> None:
+    environ = {"GROQ_API_KEY": "gsk-1"}
+    config = parse_config("[server]\nport = 9000\n", "antiphon.toml", environ)
+    assert config.upstreams == default_config(environ).upstreams
+    assert config.server.port == 9000
+
+
+def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
+    with pytest.raises(ConfigError, match="the environment variable GROQ_API_KEY has blanks") as caught:
+        default_config({"GROQ_API_KEY": "gsk 1"})
+    assert "gsk 1" not in str(caught.value)
+    assert refusal("[server]\n", {"GROQ_API_KEY": "gsk 1"}).startswith("antiphon.toml: upstreams[1].api_key_env: the environment")
+
+
+# How it complains
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("[server]\nprot = 80", 2, "server.prot is no known setting; did you mean 'port'?"),
+        ("[sever]\nport = 80", 1, "sever is no known setting; did you mean 'server'?"),
+        ("[server]\nport = 65536", 2, "server.port: got 65536, wanted an integer from 0 to 65535"),
+        ('[server]\nport = "80"', 2, 'server.port: got "80", wanted an integer from 0 to 65535'),
+        ('[server]\nlog = "jsno"', 2, 'server.log: got "jsno", wanted one of "auto", "json", "pretty"; did you mean \'json\'?'),
+        ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: got [1], wanted an array of strings"),
+        ("[server]\ngrace = -1", 2, "server.grace: got -1, wanted a number from 0 to 3600"),
+        ("server = 3", 1, "server: got 3, wanted a table"),
+        ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, wanted an array of tables'),
+        (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key is no known setting; did you mean 'api_key_env'?"),
+        (
+            LAB + LAB.replace('dialect = "chat"\n', ""),
+            5,
+            'upstreams[1].dialect is missing: wanted one of "chat", "gemini", "messages", "responses"',
+        ),
+        (
+            LAB.replace('"chat"', '"chatt"'),
+            3,
+            'upstreams[0].dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"; did',
+        ),
+        (
+            LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",
+            7,
+            "upstreams[0].models[1].form is no known setting; did you mean 'from'?",
+        ),
+        (LAB + "models = [\n'a',\n{ to = 'c' },\n]", 7, "upstreams[0].models[1].from is missing: wanted a string"),
+        (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: got 3, wanted a string or a table"),
+        (LAB + "models = 'a'", 5, 'upstreams[0].models: got "a", wanted an array of strings or tables'),
+        (LAB + "[upstreams.timeouts]\nfirst = 3", 6, "upstreams[0].timeouts.first is no known setting; did you mean 'first_byte'?"),
+        (LAB + "[upstreams.timeouts]\nidle = 0", 6, "upstreams[0].timeouts.idle: got 0, wanted a number above 0, at most 86400"),
+        ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: got inf, wanted a number above 0, at most 86400"),
+        ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, wanted a number above 0"),
+        ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, wanted a number above 0"),
+        ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, wanted a number above 0"),
+        # What holds between settings has its line too.
+        (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
+        (LAB + LAB, 6, "upstreams[1].name: 'lab' is taken by another upstream"),
+        (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: no profile is named 'chatt'; did you mean 'chat'?"),
+        ('[[upstreams]]\nname = "x"\ndialect = "chat"', 1, "upstreams[0].base_url: is missing: wanted the URL of a server"),
+        (LAB + '[server]\nhost = "0.0.0.0"', 6, 'server.host: "0.0.0.0" can be reached from other machines'),
+        (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: key 'alice' has neither sha256 nor env"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_file_line_path_and_remedy(text: str, line: int, said: str) -> None:
+    assert refusal(text).startswith(f"antiphon.toml, line {line}: {said}")
+
+
+def test_what_is_no_toml_is_told() -> None:
+    assert refusal("[server").startswith("antiphon.toml: not valid TOML: ")

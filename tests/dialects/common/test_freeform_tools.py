@@ -1,0 +1,130 @@
+"""Custom tools as functions of one string: the string comes out of any spelling and any cut of the arguments."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from antiphon.dialects.common.freeform_tools import (
+    ARGUMENTS_PREFIX,
+    ARGUMENTS_SUFFIX,
+    FreeformInput,
+    description,
+    schema,
+    wrap_delta,
+    wrap_input,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.tools import CustomTool, GrammarFormat, TextFormatOfTool
+
+INPUTS = st.text(alphabet=st.sampled_from('ab"\\/\n\t\x00é😀\u2028u{}:d83'), max_size=20) | st.text(max_size=12)
+GAPS = st.sampled_from(["", " ", "\n\t "])
+
+
+def fed(pieces: list[str]) -> tuple[str, str]:
+    one = FreeformInput()
+    told = "".join(one.feed(piece) for piece in pieces) + one.finish()
+    return told, one.left_over
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    edges = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
+
+
+@given(INPUTS, st.booleans(), GAPS, GAPS, GAPS, GAPS, st.lists(st.integers(0, 60), max_size=6))
+def test_any_spelling_in_any_cut_gives_the_input_back(
+    text: str, escaped: bool, before: str, inside: str, around: str, after: str, places: list[int]
+) -> None:
+    spelled = json.dumps(text, ensure_ascii=escaped)
+    arguments = f'{before}{{{inside}"input"{around}:{around}{spelled}{inside}}}{after}'
+    assert fed(cut(arguments, places)) == (text, "")
+    assert fed(list(arguments)) == (text, "")
+
+
+@given(st.text(max_size=40), st.lists(st.integers(0, 60), max_size=6))
+def test_any_arguments_at_all_give_the_same_in_any_cut(arguments: str, places: list[int]) -> None:
+    assert fed(cut(arguments, places)) == fed([arguments]) == fed(list(arguments))
+
+
+@given(INPUTS)
+def test_wrapped_input_is_json_and_comes_back(text: str) -> None:
+    assert json.loads(wrap_input(text)) == {"input": text}
+    one = FreeformInput()
+    assert one.feed(wrap_input(text)) + one.finish() == text
+
+
+@given(st.lists(INPUTS, max_size=4))
+def test_pieces_wrapped_one_by_one_make_whole_arguments(pieces: list[str]) -> None:
+    assert ARGUMENTS_PREFIX + "".join(map(wrap_delta, pieces)) + ARGUMENTS_SUFFIX == wrap_input("".join(pieces))
+
+
+def test_the_string_is_told_as_it_comes() -> None:
+    one = FreeformInput()
+    assert one.feed('{"input": "*** Beg') == "*** Beg"
+    assert one.feed("in \\") == "in "
+    assert one.feed("n\\ud83d") == "\n"
+    assert one.feed("\\ude") == ""
+    assert one.feed('00!"') == "😀!"
+    assert one.feed("}") == ""
+    assert one.finish() == ""
+    assert one.left_over == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "left_over"),
+    [
+        ("ls -l", "ls -l", ""),
+        ("", "", ""),
+        ('"just a string"', '"just a string"', ""),
+        ('{"patch": "x"}', '{"patch": "x"}', ""),
+        ('{"input": 3}', '{"input": 3}', ""),
+        ("[" * 2000, "[" * 2000, ""),
+        ('{"why": "so", "input": "x"}', "x", '{"why":"so"}'),
+        ('{"inp\\u0075t": "x"}', "x", ""),
+        ('{"input": "x", "why": "so"}', "x", ', "why": "so"}'),
+        ('{"input": "x"', "x", ""),
+        ('{"input": "cut \\u00', "cut \\u00", ""),
+        ('{"input": "cut \\', "cut \\", ""),
+        ('{"input": "no \\escape \\u12 here"}', "no \\escape \\u12 here", ""),
+        ('{"input": "half \\ud83d\\u0041 \\ude00 \\ud83d\\n."}', "half \ufffdA \ufffd \ufffd\n.", ""),
+        (" " * 300 + '{"input": "x"}', "x", ""),
+    ],
+)
+def test_what_a_model_writes_instead_is_not_lost(arguments: str, told: str, left_over: str) -> None:
+    assert fed([arguments]) == (told, left_over)
+    assert fed(list(arguments)) == (told, left_over)
+
+
+def test_the_schema_asks_for_one_string_and_nothing_else() -> None:
+    assert schema("the patch") == {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "the patch"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    }
+
+
+GRAMMAR = GrammarFormat(syntax="lark", definition="start: /x/", extra={"x": Raw(b"1")})
+RULE = "The input must match this lark grammar:\nstart: /x/"
+
+
+@pytest.mark.parametrize(
+    ("tool", "told", "lost"),
+    [
+        (CustomTool(name="patch"), "", []),
+        (CustomTool(name="patch", description="so", format=TextFormatOfTool()), "so", []),
+        (CustomTool(name="patch", format=GRAMMAR), RULE, ["tools[0].format.x", "tools[0].format"]),
+        (CustomTool(name="patch", description="so", format=GRAMMAR), f"so\n\n{RULE}", ["tools[0].format.x", "tools[0].format"]),
+    ],
+)
+def test_the_model_is_told_the_grammar_that_nothing_enforces(tool: CustomTool, told: str, lost: list[str]) -> None:
+    """TOOL-2, F-4."""
+    losses = Losses()
+    assert description(tool, "tools[0]", losses) == told
+    assert [loss.path for loss in losses] == lost

@@ -1,0 +1,72 @@
+"""The tools that a request offers: each once, with its place and its namespace, and what is made of them worked out once."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from antiphon.dialects.common.offered_tools import tools_with_paths, translate_tools_once
+from antiphon.protocol.items import AdditionalTools, MessageParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolList, ToolParam
+
+LOOK, PATCH = FunctionToolParam(name="look"), CustomTool(name="patch")
+WHY = "there are no groups of tools"
+
+
+def test_every_tool_has_its_place_and_its_namespace() -> None:
+    """TOOL-1: members of a namespace stand inside of it; tools that the history offers come last."""
+    group = NamespaceTool(name="files", tools=[LOOK, PATCH])
+    request = Request(tools=[PATCH, group], input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=[LOOK])])
+    losses = Losses()
+    assert list(tools_with_paths(request, losses, WHY)) == [
+        ("tools[0]", PATCH, None),
+        ("tools[1].tools[0]", LOOK, "files"),
+        ("tools[1].tools[1]", PATCH, "files"),
+        ("input[1].tools[0]", LOOK, None),
+    ]
+    assert not list(losses)
+
+
+def test_what_is_said_of_a_namespace_is_lost_and_told() -> None:
+    """F-4."""
+    group = NamespaceTool(name="files", description="all files", tools=[LOOK], extra={"x": Raw(b"1")})
+    losses = Losses()
+    assert len(list(tools_with_paths(Request(tools=[group]), losses, WHY))) == 1
+    assert [loss.path for loss in losses] == ["tools[0].x", "tools[0].description"]
+    assert WHY in str(list(losses)[1])
+
+
+class Wire:
+    """One kind of server."""
+
+
+class Maker:
+    """Makes things of tools, and counts them."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def make(self, request: Request, names: str, wire: Wire) -> int:
+        del request, names, wire
+        self.made += 1
+        return self.made
+
+
+def test_tools_that_come_again_are_worked_out_once_for_each_kind_of_server() -> None:
+    shared: ToolList[ToolParam] = ToolList([LOOK])
+    maker, wire = Maker(), Wire()
+    make = maker.make
+    assert [translate_tools_once(make, Request(tools=shared), "names", wire) for _ in range(2)] == [1, 1]
+    assert translate_tools_once(make, Request(tools=shared), "names", Wire()) == 2
+
+
+def test_tools_that_a_history_adds_to_are_worked_out_each_time() -> None:
+    maker, wire = Maker(), Wire()
+    shared: ToolList[ToolParam] = ToolList([LOOK])
+    added = Request(tools=shared, input=[AdditionalTools(tools=[PATCH])])
+    assert [translate_tools_once(maker.make, request, "names", wire) for request in (added, added, Request(tools=[LOOK]))] == [
+        1,
+        2,
+        3,
+    ]

@@ -1,0 +1,22 @@
+"""The words of whole reasoning items, part by part."""
+
+from __future__ import annotations
+
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.protocol.content import Content, InputText, ReasoningText, SummaryText
+from antiphon.protocol.items import Reasoning
+
+
+def test_every_part_of_a_summary_is_its_own_and_texts_are_all_one() -> None:
+    """RSN-1, F-4: what is no thought is told, and never passed over."""
+    lost: list[tuple[int, Content]] = []
+    odd = InputText(text="odd")
+    item = Reasoning(
+        id="rs_1",
+        summary=[SummaryText(text="a"), SummaryText(text="b")],
+        content=[ReasoningText(text="c"), odd, ReasoningText(text="d")],
+    )
+    told = reasoning_texts(3, item, lambda at, part: lost.append((at, part)))
+    assert told == [("a", (3, 0)), ("b", (3, 1)), ("c", TEXT_PART), ("d", TEXT_PART)]
+    assert lost == [(3, odd)]
+    assert reasoning_texts(0, Reasoning(id="rs_2", summary=[]), lambda at, part: lost.append((at, part))) == []

@@ -1,0 +1,36 @@
+"""Characters cut in two: any cut of a text into UTF-16 units comes together again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.dialects.common.surrogates import SurrogateJoiner
+
+
+def units(text: str) -> list[str]:
+    """The text as a server cuts it that counts in UTF-16: one string a unit, halves alone."""
+    raw = text.encode("utf-16-le")
+    return [raw[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(raw), 2)]
+
+
+@given(st.text(alphabet="aé😀🚀\u2028"), st.text(alphabet="b🌍"))
+def test_halves_of_two_channels_come_together_each_for_itself(one: str, other: str) -> None:
+    halves = SurrogateJoiner()
+    told = {"one": "", "other": ""}
+    longest = max(len(units(one)), len(units(other)))
+    for at in range(longest):
+        for channel, text in (("one", one), ("other", other)):
+            told[channel] += halves.join(channel, "".join(units(text)[at : at + 1]))
+    assert told == {"one": one, "other": other}
+    assert halves.flush("one") == halves.flush("other") == ""
+    assert halves.lost_count == 0
+
+
+def test_a_half_that_never_finds_its_other_becomes_a_replacement_character() -> None:
+    halves = SurrogateJoiner()
+    assert halves.join(1, "a\ud83d") == "a"
+    assert halves.join(1, "b\ude00c") == "\ufffdb\ufffdc"
+    assert halves.join(1, "\ud83d") == ""
+    assert halves.flush(1) == "\ufffd"
+    assert halves.lost_count == 3

@@ -1,0 +1,108 @@
+"""Tool names on flat servers: the map is one to one, legal, and the same for whoever makes it."""
+
+from __future__ import annotations
+
+import string
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.dialects.common.tool_names import LEGAL_NAME, ToolNames, ToolRef, tools_of_request
+from antiphon.protocol.items import AdditionalTools, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    ToolParam,
+    WebSearchTool,
+)
+
+LETTERS = st.text(alphabet=string.ascii_letters + string.digits + "_-", min_size=1)
+#: Few words in many combinations, so that flat names meet; long ones and ones that are not legal.
+WORDS = st.sampled_from(["a", "b", "a__b", "b__a", "__", "a__b__a", "x" * 64, "x" * 63, "é", "a.b", "a b", ""]) | LETTERS
+
+
+def _tool(kind: str, name: str) -> FunctionToolParam | CustomTool:
+    return FunctionToolParam(name=name) if kind == "function" else CustomTool(name=name)
+
+
+MEMBERS = st.builds(_tool, st.sampled_from(["function", "custom"]), WORDS)
+NAMESPACES = st.builds(lambda name, tools: NamespaceTool(name=name, tools=tools), WORDS.filter(bool), st.lists(MEMBERS, max_size=3))
+TOOLS: st.SearchStrategy[list[ToolParam]] = st.lists(MEMBERS | NAMESPACES | st.just(WebSearchTool()), max_size=6)
+
+
+def _refs(tools: list[ToolParam]) -> list[ToolRef]:
+    refs = []
+    for tool in tools:
+        for member in tool.tools if isinstance(tool, NamespaceTool) else [tool]:
+            if isinstance(member, FunctionToolParam | CustomTool):
+                kind: Literal["function", "custom"] = "custom" if isinstance(member, CustomTool) else "function"
+                refs.append(ToolRef(kind, member.name, tool.name if isinstance(tool, NamespaceTool) else None))
+    return refs
+
+
+@given(TOOLS, TOOLS)
+def test_every_offered_tool_has_a_legal_name_of_its_own_and_comes_back(top: list[ToolParam], later: list[ToolParam]) -> None:
+    request = Request(tools=top, input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=later)])
+    names = ToolNames.for_request(request)
+    refs = set(_refs([*top, *later]))
+    sent = {ref: names.wire_name(ref) for ref in refs}
+    assert len(set(sent.values())) == len(refs)
+    assert all(LEGAL_NAME.fullmatch(name) for name in sent.values())
+    assert all(names.original_tool(name) == ref for ref, name in sent.items())
+
+
+@given(TOOLS)
+def test_the_half_that_reads_makes_the_same_map_as_the_half_that_sends(tools: list[ToolParam]) -> None:
+    request = Request(tools=tools)
+    ours, theirs = ToolNames.for_request(request), ToolNames.for_request(request)
+    assert [ours.wire_name(ref) for ref in _refs(tools)] == [theirs.wire_name(ref) for ref in _refs(tools)]
+
+
+@given(TOOLS)
+def test_a_name_that_is_legal_stays_as_it_is(tools: list[ToolParam]) -> None:
+    names = ToolNames.for_request(Request(tools=tools))
+    plain = [ref for ref in _refs(tools) if ref.namespace is None and LEGAL_NAME.fullmatch(ref.name)]
+    for ref in plain:
+        if all(other == ref for other in plain if other.name == ref.name):
+            assert names.wire_name(ref) == ref.name
+
+
+def test_a_namespace_goes_before_the_name() -> None:
+    names = ToolNames.for_request(Request(tools=[NamespaceTool(name="files", tools=[FunctionToolParam(name="read")])]))
+    assert names.wire_name(ToolRef("function", "read", "files")) == "files__read"
+    assert names.original_tool("files__read") == ToolRef("function", "read", "files")
+
+
+def test_a_tool_that_is_not_offered_keeps_its_name_made_legal() -> None:
+    names = ToolNames.for_request(Request())
+    assert names.wire_name(ToolRef("function", "old")) == "old"
+    assert LEGAL_NAME.fullmatch(names.wire_name(ToolRef("custom", "old one!", "x" * 70)))
+    assert names.original_tool("never_offered") == ToolRef("function", "never_offered")
+
+
+def test_names_that_are_shortened_alike_are_told_apart() -> None:
+    """A hash of eight digits can be met on purpose: then it is taken again."""
+    tools: list[ToolParam] = [NamespaceTool(name="n" * 60, tools=[FunctionToolParam(name="tool")])]
+    taken = ToolNames.for_request(Request(tools=tools)).wire_name(ToolRef("function", "tool", "n" * 60))
+    names = ToolNames.for_request(Request(tools=[*tools, FunctionToolParam(name=taken)]))
+    assert names.wire_name(ToolRef("function", taken)) == taken
+    assert names.wire_name(ToolRef("function", "tool", "n" * 60)) != taken
+    assert names.original_tool(names.wire_name(ToolRef("function", "tool", "n" * 60))).namespace == "n" * 60
+
+
+def test_tools_of_items_are_offered_after_those_of_the_request() -> None:
+    first, second, third = FunctionToolParam(name="a"), CustomTool(name="b"), FunctionToolParam(name="c")
+    items = [AdditionalTools(tools=[second]), AdditionalTools(tools=[third])]
+    assert tools_of_request(Request(tools=[first], input=list(items))) == [first, second, third]
+    assert tools_of_request(Request(input="hi")) == []
+
+
+def test_a_choice_names_the_tool_that_was_offered() -> None:
+    """TOOL-3."""
+    assert ToolRef.from_choice(SpecificFunction(name="look")) == ("function", "look", None)
+    assert ToolRef.from_choice(SpecificCustom(name="patch", namespace="files")) == ("custom", "patch", "files")

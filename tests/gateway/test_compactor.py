@@ -1,0 +1,204 @@
+"""`gateway/compactor`: the model asked to sum up, on whatever serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
+from tests.gateway.test_compaction import path_of, told
+from tests.gateway.test_conversation_steps import call, output, says
+from tests.store.places import NO_LIMIT
+
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.compaction import CompactionOpener, open_compactions
+from antiphon.gateway.compactor import (
+    MAX_ATTEMPTS,
+    MAX_SUMMARY_TOKENS,
+    MIN_SUMMARY_TOKENS,
+    PROMPT,
+    ZERO_USAGE,
+    CompactionResult,
+    Compactor,
+    add_usage,
+    compaction_usage,
+)
+from antiphon.gateway.history_budget import HistoryBudget
+from antiphon.gateway.sealing import Seal
+from antiphon.gateway.token_estimate import estimate_text
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.stamps import Stamps
+
+SEAL = Seal(lambda: [b"k" * 32])
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+
+
+def stamps() -> Stamps:
+    numbers = itertools.count()
+    return Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
+
+
+def answers(text: str, /, finish: Any = "stop", **usage: Any) -> ScriptedAnswer:
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}]}
+    return ScriptedAnswer([msgspec.json.encode({**body, "usage": usage} if usage else body)], JSON)
+
+
+def too_long() -> ScriptedAnswer:
+    return ScriptedAnswer([b'{"error":{"message":"maximum context length is 99","code":"context_length_exceeded"}}'], JSON, 400)
+
+
+def asked(*items: dict[str, Any], **fields: Any) -> Request:
+    return codec.decode_request(msgspec.json.encode({"model": "m", "input": list(items), **fields}))
+
+
+def compact(
+    request: Request,
+    *answered: ScriptedAnswer | ApiError,
+    dialect: str = "chat",
+    context: int | None = None,
+    threshold: int | None = None,
+) -> tuple[CompactionResult, list[Any], list[str]]:
+    """The compaction, what the upstream was sent, and what was lost."""
+    compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context=context, stamps=stamps())
+    transport, losses = ScriptedTransport(*answered), Losses()
+    made = asyncio.run(compactor.compact(request, input_items(request), transport, losses, threshold=threshold))
+    return made, [msgspec.json.decode(each.body) for each in transport.asked], [str(loss) for loss in losses]
+
+
+def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_sealed() -> None:
+    """CMP-3: on upstreams that know nothing of compaction."""
+    request = asked(
+        says("developer", "Be brief."),
+        says("user", "The code word is slate."),
+        call("a"),
+        output("a"),
+        says("user", "Go on."),
+        instructions="You are kind.",
+        prompt_cache_key="key",
+        temperature=0.1,
+        tools=[{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+        tool_choice="required",
+    )
+    usage = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
+    made, (sent,), losses = compact(request, answers(" Notes: slate. ", **usage))
+    assert made.item.id == "cmp_2" or made.item.id.startswith("cmp_")
+    assert made.usage is not None
+    assert (made.usage.input_tokens, made.usage.output_tokens, losses) == (90, 9, [])
+    assert (sent["model"], sent["stream"]) == ("m", True)
+    assert [message["role"] for message in sent["messages"]] == ["system", "user"]
+    assert sent["messages"][0]["content"] == PROMPT
+    text = sent["messages"][1]["content"]
+    for words in ("You are kind.", "The code word is slate.", "[the assistant called f, as a]\n{}", "[a gave]\n42", "Go on."):
+        assert words in text
+    assert not {"tools", "tool_choice", "temperature"} & set(sent)
+    window = open_compactions([made.item], CompactionOpener(seal=SEAL, owner="alice"), path_of, HistoryBudget(NO_LIMIT))
+    assert window == made.contents.items()
+    assert made.contents.summary == "Notes: slate."
+    assert told(window)[0] == "Be brief."
+    assert told(window)[2:] == ["The code word is slate.", "Go on."]
+
+
+def test_a_stream_and_another_dialect_give_the_same() -> None:
+    """CMP-3."""
+    streamed = b'data: {"choices":[{"delta":{"content":"Notes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    made, _, _ = compact(asked(says("user")), ScriptedAnswer([streamed], SSE))
+    assert (made.contents.summary, made.usage) == ("Notes.", None)
+    message = {"type": "message", "id": "m", "status": "completed", "role": "assistant"}
+    body = {"id": "r", "status": "completed", "output": [{**message, "content": [{"type": "output_text", "text": "Notes."}]}]}
+    made, (sent,), _ = compact(asked(says("user")), ScriptedAnswer([msgspec.json.encode(body)], JSON), dialect="responses")
+    assert made.contents.summary == "Notes."
+    assert (sent["store"], sent["instructions"]) == (False, PROMPT)
+
+
+def test_what_a_summary_cannot_hold_is_a_loss() -> None:
+    picture = {"type": "message", "role": "user", "content": [IMAGE, IMAGE]}
+    _, _, losses = compact(asked(picture), answers("Pictures.", "length"))
+    assert losses == [
+        "input: what is in 2 parts that are not text (a summary is made from text)",
+        "output: the end of the summary (the model did not come to it)",
+    ]
+
+
+def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
+    request = asked(*(says("user", f"{at} " + "word " * 500) for at in range(40)))
+    made, sent, losses = compact(request, too_long(), too_long(), answers("Notes."))
+    lengths = [estimate_text(each["messages"][1]["content"]) for each in sent]
+    assert lengths[1] <= lengths[0] // 2 + 50
+    assert lengths[2] <= lengths[1] // 2 + 50
+    assert made.contents.summary == "Notes."
+    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they had no room in what the summary was made from)"]
+
+
+def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:
+    request = asked(*(says("user", f"{at} " + "word " * 500) for at in range(40)))
+    _, (sent,), losses = compact(request, answers("Notes."), context=4096)
+    assert 1024 in sent.values()
+    assert estimate_text(sent["messages"][1]["content"]) + estimate_text(PROMPT) + 1024 <= 4096
+    assert len(losses) == 1
+
+
+def test_a_summary_is_no_longer_than_what_it_sums_up_unless_the_model_thinks_first() -> None:
+    request = asked(says("user", "Hi."))
+    _, (sent,), _ = compact(request, answers("Notes."))
+    assert MIN_SUMMARY_TOKENS in sent.values()
+    made, sent, losses = compact(request, answers("", "length"), answers("Notes."))
+    assert (MIN_SUMMARY_TOKENS in sent[0].values(), MAX_SUMMARY_TOKENS in sent[1].values()) == (True, True)
+    assert (made.contents.summary, losses) == ("Notes.", [])
+    with pytest.raises(UpstreamFault):
+        compact(request, answers("", "length"), answers("", "length"))
+
+
+def test_a_threshold_keeps_what_comes_of_it_below_itself() -> None:
+    request = asked(*(says("user", f"{at} " + "word " * 50) for at in range(40)))
+    made, (sent,), _ = compact(request, answers("Notes."), threshold=800)
+    assert 256 in sent.values()
+    assert len(made.contents.verbatim_items) == 1
+
+
+@pytest.mark.parametrize(
+    ("answered", "code"),
+    [
+        ([too_long()] * MAX_ATTEMPTS, "context_length_exceeded"),
+        ([UpstreamFault("gone", code="upstream_unavailable")], "upstream_unavailable"),
+        ([ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, 429)], "rate_limit_exceeded"),
+        ([answers(" \n")], "upstream_invalid_response"),
+    ],
+)
+def test_what_goes_wrong_upstream_is_the_usual_error(answered: list[ScriptedAnswer | ApiError], code: str) -> None:
+    """CMP-1."""
+    with pytest.raises(ApiError) as caught:
+        compact(asked(says("user", "word " * 2000)), *answered)
+    assert caught.value.code == code
+
+
+def test_nobody_is_asked_where_nothing_can_be_sealed() -> None:
+    def no_key() -> list[bytes]:
+        raise ApiError("no key", code="unsupported_parameter")
+
+    transport = ScriptedTransport()
+    compactor = Compactor(seal=Seal(no_key), owner="alice", target=target(), context=None, stamps=stamps())
+    with pytest.raises(ApiError, match="no key"):
+        asyncio.run(compactor.compact(asked(says("user")), [], transport, Losses()))
+    assert transport.asked == []
+
+
+def test_what_both_took_is_what_they_took_together() -> None:
+    made, _, _ = compact(asked(says("user")), answers("a", prompt_tokens=5, completion_tokens=2, total_tokens=7))
+    assert made.usage is not None
+    both = add_usage(made.usage, made.usage)
+    assert both is not None
+    assert (both.input_tokens, both.output_tokens, both.total_tokens) == (10, 4, 14)
+    assert add_usage(None, made.usage) == add_usage(made.usage, None) == made.usage
+    assert add_usage(None, None) is None
+
+
+def test_an_upstream_that_counts_nothing_leaves_a_loss() -> None:
+    made, _, _ = compact(asked(says("user")), answers("a"))
+    losses = Losses()
+    assert compaction_usage(made, losses) == ZERO_USAGE
+    assert [loss.path for loss in losses] == ["usage"]

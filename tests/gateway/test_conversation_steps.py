@@ -1,0 +1,91 @@
+"""`gateway/conversation_steps`: which items of a conversation stand or fall together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antiphon.gateway.conversation_steps import (
+    is_permanent,
+    is_summary,
+    is_user_message,
+    last_user_index,
+    split_steps,
+    summary_message,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.items import ItemParam
+
+
+def items(*told: dict[str, Any]) -> list[ItemParam]:
+    read: list[ItemParam] = codec.decode_as(msgspec.json.encode(told), list[ItemParam])
+    return read
+
+
+def says(role: str, text: str = "words") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": text}
+
+
+def call(id: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"}
+
+
+def custom(id: str) -> dict[str, Any]:
+    return {"type": "custom_tool_call", "call_id": id, "name": "f", "input": "x"}
+
+
+def output(id: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": "42"}
+
+
+THINKS: dict[str, Any] = {"type": "reasoning", "summary": []}
+TOOLS: dict[str, Any] = {"type": "additional_tools", "tools": []}
+
+
+def steps(*told: dict[str, Any]) -> list[list[int]]:
+    return [step.indexes for step in split_steps(items(*told))]
+
+
+def test_every_message_is_a_step_of_its_own() -> None:
+    assert steps(says("user"), says("assistant"), says("assistant"), says("user"), says("system")) == [[0], [1], [2], [3], [4]]
+
+
+def test_a_call_goes_with_its_output_wherever_that_stands() -> None:
+    assert steps(says("user"), call("a"), says("user"), output("a"), says("user")) == [[0], [1, 3], [2], [4]]
+
+
+def test_calls_made_together_go_together_and_so_do_the_words_and_thoughts_before_them() -> None:
+    told = [THINKS, says("assistant"), call("a"), custom("b"), output("a"), output("b"), call("c"), output("c")]
+    assert steps(*told) == [[0, 1, 2, 3, 4, 5], [6, 7]]
+
+
+def test_thoughts_go_with_what_they_led_to() -> None:
+    assert steps(THINKS, THINKS, says("assistant"), THINKS, call("a")) == [[0, 1, 2], [3, 4]]
+
+
+def test_a_call_id_that_comes_again_is_another_step() -> None:
+    assert steps(call("a"), call("a"), output("a")) == [[0], [1, 2]]
+
+
+def test_an_output_whose_call_is_not_there_stands_alone_and_so_does_what_is_not_known() -> None:
+    assert steps(output("a"), {"type": "acme:thing"}, TOOLS, says("assistant")) == [[0], [1], [2], [3]]
+
+
+def test_a_step_knows_which_calls_wait_for_their_outputs() -> None:
+    (step,) = split_steps(items(call("a"), custom("b"), output("a")))
+    assert step.open_calls == {"b"}
+
+
+def test_what_holds_for_the_whole_conversation() -> None:
+    told = items(says("system"), says("developer"), TOOLS, says("user"), says("assistant"), call("a"))
+    assert list(map(is_permanent, told)) == [True, True, True, False, False, False]
+
+
+def test_a_summary_is_told_from_what_a_user_said() -> None:
+    summary = summary_message("all of it")
+    user, parts = items(says("user"), {**says("user"), "content": []})
+    assert [is_summary(item) for item in (summary, user, parts)] == [True, False, False]
+    assert [is_user_message(item) for item in (summary, user, parts)] == [False, True, True]
+    assert last_user_index([user, summary]) == 0
+    assert last_user_index([summary]) is None

@@ -1,0 +1,142 @@
+"""`gateway/model_catalog`: API-5."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
+
+from antiphon.config import Config, ModelRule, UpstreamConfig
+from antiphon.errors import UpstreamFault
+from antiphon.gateway import model_catalog
+from antiphon.gateway.model_catalog import ModelCatalog
+from antiphon.gateway.routes import Routes, Target
+
+
+def lab(name: str, *rules: str | ModelRule) -> UpstreamConfig:
+    return UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}/v1", models=list(rules))
+
+
+def listing(*names: object) -> ScriptedAnswer:
+    body = msgspec.json.encode({"object": "list", "data": [{"id": name} for name in names]})
+    return ScriptedAnswer([body[:10], body[10:]], JSON)
+
+
+def available(transport: ScriptedTransport, *upstreams: UpstreamConfig) -> list[tuple[str, str]]:
+    routes = Routes(Config(upstreams=list(upstreams)), {}, {})
+    found = asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).list_models())
+    assert found.object == "list"
+    return [(model.id, model.owned_by) for model in found.data]
+
+
+def test_names_come_from_the_configuration_and_nobody_is_asked() -> None:
+    """API-5."""
+    transport = ScriptedTransport()
+    assert available(transport, lab("a", "m1", ModelRule(from_="fast", to="m1")), lab("b", "m1", "m2")) == [
+        ("m1", "a"),
+        ("fast", "a"),
+        ("m2", "b"),
+    ]
+    assert transport.asked == []
+
+
+def test_patterns_stand_for_what_the_upstream_lists() -> None:
+    transport = ScriptedTransport(listing("mock-1", "other", 7, "mock-2"))
+    assert available(transport, lab("a", "mock-*", "named")) == [("named", "a"), ("mock-1", "a"), ("mock-2", "a")]
+    assert (transport.asked[0].method, transport.asked[0].url) == ("GET", "http://a/v1/models")
+
+
+def test_a_pattern_that_renames_lists_the_names_that_clients_use() -> None:
+    transport = ScriptedTransport(listing("llama-3", "x-7-y"))
+    rules = [ModelRule(from_="lab/*", to="*"), ModelRule(from_="fixed-*", to="one")]
+    assert available(transport, lab("a", *rules)) == [("lab/llama-3", "a"), ("lab/x-7-y", "a")]
+    transport = ScriptedTransport(listing("llama-3", "x-7-y", "x-y"))
+    assert available(transport, lab("a", ModelRule(from_="*", to="x-*-y"))) == [("7", "a")]
+
+
+def test_each_dialect_has_its_own_list() -> None:
+    """API-5, REQ-2: names and contexts in the words of each; what cannot answer is left out."""
+    messages = UpstreamConfig(name="a", dialect="messages", base_url="http://a/v1", models=["*"])
+    gemini = UpstreamConfig(name="b", dialect="gemini", base_url="http://b/v1beta", models=["*"])
+    rows = [
+        {"name": "models/one", "inputTokenLimit": 4096, "supportedGenerationMethods": ["generateContent"]},
+        {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
+        {"name": "models/two"},
+        {"name": 7},
+        7,
+    ]
+    of_gemini = ScriptedAnswer([msgspec.json.encode({"models": rows})], JSON)
+    of_messages = ScriptedAnswer([b'{"data":[{"type":"model","id":"m","max_input_tokens":1000}],"has_more":false}'], JSON)
+    transport = ScriptedTransport(of_messages, of_gemini)
+    routes = Routes(Config(upstreams=[messages, gemini]), {}, {})
+    found = ModelCatalog(routes, transport, lambda: 0.0)
+
+    async def look() -> tuple[list[str], list[int | None]]:
+        names = [model.id for model in (await found.list_models()).data]
+        targets = [Target(upstream=routes.upstreams[at], model=name) for at, name in ((0, "m"), (1, "one"), (1, "two"))]
+        return names, [await found.context_size(target) for target in targets]
+
+    assert asyncio.run(look()) == (["m", "one", "two"], [1000, 4096, None])
+    assert [asked.url for asked in transport.asked] == ["http://a/v1/models?limit=1000", "http://b/v1beta/models?pageSize=1000"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UpstreamFault("gone"),
+        ScriptedAnswer([b"{}"], JSON, status=401),
+        ScriptedAnswer([b"<html>"], {}),
+        ScriptedAnswer([b"[]"], {}),
+        ScriptedAnswer([b"[" * 100_000], {}),
+        ScriptedAnswer([b" " * (model_catalog.MAX_LIST + 1), b"more"], {}),
+        ScriptedAnswer([b"{", UpstreamFault("cut")], JSON),
+    ],
+)
+def test_an_upstream_that_lists_nothing_is_left_out(answer: ScriptedAnswer | UpstreamFault) -> None:
+    assert available(ScriptedTransport(answer), lab("a", "*"), lab("b", "m")) == [("m", "b")]
+
+
+def test_a_list_is_asked_for_again_only_when_it_is_old() -> None:
+    time = 0.0
+    transport = ScriptedTransport(listing("one"), listing("two"))
+    found = ModelCatalog(Routes(Config(upstreams=[lab("a", "*")]), {}, {}), transport, lambda: time)
+
+    async def ids() -> list[str]:
+        return [model.id for model in (await found.list_models()).data]
+
+    assert asyncio.run(ids()) == ["one"]
+    time = model_catalog.LIST_LIFETIME
+    assert asyncio.run(ids()) == ["one"]
+    time = model_catalog.LIST_LIFETIME + 1
+    assert asyncio.run(ids()) == ["two"]
+
+
+def test_a_context_is_what_the_configuration_says_else_what_the_upstream_tells() -> None:
+    """REQ-2: and where neither does, it is not known."""
+    rows = [{"id": "big", "context_length": 32768}, {"id": "small", "meta": {"n_ctx": 2048}}, {"id": "quiet"}]
+    upstreams = [
+        lab("told", "told-*"),
+        msgspec.structs.replace(lab("set", "set-*"), context=4096),
+        msgspec.structs.replace(lab("each", "each-*"), context={"each-1": 1000, "each-*": 2000}),
+        msgspec.structs.replace(lab("some", "*"), context={"other": 1000}),
+    ]
+    transport = ScriptedTransport(ScriptedAnswer([msgspec.json.encode({"data": rows})], JSON))
+    routes = Routes(Config(upstreams=upstreams), {}, {})
+    found = ModelCatalog(routes, transport, lambda: 0.0)
+
+    async def contexts() -> list[int | None]:
+        return [
+            await found.context_size(routes.find(name))
+            for name in ("set-9", "each-1", "each-2", "other", "big", "small", "quiet", "x")
+        ]
+
+    assert asyncio.run(contexts()) == [4096, 1000, 2000, 1000, 32768, 2048, None, None]
+    assert len(transport.asked) == 1
+
+
+def test_a_server_of_one_model_may_call_it_as_it_likes() -> None:
+    transport = ScriptedTransport(ScriptedAnswer([b'{"data":[{"id":"/models/x.gguf","meta":{"n_ctx_train":8192}}]}'], JSON))
+    routes = Routes(Config(upstreams=[lab("a", "*")]), {}, {})
+    assert asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).context_size(routes.find("anything"))) == 8192

@@ -1,0 +1,34 @@
+"""`gateway/recording`: the items of a request as they are stored."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.gateway.item_ids import group_id_of
+from antiphon.gateway.recording import input_with_ids
+from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam
+from antiphon.protocol.stamps import Stamps
+
+STAMPS = Stamps(lambda prefix: f"{prefix}_1f", lambda: 0)
+
+
+def message(id: str | None = None) -> MessageParam:
+    return MessageParam(role="user", content="Hi") if id is None else MessageParam(role="user", content="Hi", id=id)
+
+
+def test_items_without_an_id_get_ids_of_one_group() -> None:
+    items: list[ItemParam] = [message(), message("msg_own"), FunctionCallOutputParam(call_id="c", output="42")]
+    encoded, ids = input_with_ids(items, STAMPS)
+    stored = [item["id"] for item in msgspec.json.decode(encoded)]
+    assert stored == ["msg_1fx0", "msg_own", "fco_1fx2"]
+    assert ids == ["items_1f", "msg_own"]
+    assert {group_id_of(stored[0]), group_id_of(stored[2])} == {"items_1f"}
+
+
+def test_items_that_all_have_an_id_need_no_group() -> None:
+    encoded, ids = input_with_ids([message("msg_a"), message("msg_b")], STAMPS)
+    assert [item["id"] for item in msgspec.json.decode(encoded)] == ids == ["msg_a", "msg_b"]
+
+
+def test_no_items_are_an_empty_array() -> None:
+    assert input_with_ids([], STAMPS) == (b"[]", [])

@@ -1,0 +1,140 @@
+"""What errors say (ERR-3): short, in words, and spelled one way."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from msgspec import Meta, Raw
+from msgspec import inspect as shapes
+from tests.generate.schema import json_values
+from tests.generate.shapes import kind_of
+
+from antiphon.protocol.base import EXTRA_NAME
+from antiphon.protocol.content import Number, Refusal
+from antiphon.protocol.error_messages import describe_type, excerpt, json_kind, member_path
+from antiphon.protocol.errors import ErrorBody
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.request import CompactRequest, Request, TextFormatParam
+from antiphon.protocol.response import CompactResource
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import ToolName, ToolParam
+
+
+@pytest.mark.parametrize(
+    ("type", "words"),
+    [
+        (str, "a string"),
+        (ToolName, "a string of 1 to 64 characters matching ^[a-zA-Z0-9_-]+$"),
+        (int, "an integer"),
+        (Annotated[int, Meta(le=5)], "an integer of at most 5"),
+        (Number | None, "a number or null"),
+        (bool, "true or false"),
+        (Any, "anything"),
+        (Literal["a"], '"a"'),
+        (Literal["a", "b"] | None, 'one of "a", "b" or null'),
+        (ItemStatus, 'one of "in_progress", "completed", "incomplete", "failed"'),
+        (list[str], "an array of strings"),
+        (list[int], "an array of integers"),
+        (list[Any], "an array of anything"),
+        (list[dict[str, Any]], "an array of objects"),
+        (dict[str, Any], "an object"),
+        (Annotated[dict[str, str], Meta(max_length=2)], "an object of at most 2 strings"),
+        (Annotated[list[ToolParam], Meta(min_length=1, max_length=2)], "an array of 1 to 2 objects"),
+        (ToolParam, 'an object whose type is one such as "function", "custom", "namespace", "tool_search"'),
+        (TextFormatParam | None, 'an object whose type is one of "text", "json_object", "json_schema" or null'),
+        (Refusal, 'an object of type "refusal"'),
+        (ErrorBody, "an object"),
+    ],
+)
+def test_what_is_wanted_is_told_in_words(type: Any, words: str) -> None:
+    assert describe_type(shapes.type_info(type)) == words
+
+
+def infos(info: shapes.Type, seen: set[type]) -> Iterator[shapes.Type]:
+    """Every type inside a type, once."""
+    yield info
+    inner: list[shapes.Type] = []
+    match info:
+        case shapes.StructType(cls=cls, fields=fields) if cls not in seen:
+            seen.add(cls)
+            inner = [field.type for field in fields if field.encode_name != EXTRA_NAME]
+        case shapes.UnionType(types=types):
+            inner = list(types)
+        case shapes.ListType(item_type=item):
+            inner = [item]
+        case shapes.DictType(key_type=key, value_type=value):
+            inner = [key, value]
+    for member in inner:
+        yield from infos(member, seen)
+
+
+@pytest.mark.parametrize("type", [Request, CompactRequest, CompactResource, StreamEvent, ErrorBody])
+def test_there_are_words_for_every_type_of_the_protocol(type: Any) -> None:
+    for info in infos(shapes.type_info(type), set()):
+        words = describe_type(info)
+        assert "'" not in words
+        assert ("anything" in words) == any(isinstance(inner, shapes.AnyType | shapes.RawType) for inner in plain_parts(info))
+
+
+def plain_parts(info: shapes.Type) -> list[shapes.Type]:
+    """What a description describes: options and entries, not the fields of objects."""
+    match info:
+        case shapes.UnionType(types=types):
+            return [part for option in types for part in plain_parts(option)]
+        case shapes.ListType(item_type=item):
+            return plain_parts(item)
+        case _:
+            return [info]
+
+
+@given(json_values)
+def test_the_kind_of_json_is_told_by_how_it_begins(value: Any) -> None:
+    assert json_kind(f" {json.dumps(value)}\n".encode()) == kind_of(value)
+
+
+@given(json_values)
+def test_an_excerpt_is_what_came_or_its_beginning(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    shown = excerpt(text.encode())
+    assert len(shown) <= 120
+    beginning, cut, told = shown.partition("…")
+    assert " ".join(text.split()).startswith(beginning)
+    if not cut:
+        assert beginning == " ".join(text.split())
+    elif told:
+        assert re.fullmatch(r" \((a string|an array|an object|an integer|a number) of \d+ (characters|bytes)\)", told)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b'"' + b"a" * 58 + b'"', '"' + "a" * 58 + '"'),
+        (b'"' + "é".encode() * 70 + b'"', '"' + "é" * 59 + "… (a string of 70 characters)"),
+        (b"[" + b" " * 2000 + b"]", "[… (an array of 2002 bytes)"),
+        (b'{\n  "a": 1\n}', '{ "a": 1 }'),
+        (b" " * 2000 + b"true\n", "true"),
+        (b"1" * 61, "1" * 60 + "… (an integer of 61 bytes)"),
+    ],
+)
+def test_a_long_value_is_shown_by_its_beginning_its_kind_and_its_size(raw: bytes, shown: str) -> None:
+    assert excerpt(Raw(raw)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "spelled"),
+    [
+        ("", "input", "input"),
+        ("metadata", "a-b:c_1", "metadata.a-b:c_1"),
+        ("metadata", "a.b", 'metadata["a.b"]'),
+        ("", "ü", '["ü"]'),
+        ("x", 'say "so"', 'x["say \\"so\\""]'),
+        ("x", "k" * 100, f'x["{"k" * 60}…"]'),
+    ],
+)
+def test_a_path_is_spelled_as_people_write_it(path: str, name: str, spelled: str) -> None:
+    assert member_path(path, name) == spelled

@@ -1,0 +1,485 @@
+"""What one typed decode refuses: unknown things are kept (ITEM-5, REQ-7), what is left out is understood (ITEM-8), what is wrong is
+told where it stands, with what came and what was wanted (ERR-3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from msgspec import Raw, Struct
+from tests.generate.schema import json_values
+from tests.generate.shapes import UNKNOWN_TYPES, at, documents, kind_of, replaced, spots, without
+
+from antiphon.errors import ClientFault, InvalidValue, MissingField
+from antiphon.protocol.codec import decode_as, decode_event, decode_item, decode_item_param, decode_request, encode
+from antiphon.protocol.content import InputText, OutputTextParam, UnknownAnnotation, UnknownContent
+from antiphon.protocol.events import StreamEvent, UnknownEvent
+from antiphon.protocol.items import (
+    Compaction,
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    Item,
+    ItemParam,
+    ItemReference,
+    Message,
+    MessageParam,
+    Reasoning,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.request import JsonSchemaFormatParam, Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    NamespaceTool,
+    SpecificCustom,
+    SpecificFunction,
+    UnknownTool,
+    UnknownToolChoice,
+)
+
+USER: Final = {"type": "message", "role": "user", "content": "hi"}
+
+
+def as_bytes(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def request_of(document: Any) -> Request:
+    return decode_request(as_bytes(document))
+
+
+def items_of(request: Request) -> list[ItemParam]:
+    assert isinstance(request.input, list)
+    return request.input
+
+
+def refusal_of(document: Any) -> ClientFault:
+    with pytest.raises(ClientFault) as refused:
+        request_of(document)
+    assert refused.value.status == 400
+    return refused.value
+
+
+# What is unknown is kept
+
+
+@pytest.mark.parametrize("type", [Request, ItemParam, Item, Response, StreamEvent])
+@given(data=st.data())
+def test_what_is_read_is_written_back_unchanged(type: Any, data: st.DataObject) -> None:
+    """ITEM-1, ITEM-5, TOOL-2, TOOL-6: every item, tool, choice, part and event there is, unknown ones among them."""
+    document = data.draw(documents(type))
+    assert json.loads(encode(decode_as(as_bytes(document), type))) == document
+
+
+@given(
+    data=st.data(), names=st.lists(st.sampled_from(["x", "", "not yet", "antiphon:raw", "antiphon:raw_fields", "\u2028", "kind"]))
+)
+def test_unknown_fields_are_kept_at_every_level(data: st.DataObject, names: list[str]) -> None:
+    """REQ-7, ITEM-6: in the request, an item, a part, a tool, anything inside them; also under the names we use for ourselves."""
+    document = data.draw(documents(Request))
+    objects = [(), *(spot.keys for spot in spots(document, Request) if not spot.is_map)]
+    objects = [keys for keys in objects if isinstance(at(document, keys), dict)]
+    for name in names:
+        at(document, data.draw(st.sampled_from(objects)))[name] = data.draw(json_values)
+    assert json.loads(encode(request_of(document))) == document
+
+
+@given(body=documents(Request), data=st.data())
+def test_two_readings_of_what_was_written_are_equal(body: Any, data: st.DataObject) -> None:
+    """Unknown fields survive as often as they are read: nothing is added, nothing wears off."""
+    body["x_unknown"] = data.draw(json_values)
+    once = encode(request_of(body))
+    assert encode(decode_request(once)) == once
+
+
+def _objects(inner: SearchStrategy[str]) -> SearchStrategy[str]:
+    keys = st.lists(st.sampled_from(['"a"', '"b\\u0062"', '"type"', '"\\/"']), unique=True, max_size=3)
+    return st.builds(
+        lambda names, values, space: (
+            "{" + space + ("," + space).join(f"{n}{space}:{v}" for n, v in zip(names, values, strict=False)) + "}"
+        ),
+        keys,
+        st.lists(inner, min_size=3, max_size=3),
+        spaces,
+    )
+
+
+spaces: Final = st.sampled_from(["", " ", "\n", "\r\n\t"])
+spellings: Final = st.sampled_from(
+    [
+        "1.50",
+        "1E+2",
+        "-0",
+        "0.10e-3",
+        "100000000000000000000000",
+        "true",
+        "null",
+        '"\\u0061\\/"',
+        '"é\u2028"',
+        '"\\ud83d\\ude00"',
+        '""',
+    ]
+)
+json_texts: Final = st.recursive(
+    spellings,
+    lambda inner: (
+        _objects(inner) | st.builds(lambda members, space: f"[{space}{(space + ',').join(members)}]", st.lists(inner), spaces)
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def unknown_objects(draw: st.DrawFn) -> str:
+    """An object of a type nobody knows, spelled as nobody would."""
+    kind = json.dumps(draw(st.sampled_from(UNKNOWN_TYPES)))
+    space = draw(spaces)
+    return f'{{{space}"value"{space}:{draw(json_texts)},"type"{space}:{space}{kind}{space},"sequence_number":{space}7 }}'
+
+
+@given(unknown_objects())
+def test_an_object_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None:
+    """ITEM-5: an item, a tool, a tool in a group, a part, an annotation, a choice: white space and the spelling of numbers too."""
+    part = f'{{"type":"output_text","text":"x","annotations":[{raw}]}}'
+    body = (
+        f'{{"input":[{raw},{{"type":"message","role":"assistant","content":[{raw},{part}]}}],"tool_choice":{raw},"tools":[{raw},'
+        f'{{"type":"namespace","name":"n","tools":[{raw}]}}]}}'
+    )
+    request = decode_request(body.encode())
+    item, message = items_of(request)
+    assert isinstance(message, MessageParam)
+    assert isinstance(message.content, list)
+    unknown, text = message.content
+    assert isinstance(text, OutputTextParam)
+    assert text.annotations
+    assert request.tools
+    tool, group = request.tools
+    assert isinstance(group, NamespaceTool)
+    found: list[Any] = [item, request.tool_choice, tool, group.tools[0], unknown, text.annotations[0]]
+    kinds = [UnknownItem, UnknownToolChoice, UnknownTool, UnknownTool, UnknownContent, UnknownAnnotation]
+    assert [type(value) for value in found] == kinds
+    assert [bytes(value.raw) for value in found] == [raw.encode()] * 6
+    assert encode(request).count(raw.encode()) == 6
+
+
+@given(unknown_objects())
+def test_an_event_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None:
+    """ITEM-5; its number is known all the same (STR-5)."""
+    event = decode_event(raw.encode())
+    assert isinstance(event, UnknownEvent)
+    assert (event.sequence_number, event.kind, encode(event)) == (7, json.loads(raw)["type"], raw.encode())
+
+
+@pytest.mark.parametrize(
+    "inner", ['{"k":1,"k":2}', '[{"k" : 1, "\\u006b": 2}]', '{"a":{"k":1,"k":1E5}}', '{"k":1,"k":{"k":1,"k":2}}']
+)
+def test_raw_bytes_that_say_a_key_twice_are_written_anew_with_the_last(inner: str) -> None:
+    """No two readers may see two values: where a kept object says one key twice, at any depth, only the last stays."""
+    body = f'{{"x":{inner},"input":[{{"type":"acme:x","value":{inner}}}],"x":{inner}}}'
+    written = encode(decode_request(body.encode()))
+    assert json.loads(written) == json.loads(body)
+    assert written.count(b'"k"') == json.dumps(json.loads(body)).count('"k"')
+
+
+def test_the_last_of_two_types_counts() -> None:
+    request = decode_request(b'{"input":[{"type":"message","role":"user","content":"x","type":"acme:x"}]}')
+    (item,) = items_of(request)
+    assert isinstance(item, UnknownItem)
+    assert (item.kind, item.string_member("type")) == ("acme:x", "acme:x")
+
+
+@pytest.mark.parametrize("body", [b'{"model":5,"model":"m"}', b'{"model":"n","model":"m"}', b'{"model":5,"x":1,"x":2,"model":"m"}'])
+def test_the_last_of_two_values_counts(body: bytes) -> None:
+    assert json.loads(encode(decode_request(body)))["model"] == "m"
+
+
+@pytest.mark.parametrize("spelling", ["antiphon:raw", r"\u0061ntiphon:raw", r"antiphon\u003araw"])
+@pytest.mark.parametrize("value", [{}, {"kind": "message", "raw": {"role": "system"}}, {"a": 1}, 5])
+def test_our_private_spellings_mean_nothing_in_the_mouth_of_a_client(spelling: str, value: Any) -> None:
+    """A client can neither make an unknown object out of thin air nor put fields where we keep unknown ones; all comes back."""
+    text = json.dumps(value)
+    members = text[1:-1] if isinstance(value, dict) else f'"x":{text}'
+    item = f'{{"type":"{spelling}"{"," if members else ""}{members}}}'
+    message = f'{{"role":"user","content":"x","{spelling}_fields":{text}}}'
+    body = f'{{"{spelling}_fields":{text},"{spelling}":{text},"input":[{item},{message}]}}'
+    request = decode_request(body.encode())
+    unknown, known = items_of(request)
+    assert isinstance(unknown, UnknownItem)
+    assert isinstance(known, MessageParam)
+    assert unknown.kind == "antiphon:raw"
+    assert (known.extra or {}).keys() == {"antiphon:raw_fields"}
+    expected = json.loads(body)
+    expected["input"][1]["type"] = "message"
+    assert json.loads(encode(request)) == expected
+
+
+def test_fields_of_structs_that_are_no_shapes_are_passed_over() -> None:
+    class Plain(Struct):
+        a: int
+        b: str = ""
+
+    assert decode_as(b'{"a":"1","a":1,"c":[]}', Plain) == Plain(1)
+    with pytest.raises(InvalidValue) as refused:
+        decode_as(b'{"a":"1"}', Plain)
+    assert refused.value.param == "a"
+
+
+# What is left out is understood
+
+
+@given(
+    text=st.text(max_size=5),
+    role=st.sampled_from(["user", "assistant", "system", "developer"]),
+    type=st.sampled_from([{}, {"type": None}]),
+)
+def test_a_message_without_a_type_is_a_message(text: str, role: str, type: dict[str, Any]) -> None:
+    """ITEM-8."""
+    assert decode_item_param(as_bytes(type | {"role": role, "content": text})) == decode_item_param(
+        as_bytes({"type": "message", "role": role, "content": text})
+    )
+    parts = [{"type": "input_text", "text": text}]
+    (item,) = items_of(request_of({"input": [type | {"role": role, "content": parts, "x": 1}]}))
+    assert isinstance(item, MessageParam)
+    assert (item.content, item.extra) == ([InputText(text=text)], {"x": Raw(b"1")})
+
+
+@pytest.mark.parametrize("item", [{"id": "msg_1"}, {"type": None, "id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}])
+def test_a_reference_may_leave_out_its_type(item: dict[str, Any]) -> None:
+    """The schema lets it be null or absent; written out it is there."""
+    assert request_of({"input": [item]}).input == [ItemReference(id="msg_1")]
+    assert decode_as(as_bytes(item), ItemReference) == ItemReference(id="msg_1")
+
+
+@pytest.mark.parametrize("format", [{"schema": {}}, {"name": "n"}, {"type": None, "name": "n", "schema": {"type": "object"}}])
+def test_a_json_schema_may_leave_out_its_type(format: dict[str, Any]) -> None:
+    text = request_of({"text": {"format": format}}).text
+    assert text
+    assert isinstance(text.format, JsonSchemaFormatParam)
+
+
+def test_a_call_without_its_type_is_not_taken_for_a_reference() -> None:
+    fault = refusal_of({"input": [{"id": "fc_1", "call_id": "c", "arguments": "{}"}]})
+    assert (fault.code, fault.param) == ("missing_field", "input[0].type")
+
+
+# What is wrong is told
+
+
+WRONG: Final[list[Any]] = [5, 5.5, "no such word", True, None, [], {}]
+
+
+def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
+    """The document with one thing wrong in it, where that is, and what came (nothing, if something was left out)."""
+    found = spots(document, Request)
+    assume(found)
+    spot = data.draw(st.sampled_from(found))
+    wrong = [value for value in WRONG if kind_of(value) not in spot.kinds]
+    ways: list[tuple[str, Any]] = (
+        [("kind", value) for value in wrong] + [("word", "no such word")] * bool(spot.words) + [("gone", None)] * spot.required
+    )
+    assume(ways)
+    way, value = data.draw(st.sampled_from(ways))
+    if way == "gone":
+        return without(document, spot.keys), spot.path, ...
+    return replaced(document, spot.keys, value), spot.path, value
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_one_thing_that_is_wrong_is_named_by_its_path_with_what_came_and_what_was_wanted(data: st.DataObject) -> None:
+    """ERR-3."""
+    document, path, came = broken(data.draw(documents(Request)), data)
+    fault = refusal_of(document)
+    assert fault.param == path
+    if came is ...:
+        assert isinstance(fault, MissingField)
+        assert fault.message.startswith(f"{path} is missing: ")
+    else:
+        assert isinstance(fault, InvalidValue)
+        assert fault.message.startswith(f"{path}: got {json.dumps(came)}, wanted ")
+
+
+@given(data=st.data())
+def test_a_known_object_whose_type_is_wrong_is_named_by_its_type(data: st.DataObject) -> None:
+    """ERR-3: of the wrong kind, or one word where there is no other."""
+    document = data.draw(documents(Request))
+    typed = [spot for spot in spots(document, Request) if spot.is_typed and isinstance(at(document, spot.keys), dict)]
+    assume(typed)
+    spot = data.draw(st.sampled_from(typed))
+    fault = refusal_of(replaced(document, (*spot.keys, "type"), data.draw(st.sampled_from([5, [], {}, False]))))
+    assert isinstance(fault, InvalidValue)
+    assert fault.param == f"{spot.path}.type"
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "message"),
+    [
+        (
+            {"text": {"format": {"type": "yaml"}}},
+            "text.format.type",
+            'got "yaml", wanted one of "text", "json_object", "json_schema"',
+        ),
+        ({"text": {"format": {}}}, "text.format.type", 'is missing: got {}, wanted one of "text", "json_object", "json_schema"'),
+        ({"input": [USER, {"type": 5}]}, "input[1].type", 'got 5, wanted one such as "message", "function_call"'),
+        ({"input": [USER, {"content": "x"}]}, "input[1].type", 'is missing: got {"content": "x"}, wanted one such as "message"'),
+        ({"input": [{"role": "king", "content": ""}]}, "input[0].role", '"king", wanted one of "assistant", "developer", "system"'),
+        ({"metadata": {"two words": 5}}, 'metadata["two words"]', "got 5, wanted a string of at most 512 characters"),
+        ({"metadata": {"": 5}}, 'metadata[""]', "got 5, wanted a string of at most 512 characters"),
+        (
+            {"metadata": {"k" * 65: ""}},
+            "metadata",
+            "(a string of 65 characters), wanted for a key a string of at most 64 characters",
+        ),
+        ({"metadata": {str(n): "" for n in range(17)}}, "metadata", "got 17 entries, wanted an object of at most 16 strings"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": []}},
+            "tool_choice.tools",
+            "got 0 entries, wanted an array of 1 to 128 objects",
+        ),
+        ({"tool_choice": {"type": "allowed_tools", "tools": 5}}, "tool_choice.tools", "got 5, wanted an array of 1 to 128 objects"),
+        ({"conversation": 5}, "conversation", "got 5, wanted a string or an object or null"),
+        ({"context_management": [{}, 5]}, "context_management[1]", "got 5, wanted an object"),
+        ({"stream": "yes"}, "stream", 'got "yes", wanted true or false or null'),
+        ({"max_output_tokens": 15}, "max_output_tokens", "got 15, wanted an integer of at least 16"),
+        ({"top_logprobs": 21}, "top_logprobs", "got 21, wanted an integer from 0 to 20"),
+        ({"top_logprobs": "1"}, "top_logprobs", 'got "1", wanted an integer from 0 to 20 or null'),
+        ({"temperature": "0.5"}, "temperature", 'got "0.5", wanted a number or null'),
+        ({"temperature": True}, "temperature", "got true, wanted a number or null"),
+        ({"max_output_tokens": True}, "max_output_tokens", "got true, wanted an integer of at least 16 or null"),
+        ({"max_output_tokens": 20.5}, "max_output_tokens", "got 20.5, wanted an integer of at least 16 or null"),
+    ],
+)
+def test_what_was_wanted_is_told_in_words(document: Any, path: str, message: str) -> None:
+    """ERR-3."""
+    fault = refusal_of(document)
+    assert fault.param == path
+    assert message in fault.message
+
+
+def test_an_object_of_another_type_than_the_only_one_wanted_is_refused() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        decode_as(b'[{"type":"input_text","text":"x"},{"type":"text","text":"x"}]', list[InputText])
+    assert refused.value.message == '[1].type: got "text", wanted "input_text"'
+
+
+# Tools
+
+
+def test_a_tool_in_the_nested_form_of_chat_is_explained() -> None:
+    """TOOL-1, C-3: the message shows the flat form, with the tool's own name; the type may be missing."""
+    for type in ({"type": "function"}, {}):
+        fault = refusal_of({"tools": [{**type, "function": {"name": "get_weather", "parameters": {}}}]})
+        assert (fault.code, fault.param) == ("missing_field", "tools[0].name")
+        assert "nested as in Chat Completions" in fault.message
+        assert '{"type":"function","name":"get_weather","description":…,"parameters":…,"strict":…}' in fault.message
+
+
+@pytest.mark.parametrize("function", [None, 5, {}, {"name": 5}])
+def test_a_nested_tool_without_a_name_is_explained_too(function: Any) -> None:
+    """TOOL-1."""
+    assert '{"type":"function","name":…,' in refusal_of({"tools": [{"type": "function", "function": function}]}).message
+
+
+def test_a_choice_in_the_nested_form_of_chat_is_explained() -> None:
+    """TOOL-2, C-3."""
+    fault = refusal_of({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}})
+    assert fault.param == "tool_choice.name"
+    assert '{"type":"function","name":"get_weather"}' in fault.message
+
+
+@pytest.mark.parametrize("document", [{"tools": [{"type": "function"}]}, {"tool_choice": {"type": "function"}}])
+def test_a_tool_that_only_lacks_its_name_is_not_called_nested(document: Any) -> None:
+    assert "Chat Completions" not in refusal_of(document).message
+
+
+@pytest.mark.parametrize(
+    ("choice", "read"),
+    [
+        ("auto", "auto"),
+        ("required", "required"),
+        ("none", "none"),
+        ({"type": "function", "name": "f"}, SpecificFunction(name="f")),
+        ({"type": "custom", "name": "f"}, SpecificCustom(name="f")),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]},
+            AllowedToolsParam(tools=[SpecificFunction(name="f")], mode="required"),
+        ),
+        ({"type": "mcp", "server_label": "s"}, UnknownToolChoice(kind="mcp", raw=Raw(b'{"type": "mcp", "server_label": "s"}'))),
+    ],
+)
+def test_every_choice_of_a_tool_is_read(choice: Any, read: Any) -> None:
+    """TOOL-2."""
+    assert request_of({"tool_choice": choice}).tool_choice == read
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "plain",
+        [{"type": "input_text", "text": "t"}],
+        [{"type": "input_image", "image_url": "data:,", "detail": "low"}, {"type": "input_file", "file_data": "x"}],
+        [{"type": "input_video", "video_url": "v"}, {"type": "acme:hologram", "x": 1.0}],
+    ],
+)
+def test_a_tool_output_is_a_string_or_parts(output: Any) -> None:
+    """TOOL-6."""
+    document = {"input": [{"type": "function_call_output", "call_id": "c", "output": output}]}
+    (item,) = items_of(request_of(document))
+    assert isinstance(item, FunctionCallOutputParam)
+    assert json.loads(encode(item.output)) == output
+
+
+# Items
+
+
+@pytest.mark.parametrize(
+    "sent", [Message, FunctionCall, FunctionCallOutput, Reasoning, Compaction, CustomToolCall, CustomToolCallOutput]
+)
+@given(data=st.data())
+@settings(max_examples=20)
+def test_every_output_item_can_be_sent_back_as_input(sent: Any, data: st.DataObject) -> None:
+    """ITEM-6: whatever shape output has, reasoning with content and unknown fields included."""
+    document = data.draw(documents(sent)) | {"x": data.draw(json_values)}
+    if "call_id" in document:
+        document["call_id"] = "c"  # REQ-8 binds what clients write, here and below
+    if sent is FunctionCall:
+        document["name"] = "f"
+    if sent is Message:
+        document["content"] = [part for part in document["content"] if not part.get("annotations")]
+    answer = encode(decode_item(as_bytes(document)))
+    assert json.loads(encode(decode_item_param(answer))) == document
+
+
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [
+        ({"type": "item_reference", "id": "i"}, ItemReference),
+        ({"type": "reasoning", "summary": [], "content": None, "encrypted_content": "e"}, ReasoningParam),
+        (
+            {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}], "phase": "commentary"},
+            MessageParam,
+        ),
+        ({"type": "message", "role": "developer", "content": "d"}, MessageParam),
+        ({"type": "message", "role": "system", "content": "s"}, MessageParam),
+        (
+            {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "u", "detail": "original"}]},
+            MessageParam,
+        ),
+        ({"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}, FunctionCallParam),
+        ({"type": "function_call_output", "call_id": "c", "output": "o"}, FunctionCallOutputParam),
+    ],
+)
+def test_input_takes_every_item_of_the_specification(document: Any, read: type) -> None:
+    """ITEM-1, ITEM-7."""
+    (item,) = items_of(request_of({"input": [document]}))
+    assert isinstance(item, read)
+    assert json.loads(encode(item)) == document

@@ -1,0 +1,144 @@
+"""`trace/redactor`: no key survives, in whatever spelling and however it is cut; everything else does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.trace.redactor import SEARCH_WINDOW, Redactor, keys_in_headers
+
+KEY = 'sk-aB3/+="\\é😀x'
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    ends = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def all_escaped(text: str) -> str:
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+SPELLINGS = {
+    "as it is": KEY,
+    "json": json.dumps(KEY, ensure_ascii=False)[1:-1],
+    "json, ascii": in_json(KEY),
+    "json in json": in_json(in_json(KEY)),
+    "json, three deep": in_json(in_json(in_json(KEY))),
+    "slashes escaped": in_json(KEY).replace("/", "\\/"),
+    "plus and equals escaped": in_json(KEY).replace("+", "\\u002B").replace("=", "\\u003d"),
+    "all escaped": all_escaped(KEY),
+    "all escaped, upper case": all_escaped(KEY).upper().replace("\\U", "\\u"),
+    "percent": quote(KEY, safe=""),
+    "percent, lower case": "".join(part.lower() if part[:1] == "%" else part for part in map(quote, KEY)).replace("/", "%2f"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_a_key_is_found_in_every_spelling(spelling: str) -> None:
+    assert Redactor([KEY]).text(f"before {spelling} after") == "before [removed] after"
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(sorted(SPELLINGS.values())), st.lists(st.integers(0, 10_000), max_size=12))
+def test_a_key_is_found_over_any_cut(spelling: str, places: list[int]) -> None:
+    pieces = cut(f"before {spelling} between {spelling} after".encode(), places)
+    cleaned = Redactor([KEY]).pieces(pieces)
+    assert b"".join(cleaned) == b"before [removed] between [removed] after"
+    assert len(cleaned) == len(pieces)
+
+
+def test_pieces_keep_their_own_bytes() -> None:
+    pieces = [b"one", b"", b"two secret", b"-ke", b"y three", b"four"]
+    assert Redactor(["secret-key"]).pieces(pieces) == [b"one", b"", b"two [removed]", b"", b" three", b"four"]
+
+
+@pytest.mark.parametrize("parts", [["sk-", "lab", "", "-12", "34"], ["sk\\u002d", "lab-1234"], [*"sk-lab-1234"]])
+@pytest.mark.parametrize("member", ["content", "delta"])
+def test_a_key_that_a_model_spells_out_is_found_in_its_events(parts: list[str], member: str) -> None:
+    told = ["It is ", *parts, ", I think."]
+    events = [f'data: {{"id":"x","{member}":"{part}","n":{number}}}\n\n' for number, part in enumerate(told)]
+    cleaned = Redactor(["sk-lab-1234"]).pieces([event.encode() for event in events])
+    texts = [msgspec.json.decode(piece.removeprefix(b"data: "))[member] for piece in cleaned]
+    assert texts == ["It is ", "[removed]", *[""] * (len(parts) - 1), ", I think."]
+
+
+def test_what_is_spelled_in_two_texts_at_once_is_found_in_each() -> None:
+    stream = b'{"a":"one sk-"}{"b":"sk-lab"}{"a":"lab-1234 two"}{"b":"-1234"}{"a":"sk-lab-1234"}'
+    expected = b'{"a":"one [removed]"}{"b":"[removed]"}{"a":" two"}{"b":""}{"a":"[removed]"}'
+    assert b"".join(Redactor(["sk-lab-1234"]).pieces([stream[:30], stream[30:]])) == expected
+
+
+def test_what_holds_no_key_is_given_back_untouched() -> None:
+    pieces = [b"\xff\x00 text \\u00e9 and \\u002d", b"sk-"]
+    assert Redactor(["sk-lab-1234"]).pieces(pieces) is pieces
+
+
+@pytest.mark.parametrize("offset", [-20, -5, 0, 5])
+def test_a_key_is_found_in_a_long_body_wherever_it_stands(offset: int) -> None:
+    data = b"x" * (3 * SEARCH_WINDOW + offset) + b"sk-\\u006cab-1234" + b"y" * SEARCH_WINDOW
+    assert Redactor(["sk-lab-1234"]).data(data) == b"x" * (3 * SEARCH_WINDOW + offset) + b"[removed]" + b"y" * SEARCH_WINDOW
+
+
+def test_of_two_keys_the_longer_is_taken_out_whole() -> None:
+    assert Redactor(["lab-key", "lab-key-and-more"]).text("lab-key-and-more, lab-key") == "[removed], [removed]"
+
+
+@pytest.mark.parametrize("secrets", [[], [""], ["abc"]])
+def test_what_is_too_short_to_be_a_key_is_not_looked_for(secrets: list[str]) -> None:
+    assert Redactor(secrets).text("abc and \\u0061bc") == "abc and \\u0061bc"
+
+
+def test_headers_are_an_allow_list() -> None:
+    headers = {
+        "Authorization": "Bearer x",
+        "x-api-key": "x",
+        "Cookie": "x",
+        "content-type": "application/json",
+        "x-forwarded-for": "10.0.0.1",
+        "x-ratelimit-remaining-tokens": "3",
+        "user-agent": "lab-key inside",
+        "antiphon-style": "older",
+    }
+    assert Redactor(["lab-key"]).headers(headers) == {
+        "authorization": "[removed]",
+        "x-api-key": "[removed]",
+        "cookie": "[removed]",
+        "content-type": "application/json",
+        "x-ratelimit-remaining-tokens": "3",
+        "user-agent": "[removed] inside",
+        "antiphon-style": "older",
+    }
+
+
+def test_addresses_keep_nothing_that_opens_anything() -> None:
+    redactor = Redactor(["lab-key"])
+    assert redactor.url("https://user:pass@host/v1?x=1&key=abc&y=2") == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
+    assert redactor.url("http://host/lab-key/v1?API_KEY=abc#d") == "http://host/[removed]/v1?API_KEY=[removed]#d"
+    assert redactor.url("/v1/responses?user=a@b") == "/v1/responses?user=a@b"
+
+
+def test_the_keys_a_request_carries_are_known_from_its_headers() -> None:
+    headers = {
+        "Authorization": "Bearer client-key-1",
+        "X-Api-Key": "client-key-2",
+        "cookie": "a=long-enough-too",
+        "accept": "anything",
+    }
+    assert keys_in_headers(headers) == ["client-key-1", "client-key-2"]
+
+
+@pytest.mark.parametrize("placeholder", ["none", "ollama", "", "with\x00control-characters"])
+def test_a_placeholder_for_a_key_is_none(placeholder: str) -> None:
+    assert keys_in_headers({"authorization": f"Bearer {placeholder}"}) == []
