@@ -12,6 +12,7 @@ from tests.websocket_client import open_websocket
 from antiphon import fakes
 from antiphon.config import StoreConfig
 from antiphon.fakes import ChatServer, turn
+from antiphon.protocol.losses import MAX_LISTED
 
 ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello.", "store": False}
 LOSSY: dict[str, Any] = {**ASKED, "tools": [{"type": "web_search"}], "metadata": {"a": "b"}}
@@ -40,6 +41,20 @@ def test_a_great_many_losses_are_not_all_told() -> None:
     assert told.endswith("; …")
     assert "tools[19]" in told
     assert "tools[20]" not in told
+
+
+def test_losses_beyond_the_bound_are_counted_and_refused_like_others() -> None:
+    """Faults: the list is bounded, the header says that there are more, and strict mode refuses the turn."""
+    body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(MAX_LISTED + 500)]}
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        warned = gateway.post(body)
+        event = gateway.post({**body, "stream": True}, antiphon_extensions="losses").text
+        refused = gateway.post(body, antiphon_losses="strict").json()["error"]
+    assert warned.status_code == 200
+    assert warned.headers["antiphon-losses"].startswith(f"{MAX_LISTED + 1}; tools[0], ")
+    assert "up to 500 more losses, which are not listed" in event
+    assert (refused["code"], refused["param"]) == ("lossy_translation", "tools[0]")
+    assert len(upstream.received) == 2
 
 
 def test_what_a_client_has_cut_off_itself_is_no_loss_of_translation() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,24 +20,53 @@ class Loss(Struct, frozen=True):
 
 
 class Losses:
-    """Collects losses; equal ones are kept once, since a stream would repeat them with every chunk."""
+    """Collects losses; equal ones are kept once, since a stream would repeat them with every chunk.
 
-    __slots__ = ("_found",)
+    At most `MAX_LISTED` are listed. The rest is only counted, in one last loss. The count is an upper limit: a loss that is not
+    kept cannot be recognised when it is repeated.
+    """
+
+    __slots__ = ("_listed", "_unlisted")
 
     def __init__(self) -> None:
-        self._found: dict[Loss, None] = {}
+        self._listed: dict[Loss, None] = {}
+        self._unlisted = 0
 
     def add(self, path: str, what: str, why: str = "") -> None:
-        self._found[Loss(path, what, why)] = None
+        if max(len(path), len(what), len(why)) > MAX_TEXT:
+            path, what, why = map(_cut, (path, what, why))
+        self._add(Loss(path, what, why))
 
     def extend(self, others: Losses) -> None:
-        self._found.update(others._found)
+        self._unlisted += others._unlisted
+        if len(self._listed) + len(others._listed) <= MAX_LISTED:
+            self._listed.update(others._listed)
+            return
+        for loss in others._listed:
+            self._add(loss)
+
+    def _add(self, loss: Loss) -> None:
+        if len(self._listed) < MAX_LISTED:
+            self._listed[loss] = None
+        elif loss not in self._listed:
+            self._unlisted += 1
 
     def __iter__(self) -> Iterator[Loss]:
-        return iter(self._found)
+        yield from self._listed
+        if self._unlisted:
+            yield Loss("...", f"up to {self._unlisted} more losses, which are not listed")
 
     def __len__(self) -> int:
-        return len(self._found)
+        """As many as are iterated over."""
+        return len(self._listed) + (self._unlisted > 0)
 
     def __repr__(self) -> str:
-        return f"Losses({list(self._found)!r})"
+        return f"Losses({list(self)!r})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+MAX_LISTED: Final = 1000
+MAX_TEXT: Final = 500  # characters of a path, of what was lost, and of why

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 from msgspec import Raw
 
+JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which JSON takes for text
 MAX_NESTING: Final = 256
 
 T = TypeVar("T")

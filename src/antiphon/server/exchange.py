@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import ClientDialect
-from antiphon.protocol.losses import Loss, Losses
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
 from antiphon.server.asgi import DIRECT, DirectConnection, Headers, Message, Receive, Scope, Send, error_headers, send_response
 from antiphon.server.body import check_body_headers, read_body
@@ -162,11 +161,8 @@ def shutdown_error() -> ApiError:
 
 def losses_header(losses: Losses) -> Headers:
     """REQ-6: how much was lost and where, short; the whole of it is in the trace."""
-    return [_losses_header(tuple(losses))] if len(losses) else []
-
-
-@lru_cache(maxsize=256)  # a client loses the same with every turn
-def _losses_header(losses: tuple[Loss, ...]) -> tuple[bytes, bytes]:
+    if not len(losses):
+        return []
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
     told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
-    return b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"..."
+    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]

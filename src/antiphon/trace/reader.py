@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.errors import AntiphonError
-from antiphon.protocol.losses import Losses
+from antiphon.protocol.losses import Loss
 from antiphon.trace.folder import TraceFile, file_id, trace_files
 from antiphon.trace.records import (
     FORMAT,
@@ -86,13 +86,9 @@ class RecordedTrace(Struct, frozen=True):
         return [each for each in self.records if isinstance(each, ClientPiece)]
 
     @property
-    def losses(self) -> Losses:
-        losses = Losses()
-        for record in self.records:
-            if isinstance(record, LossList):
-                for each in record.losses:
-                    losses.add(each.path, each.what, each.why)
-        return losses
+    def losses(self) -> list[Loss]:
+        """Each once, in the order of the records."""
+        return list(dict.fromkeys(loss for each in self.records if isinstance(each, LossList) for loss in each.losses))
 
     @property
     def notes(self) -> dict[str, str | int | float | None]:

@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
+from tests.counting import calls_of
 from tests.dialects.chat.reading import chunk, summary_of
 from tests.generate.chat_rules import assert_chat_accepts
 from tests.generate.events import counting_stamps
+from tests.hostile_schemas import object_of
 
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub, request_from_hub, response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.schema_budget import MAX_NODES
+from antiphon.errors import InvalidValue
 from antiphon.protocol.events import ArgumentsDelta, CustomInputDelta, TerminalEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
@@ -328,3 +332,46 @@ def test_halves_of_a_character_in_two_pieces_are_one_character() -> None:
     events = [event for frame in frames for event in reader.feed(frame)] + reader.finish()
     assert find_violations(events) == []
     assert summary_of(fold(events))[0].endswith('get_weather({"city":"😀"})')
+
+
+# Bounds
+
+
+def with_references(members: int) -> Json:
+    """A schema that has to be rewritten where its root moves."""
+    return {"type": "object", "$defs": CITY["$defs"], "properties": {f"m{at}": {"$ref": "#/$defs/name"} for at in range(members)}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        (with_references(100_000), "tools[1].parameters"),
+        ({**CITY, "anyOf": [1] * 100_000}, "tools[1].parameters"),
+        ({**CITY, **{f"x{at}": 1 for at in range(100_000)}}, "tools[1].parameters"),
+    ],
+    ids=["members", "numbers", "keywords"],
+)
+def test_schema_that_moves_has_a_bound(schema: Json, path: str) -> None:
+    """Faults: refused, and the work ends at the bound."""
+    asked = request("required", tools=[TOOLS[0], FunctionToolParam(name="large", parameters=schema)])
+
+    def send() -> None:
+        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+            sent(asked)
+        assert refused.value.param == path
+
+    assert calls_of(send) < 50 * MAX_NODES
+
+
+def test_schemas_that_move_have_a_bound_together() -> None:
+    """Faults: the path is that of the first tool that does not fit, in a namespace too."""
+    tools = [FunctionToolParam(name=f"f{number}", parameters=with_references(1000)) for number in range(20)]
+    asked = request("required", tools=[TOOLS[0], CustomTool(name="say"), NamespaceTool(name="many", tools=[*tools])])
+    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+        sent(asked)
+    assert refused.value.param == "tools[2].tools[11].parameters"
+
+
+def test_schema_without_references_is_not_walked() -> None:
+    asked = request("required", tools=[TOOLS[0], FunctionToolParam(name="large", parameters=object_of(5000))])
+    assert len(sent(asked)[0]["response_format"]["json_schema"]["schema"]["$defs"]["large"]["properties"]) == 5000

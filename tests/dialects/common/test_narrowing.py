@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.counting import calls_of
+from tests.hostile_schemas import (
+    doubling_references,
+    many_forms,
+    many_parts,
+    nested_all_of,
+    object_of,
+    references_to,
+    unknown_keywords,
+)
 
-from antiphon.dialects.common.narrowing import MAX_NODES, MAX_SIZE, Narrowing, narrow_schema
+from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
+from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.fakes.gemini_schemas import check_json_schema, check_schema
@@ -158,16 +170,6 @@ def test_narrowed_schema_has_a_bound_on_its_nesting(schema: dict[str, Any], fits
     assert refused.value.param == "p"
 
 
-def wide(count: int) -> dict[str, Any]:
-    return {"type": "object", "properties": {f"m{at}": {"type": "string"} for at in range(count)}}
-
-
-def doubling_references(levels: int) -> dict[str, Any]:
-    """Each level has the next one twice."""
-    both = [{"type": "object", "properties": {name: {"$ref": f"#/$defs/d{at + 1}"} for name in "ab"}} for at in range(levels)]
-    return {"$defs": {**{f"d{at}": one for at, one in enumerate(both)}, f"d{levels}": {"type": "string"}}, "$ref": "#/$defs/d0"}
-
-
 def doubling_types(levels: int) -> dict[str, Any]:
     """A server that takes one type gets all that is inside twice."""
     schema: dict[str, Any] = {"type": "string", "description": "x" * 100}
@@ -184,8 +186,8 @@ def long_text(uses: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "fits"),
     [
-        (wide(MAX_NODES - 1), True),
-        (wide(MAX_NODES), False),
+        (object_of(MAX_NODES - 1), True),
+        (object_of(MAX_NODES), False),
         (doubling_references(7), True),
         (doubling_types(6), True),
         (doubling_types(12), False),
@@ -204,6 +206,111 @@ def test_narrowed_schema_has_a_bound_on_its_size(schema: dict[str, Any], fits: b
     with pytest.raises(InvalidValue, match="once its references are written out") as refused:
         narrow(schema)
     assert refused.value.param == "p"
+
+
+HOSTILE = {
+    "members": references_to(object_of(5000)),
+    "unknown keywords": references_to(unknown_keywords(5000)),
+    "parts of allOf": references_to(many_parts(4000)),
+    "required names of allOf": references_to({"allOf": [{"required": ["a"] * 50_000}]}),
+    "members of allOf": references_to({"allOf": [object_of(500)] * 10}),
+    "nested allOf": nested_all_of(50, 300),
+    "forms": many_forms(5000),
+    "unknown keywords at the top": unknown_keywords(20_000),
+    "long keyword": references_to({"type": "string", "x" * 100_000: 1}),
+    "long name": references_to({"type": "object", "properties": {"x" * 100_000: {"type": "string"}}}),
+    "copies of a whole": {"anyOf": [{}] * (MAX_NODES - 10), "type": [f"t{at}" for at in range(100)]},
+    "many types": object_of(1000) | {"properties": {f"m{at}": {"type": ["string", "integer"] * 5} for at in range(1000)}},
+}
+"""Schemas that cost far more than they say, and are refused before."""
+
+
+@pytest.mark.parametrize("narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET], ids=["OPENAPI", "OUTPUT", "PLAIN"])
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_hostile_schema_costs_no_more_than_one_at_the_bound(name: str, narrowing: Narrowing) -> None:
+    """Faults: whether it is refused or not, the work has a bound."""
+
+    def try_it() -> None:
+        with suppress(InvalidValue):
+            json.dumps(narrow(HOSTILE[name], narrowing))
+
+    assert calls_of(try_it) < 40 * MAX_NODES
+
+
+@pytest.mark.parametrize("narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET], ids=["OPENAPI", "OUTPUT"])
+@pytest.mark.parametrize("name", ["members", "unknown keywords", "parts of allOf", "required names of allOf", "long keyword"])
+def test_hostile_schema_is_refused(name: str, narrowing: Narrowing) -> None:
+    with pytest.raises(InvalidValue, match="once its references are written out"):
+        narrow(HOSTILE[name], narrowing)
+
+
+def test_long_reference_is_resolved_once() -> None:
+    """Faults: a reference of sixty thousand steps that two hundred members come to."""
+    schema = references_to({"$ref": "#" + "/x" * 60_000}, 200)
+    assert calls_of(lambda: narrow(schema)) < 4 * 60_000
+
+
+def test_paths_in_losses_do_not_grow_with_long_names() -> None:
+    """Faults: a path that is repeated for each of a thousand members."""
+    schema: dict[str, Any] = {"anyOf": [{"x": 1}] * 300}
+    for _ in range(100):
+        schema = {"type": "object", "properties": {"x" * 2000: schema}}
+    losses = Losses()
+    narrow_schema(schema, OPENAPI_SUBSET, "p", losses)
+    assert max(len(loss.path) for loss in losses) <= 500
+
+
+def test_large_values_are_looked_at_without_a_call_for_each() -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": ["x"] * 50_000, "title": "t"}}, "x": {"$ref": "#/$defs/a", "y": 1}}
+    for narrowing in (OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET):
+        assert calls_of(lambda: narrow(schema, narrowing)) < 200  # noqa: B023
+
+
+def test_schemas_of_one_request_have_a_bound_together() -> None:
+    """Faults: many tools, each of them just below the bound for one."""
+    budget = SchemaBudget()
+    whole = MAX_TOTAL_NODES // MAX_NODES
+    for _ in range(whole):
+        narrow_schema(object_of(MAX_NODES - 1), TOOL_SUBSET, "p", Losses(), budget)
+    with pytest.raises(InvalidValue, match="schemas of the request have more than 15,000 nodes") as refused:
+        narrow_schema({"type": "string"}, TOOL_SUBSET, "tools[3].parameters", Losses(), budget)
+    assert refused.value.param == "tools[3].parameters"
+
+
+def test_sizes_of_the_schemas_of_one_request_have_a_bound_together() -> None:
+    budget, schema = SchemaBudget(), {"type": "string", "description": "x" * (MAX_SIZE - 100)}
+    for _ in range(10):
+        narrow_schema(schema, TOOL_SUBSET, "p", Losses(), budget)
+    with pytest.raises(InvalidValue, match="have more than 2,621,440 bytes") as refused:
+        narrow_schema(schema, TOOL_SUBSET, "tools[10].parameters", Losses(), budget)
+    assert refused.value.param == "tools[10].parameters"
+
+
+@pytest.mark.parametrize(
+    "narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET, CLOSED], ids=["OPENAPI", "OUTPUT", "PLAIN", "CLOSED"]
+)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": 5},
+        {"enum": {"a": 1}},
+        {"required": True},
+        {"required": [["a"]], "properties": {"a": {}}},
+        {"required": ["a"], "properties": 5},
+        {"required": "a", "properties": ["a"]},
+        {"format": {}},
+        {"format": ["a"]},
+        {"type": {"a": 1}},
+        {"type": 5},
+        {"type": [[], {}]},
+        {"allOf": [{"required": [[]]}]},
+        {"$ref": ["a"], "title": "t"},
+        {"items": 5, "properties": None, "anyOf": 1},
+    ],
+)
+def test_values_of_the_wrong_type_are_no_fault_of_ours(schema: dict[str, Any], narrowing: Narrowing) -> None:
+    """Faults: what is no JSON schema may be lost or sent, and raises nothing else than a refusal."""
+    narrow(schema, narrowing)
 
 
 @given(
@@ -236,3 +343,23 @@ def test_a_strict_server_takes_whatever_was_narrowed(schema: dict[str, Any]) -> 
     """Issue 7, point 5."""
     check_schema(narrow(schema)[0], "p", empty_objects=True)
     check_json_schema(narrow(schema, OUTPUT_SUBSET)[0], "p")
+
+
+#: JSON in which words of JSON schema stand for anything.
+WORDS = st.sampled_from(
+    ["type", "enum", "const", "required", "properties", "items", "anyOf", "oneOf", "allOf", "format", "$ref", "$defs", "x"]
+)
+NO_SCHEMAS = st.recursive(
+    st.sampled_from([None, True, 1, "a", "object", "array", "null", "#/$defs/a", "#"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    "narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET, CLOSED], ids=["OPENAPI", "OUTPUT", "PLAIN", "CLOSED"]
+)
+@given(schema=st.dictionaries(WORDS, NO_SCHEMAS, max_size=5))
+def test_json_that_is_no_schema_raises_nothing(narrowing: Narrowing, schema: dict[str, Any]) -> None:
+    """Faults: it is lost or sent as it is."""
+    narrow(schema, narrowing)

@@ -18,6 +18,7 @@ from tests.generate.events import counting_stamps, lives
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.freeform_tools import wrap_input
 from antiphon.dialects.gemini import EventsFromHub, EventsToHub
+from antiphon.dialects.gemini.plain_history import arguments_as_json_object
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import (
     Content,
@@ -568,3 +569,9 @@ def test_a_model_without_a_name_is_told_as_such() -> None:
         "modelVersion": "",
         "responseId": "resp_1",
     }
+
+
+def test_arguments_of_white_space_that_is_not_json_are_a_loss() -> None:
+    """F-4: U+2028 is white space for Python and text for JSON."""
+    assert arguments_as_json_object("\u2028") is None
+    assert arguments_as_json_object(" \t\r\n") == Raw(b"{}")

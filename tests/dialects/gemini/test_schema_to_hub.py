@@ -8,9 +8,13 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.counting import calls_of
 from tests.dialects.gemini.asking import ask
+from tests.hostile_schemas import object_of
 
+from antiphon.dialects.common.schema_budget import MAX_NODES
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
+from antiphon.errors import InvalidValue
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import JsonSchemaFormatParam
 from antiphon.protocol.tools import FunctionToolParam
@@ -74,8 +78,8 @@ def in_capitals(schema: Any) -> Any:
 @given(schemas())
 def test_schema_to_hub_reads_types_in_capitals_at_every_depth(schema: dict[str, Any]) -> None:
     """And leaves a JSON schema, the user's values and names included, as it is."""
-    assert schema_to_hub(schema) == schema
-    assert schema_to_hub(in_capitals(schema)) == schema
+    assert schema_to_hub(schema, "s") == schema
+    assert schema_to_hub(in_capitals(schema), "s") == schema
 
 
 @given(schemas())
@@ -107,7 +111,7 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
         "property_ordering": ["my_list", "type"],
         "additionalProperties": False,
     }
-    assert schema_to_hub(schema) == {
+    assert schema_to_hub(schema, "s") == {
         "type": "object",
         "properties": {
             "type": {"type": "string", "format": "enum", "enum": ["OBJECT"]},
@@ -136,23 +140,61 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
     ],
 )
 def test_what_json_schema_says_otherwise_is_said_so(schema: dict[str, Any], told: dict[str, Any]) -> None:
-    assert schema_to_hub(schema) == told
+    assert schema_to_hub(schema, "s") == told
     jsonschema.Draft202012Validator.check_schema(told)
 
 
 def test_schema_to_hub_reads_tuples_of_older_drafts() -> None:
-    assert schema_to_hub({"items": [{"type": "STRING"}, True]}) == {"items": [{"type": "string"}, True]}
+    assert schema_to_hub({"items": [{"type": "STRING"}, True]}, "s") == {"items": [{"type": "string"}, True]}
 
 
 @pytest.mark.parametrize(
     "schema", [{"type": 7}, {"type": [7]}, {"items": True}, {"properties": [{"type": "STRING"}]}, {"maxItems": "many"}]
 )
 def test_schema_to_hub_leaves_what_no_schema_says_to_the_server(schema: dict[str, Any]) -> None:
-    assert schema_to_hub(schema) == schema
+    assert schema_to_hub(schema, "s") == schema
 
 
 def test_schema_to_hub_reads_the_deepest_allowed_nesting() -> None:
     schema: dict[str, Any] = {"type": "STRING"}
     for _ in range(MAX_NESTING // 2):
         schema = {"anyOf": [schema]}
-    assert str(schema_to_hub(schema)).count("anyOf") == MAX_NESTING // 2
+    assert str(schema_to_hub(schema, "s")).count("anyOf") == MAX_NESTING // 2
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        object_of(100_000),
+        {"anyOf": [{"type": "STRING"}] * 100_000},
+        {"anyOf": [1] * 100_000},
+        {"properties": {str(number): 1 for number in range(100_000)}},
+        {"type": ["STRING"] * 100_000},
+        {f"x{number}": 1 for number in range(100_000)},
+    ],
+    ids=["members", "forms", "numbers", "numbers by name", "types", "keywords"],
+)
+def test_schema_to_hub_has_a_bound(schema: dict[str, Any]) -> None:
+    """Faults: the work ends at the bound, and not with the schema."""
+
+    def read() -> None:
+        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+            schema_to_hub(schema, "s")
+        assert refused.value.param == "s"
+
+    assert calls_of(read) < 50 * MAX_NODES
+
+
+@pytest.mark.parametrize("field", ["responseSchema", "responseJsonSchema"])
+def test_output_schema_of_a_client_is_refused_under_its_own_name(field: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        ask(generationConfig={"responseMimeType": "application/json", field: object_of(MAX_NODES)})
+    assert refused.value.param == f"generationConfig.{field}"
+
+
+@pytest.mark.parametrize("field", ["parameters", "parametersJsonSchema"])
+def test_tools_of_a_client_have_a_bound_together(field: str) -> None:
+    functions = [{"name": f"f{number}", field: object_of(1000)} for number in range(20)]
+    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+        ask(tools=[{"googleSearch": {}}, {"functionDeclarations": functions}])
+    assert refused.value.param == f"tools[1].functionDeclarations[11].{field}"

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.dialects.gemini.sending import judged, lost, send
+from tests.hostile_schemas import object_of
 
 from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.errors import InvalidValue
 from antiphon.protocol.items import AdditionalTools, ItemParam, MessageParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
@@ -63,6 +65,20 @@ def test_parameters_are_an_object_whatever_they_say() -> None:
     assert offered(untyped)["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["type"] == "object"
     assert losses_of(untyped) == []
     assert losses_of(FunctionToolParam(name="f", parameters={"type": "string", "minLength": 1})) == ["tools[0].parameters.type"]
+
+
+@pytest.mark.parametrize("schemas", ["json_schema", "openapi"])
+def test_tools_have_a_bound_each_and_together(schemas: Any) -> None:
+    """Faults."""
+    tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000)) for number in range(20)]
+    wire = GeminiWire(schemas=schemas)
+    assert len(offered(*tools[:14], wire=wire)["tools"][0]["functionDeclarations"]) == 14
+    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+        offered(*tools, wire=wire)
+    assert refused.value.param == "tools[14].parameters"
+    with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+        offered(tools[0], FunctionToolParam(name="large", parameters=object_of(5000)), wire=wire)
+    assert refused.value.param == "tools[1].parameters"
 
 
 def test_what_a_function_says_besides_is_a_loss() -> None:

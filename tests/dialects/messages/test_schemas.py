@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.counting import calls_of
+from tests.hostile_schemas import doubling_references, object_of
 
+from antiphon.dialects.common.schema_budget import MAX_NODES, SchemaBudget
 from antiphon.dialects.messages.schemas import enforceable_schema
+from antiphon.errors import InvalidValue
 from antiphon.protocol.losses import Losses
 
 STRING = {"type": "string"}
@@ -47,9 +53,58 @@ def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
         {"$ref": 7},
         {"$ref": "https://example.com/schema"},
         {"$defs": {"x": {"type": "array", "items": {"$ref": "#/$defs/x"}}}, "$ref": "#/$defs/x"},
+        {"$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"},
+        {"$defs": {"x": {"type": "object"}}, "anyOf": [STRING, {"$ref": "#/$defs/x"}]},
+        {"$defs": ["x"], "$ref": "#/$defs/x"},
+        {"$defs": {"x": 5}, "$ref": "#/$defs/x"},
+        {"type": "string", "enum": 5},
     ],
 )
 def test_what_leaves_open_what_a_value_is_cannot_be_enforced(schema: dict[str, Any]) -> None:
     losses = Losses()
     assert enforceable_schema(schema, "s", losses) is None
     assert not list(losses)
+
+
+def test_definition_that_many_references_lead_to_is_looked_at_once() -> None:
+    """Faults: thirty definitions that each refer twice to the next one would be looked at a billion times."""
+    few, many = (calls_of(lambda: enforceable_schema(doubling_references(levels), "s", Losses())) for levels in (8, 16))  # noqa: B023
+    assert many < 3 * few
+    assert enforceable_schema(doubling_references(30), "s", Losses()) is not None
+
+
+def test_long_chain_of_references_is_followed_to_its_end() -> None:
+    """Faults: seven hundred steps, which would be more levels than the interpreter has."""
+    links = {f"d{at}": {"type": "array", "items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(700)}
+    assert enforceable_schema({"$defs": {**links, "d700": STRING}, "$ref": "#/$defs/d0"}, "s", Losses()) is not None
+    assert enforceable_schema({"$defs": {**links, "d700": {}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
+    assert enforceable_schema({"$defs": {**links, "d700": {"$ref": "#/$defs/d0"}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
+
+
+def test_values_of_an_enum_are_looked_at_without_a_call_for_each() -> None:
+    schema = {"type": "string", "enum": ["x"] * 50_000}
+    assert calls_of(lambda: enforceable_schema(schema, "s", Losses())) < 200
+
+
+def test_schemas_of_one_request_have_a_bound_together() -> None:
+    """Faults."""
+    budget = SchemaBudget()
+    for _ in range(10):
+        enforceable_schema(object_of(MAX_NODES - 1), "s", Losses(), budget)
+    with pytest.raises(InvalidValue) as refused:
+        enforceable_schema(STRING, "tools[10].parameters", Losses(), budget)
+    assert refused.value.param == "tools[10].parameters"
+
+
+WORDS = st.sampled_from(["type", "enum", "const", "properties", "items", "anyOf", "allOf", "$ref", "$defs", "definitions", "a"])
+NO_SCHEMAS = st.recursive(
+    st.sampled_from([None, True, 1, "a", "object", "string", "#/$defs/a", "#/definitions/a", "#/$defs/a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(WORDS, NO_SCHEMAS, max_size=5))
+def test_json_that_is_no_schema_raises_nothing(schema: dict[str, Any]) -> None:
+    """Faults."""
+    enforceable_schema(schema, "s", Losses())

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Raw
 from tests.dialects.messages.asking import RICH, ask
+from tests.hostile_schemas import many_forms, object_of
 
+from antiphon.dialects.common.schema_budget import MAX_NODES
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.messages.tools_from_hub import tools_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.errors import InvalidValue
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
     AllowedToolsParam,
@@ -150,6 +155,60 @@ def test_a_parameter_that_the_server_cannot_name_is_a_loss() -> None:
     """F-4."""
     schema, lost = schema_of({"properties": {"$filter": {}, "q": {}}, "required": ["$filter", "q"]})
     assert (schema, lost) == ({"type": "object", "properties": {"q": {}}, "required": ["q"]}, [".properties"])
+
+
+class ComparedName(str):
+    """A name that counts how often it is compared with another."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        ComparedName.comparisons += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def test_required_names_of_many_forms_are_not_compared_with_one_another() -> None:
+    """Faults: five thousand forms that each require a member of their own were twelve million comparisons."""
+    forms = [{"required": [ComparedName(f"m{number}")]} for number in range(500)]
+    request = Request(model="m", input="q", tools=[FunctionToolParam(name="look", parameters={"allOf": forms})])
+    tool = tools_from_hub(request, ToolNames.for_request(request), RICH).by_name["look"]
+    assert len(tool.input_schema["required"]) == 500
+    assert ComparedName.comparisons < 1000
+
+
+def test_members_of_all_forms_have_a_bound_together() -> None:
+    """Faults: for one tool, and for all tools of a request."""
+    assert len(schema_of(many_forms(700))[0]["required"]) == 700
+    choice: dict[str, Any] = {"anyOf": [{}] * (MAX_NODES + 1)}
+    for schema in (many_forms(5000), object_of(MAX_NODES + 1), choice):
+        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+            schema_of(schema)
+        assert refused.value.param == "tools[0].parameters"
+    tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000)) for number in range(20)]
+    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+        sent(*tools)
+    assert refused.value.param == "tools[15].parameters"
+    assert len(sent(*tools[:15])[0]["tools"]) == 15
+
+
+def test_strict_tools_have_a_bound_together() -> None:
+    """Faults: looked at for their members and for what the server enforces."""
+    tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000), strict=True) for number in range(20)]
+    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+        sent(*tools)
+    assert refused.value.param == "tools[7].parameters"
+
+
+def test_required_names_are_strings_and_each_stands_once() -> None:
+    schema, lost = schema_of({"properties": {"q": {}}, "required": ["q", 5, "q", ["q"]]})
+    assert (schema["required"], lost) == (["q"], [".required"])
+    wrong: list[Any] = [[5], True]
+    for required in wrong:
+        schema, lost = schema_of({"properties": {"q": {}}, "required": required})
+        assert (schema, lost) == ({"type": "object", "properties": {"q": {}}}, [".required"])
 
 
 # The choice.

@@ -11,16 +11,27 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.call_tracker import CallPiece
 from antiphon.dialects.chat.tools import report_lost_tools, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
-from antiphon.dialects.common.tool_names import LEGAL_NAME, ToolNames, ToolRef
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
+from antiphon.dialects.common.tool_names import LEGAL_NAME, ToolKind, ToolNames, ToolRef
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.tools import AllowedToolsParam, JsonSchema, SpecificCustom, SpecificFunction, ToolChoiceParam
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    JsonSchema,
+    SpecificCustom,
+    SpecificFunction,
+    ToolChoiceParam,
+)
 
 #: Where the one call of such an answer stands; no server numbers its own calls like this.
 FORCED_INDEX: Final = -1
@@ -30,6 +41,8 @@ class ForcedTools(Struct, frozen=True):
     """The tools of which one must be called, by the names they are sent under."""
 
     tools: Mapping[str, ToolOut]
+    #: Where each stands in the request.
+    places: Mapping[str, str]
 
     @classmethod
     def from_request(cls, request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> ForcedTools | None:
@@ -46,7 +59,7 @@ class ForcedTools(Struct, frozen=True):
         losses.extend(found)
         if len(tools) < len(sent):
             report_lost_tools(request, losses, "a tool that is not forced", "another one must be called")
-        return cls(tools)
+        return cls(tools, _places(request, names))
 
     def response_format(self) -> ResponseFormatOut:
         """The form of the text that is the call."""
@@ -66,6 +79,7 @@ class ForcedTools(Struct, frozen=True):
     def _schema_of_several(self) -> JsonSchema:
         # A reference inside a tool's schema is meant from its own root, which moves.
         roots = {name: f"#/$defs/{name}" for name in self.tools}
+        budget = SchemaBudget()
         return {
             "anyOf": [
                 {
@@ -76,8 +90,16 @@ class ForcedTools(Struct, frozen=True):
                 }
                 for name, root in roots.items()
             ],
-            "$defs": {name: _moved(_parameters(tool), roots[name]) for name, tool in self.tools.items()},
+            "$defs": {name: self._arguments_of(name, roots[name], budget) for name in self.tools},
         }
+
+    def _arguments_of(self, name: str, root: str, budget: SchemaBudget) -> JsonSchema:
+        """The schema of a tool's arguments, whose root is elsewhere now."""
+        schema = _parameters(self.tools[name])
+        if b'"$ref"' not in ENCODER.encode(schema):
+            return schema
+        moved: JsonSchema = _moved(schema, root, budget.counter(f"{self.places[name]}.parameters"))
+        return moved
 
 
 class ForcedCallReader:
@@ -177,23 +199,36 @@ def _parameters(tool: ToolOut) -> JsonSchema:
     return {**(_function(tool).parameters or {}), "type": "object"}
 
 
-def _moved(schema: Any, root: str) -> Any:
+def _places(request: Request, names: ToolNames) -> dict[str, str]:
+    """Where the tools stand, by the names they are sent under; of two with one name, the last."""
+    places: dict[str, str] = {}
+    for path, tool, namespace in tools_with_paths(request, Losses(), ""):
+        if isinstance(tool, FunctionToolParam | CustomTool):
+            kind: ToolKind = "custom" if isinstance(tool, CustomTool) else "function"
+            places[names.wire_name((kind, tool.name, namespace))] = path
+    return places
+
+
+def _moved(schema: Any, root: str, counter: SchemaCounter) -> Any:
     """A schema whose root is elsewhere now."""
     match schema:
         case dict():
-            return {name: _moved_member(name, value, root) for name, value in schema.items()}
+            counter.add_members(schema)
+            return {name: _moved_member(name, value, root, counter) for name, value in schema.items()}
         case list():
-            return [_moved(member, root) for member in schema]
+            counter.add_members(schema)
+            return [_moved(member, root, counter) for member in schema]
         case _:
             return schema
 
 
-def _moved_member(name: str, value: Any, root: str) -> Any:
+def _moved_member(name: str, value: Any, root: str, counter: SchemaCounter) -> Any:
     if name == "$ref" and isinstance(value, str) and value.startswith("#"):
         return root + value[1:]
-    return value if name in VALUES else _moved(value, root)
+    return value if name in VALUES else _moved(value, root, counter)
 
 
+ENCODER: Final = msgspec.json.Encoder()
 MAX_HEAD: Final = 500
 BEGIN: Final = re.compile(r"\s*(?=\{)")
 HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')

@@ -6,15 +6,14 @@ A `Narrowing` says what a server knows; `narrowed` gives a schema of nothing els
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
-from antiphon.errors import InvalidValue, JsonTooDeep
-from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import MAX_NESTING
+from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
+from antiphon.protocol.losses import MAX_TEXT, Losses
 from antiphon.protocol.tools import JsonSchema
 
 
@@ -35,135 +34,126 @@ class Narrowing(Struct, frozen=True, kw_only=True):
     closed_objects: bool = False
 
 
-def narrow_schema(schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses) -> JsonSchema:
-    """`schema` in what the server knows; `path` is where it stands in the request. Beyond `MAX_NODES` or `MAX_SIZE`: refused."""
-    budget = _Budget(path)
-    budget.check_size(len(msgspec.json.encode(schema)))
-    return _Narrower(schema, narrowing, losses, budget).schema(schema, path, ())
-
-
-class _Budget:
-    """Counts what a schema has become once references and `allOf` are written out, and raises where that is too much."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._level = 0
-        self.nodes = 0
-        self.size = 0
-
-    def enter(self) -> None:
-        """One more schema, inside of those that were entered and not left."""
-        self._level += 1
-        self.nodes += 1
-        if self._level > MAX_NESTING:
-            raise JsonTooDeep(f"{self._path}: the schema is nested more than {MAX_NESTING} levels deep", param=self._path)
-        if self.nodes > MAX_NODES:
-            raise self._too_large(f"{MAX_NODES:,} nodes")
-
-    def leave(self) -> None:
-        self._level -= 1
-
-    def add_value(self, value: Any) -> None:
-        """The value of a keyword that is no schema."""
-        self.size += len(value) if type(value) is str else len(msgspec.json.encode(value))
-        self.check_size(self.size)
-
-    def add_copies(self, nodes: int, size: int, copies: int) -> None:
-        """All that was added since there were so many nodes and bytes, so many times again."""
-        self.nodes += (self.nodes - nodes) * copies
-        self.size += (self.size - size) * copies
-        self.check_size(self.size)
-
-    def check_size(self, size: int) -> None:
-        if size > MAX_SIZE:
-            raise self._too_large(f"{MAX_SIZE:,} bytes")
-
-    def _too_large(self, bound: str) -> InvalidValue:
-        what = f"the schema has more than {bound} once its references are written out"
-        return InvalidValue(f"{self._path}: {what}; make it smaller", param=self._path)
+def narrow_schema(
+    schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses, budget: SchemaBudget | None = None
+) -> JsonSchema:
+    """`schema` in what the server knows; `path` is where it stands in the request. Beyond the bounds of `budget`, which is that of
+    the request's tools or else its own, it is refused."""
+    counter = (budget or SchemaBudget()).counter(path)
+    encoded = msgspec.json.encode(schema)
+    counter.check_size(len(encoded))
+    inlines = narrowing.references == "inline" or (
+        narrowing.references == "inline_unless_plain" and not _has_plain_references(encoded)
+    )
+    return _Narrower(schema, narrowing, losses, counter, inlines).schema(schema, path)
 
 
 class _Narrower:
     """Narrows the schemas of one document."""
 
-    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses, budget: _Budget) -> None:
+    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool) -> None:
         self._root = root
-        self._budget = budget
+        self._counter = counter
         self._known = narrowing
         self._losses = losses
-        self._inlines = narrowing.references == "inline" or (
-            narrowing.references == "inline_unless_plain" and not _has_plain_references(root)
-        )
+        self._inlines = inlines
         self._inlined = 0
+        self._inside: set[str] = set()  # the references that are being written out
+        self._targets: dict[str, JsonSchema | None] = {}  # of references that were resolved before
 
-    def schema(self, schema: Any, path: str, inside: tuple[str, ...]) -> JsonSchema:
-        """One schema; `inside` are the references it stands in."""
-        self._budget.enter()
-        narrowed = self._narrowed(schema, path, inside)
-        self._budget.leave()
-        return narrowed
-
-    def _narrowed(self, schema: Any, path: str, inside: tuple[str, ...]) -> JsonSchema:
-        nodes, size = self._budget.nodes, self._budget.size
+    def schema(self, schema: Any, path: str) -> JsonSchema:
+        """One schema, which stands at `path`."""
         if not isinstance(schema, dict):
             if schema is not True:  # which allows anything, as an empty schema does
-                self._losses.add(path, "that nothing is allowed there", "the server has no such schema")
+                self._lose(path, "that nothing is allowed there", "the server has no such schema")
             schema = {}
-        if "$ref" in schema and self._inlines:
-            return self._referred(schema, path, inside)
+        self._counter.enter(schema)
+        narrowed = self._referred(schema, path) if "$ref" in schema and self._inlines else self._narrowed(schema, path)
+        self._counter.leave()
+        return narrowed
+
+    def _narrowed(self, schema: JsonSchema, path: str) -> JsonSchema:
+        counter, known = self._counter, self._known.keywords
+        nodes, size = counter.nodes, counter.size
         schema = self._said_otherwise(schema, path)
         found: JsonSchema = {}
+        written = 0  # bytes of values that are no schemas
         for keyword, value in schema.items():
-            place = f"{path}.{keyword}"
             if keyword in DEFINITIONS and self._inlines:
                 continue  # what refers to them holds them now
-            if not self._knows(keyword):
+            if known is not None and keyword not in known:
                 if keyword not in SAYS_NOTHING:
-                    self._losses.add(place, f"the keyword {keyword!r} of a schema", "the server does not know it")
+                    self._lose(
+                        _step(path, f".{keyword}"), f"the keyword {keyword[:80]!r} of a schema", "the server does not know it"
+                    )
             elif keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
-                found[keyword] = {name: self.schema(one, f"{place}.{name}", inside) for name, one in value.items()}
+                counter.add_names(value)
+                place = _step(path, f".{keyword}.")
+                found[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
             elif keyword in LISTS_OF_SCHEMAS and isinstance(value, list):
-                found[keyword] = [self.schema(one, f"{place}[{at}]", inside) for at, one in enumerate(value)]
+                place = _step(path, f".{keyword}")
+                found[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
             elif keyword in SCHEMAS and not isinstance(value, bool):
-                found[keyword] = self.schema(value, place, inside)
-            elif self._may_stand(keyword, value, place):
-                self._budget.add_value(value)
+                found[keyword] = self.schema(value, _step(path, f".{keyword}"))
+            elif keyword not in CHECKED or self._may_stand(keyword, value, path):
+                written += len(value) if type(value) is str else len(msgspec.json.encode(value))
                 found[keyword] = value
+        counter.add_size(written)
         return self._closed(self._typed(found, path, nodes, size), path)
 
-    def _referred(self, schema: JsonSchema, path: str, inside: tuple[str, ...]) -> JsonSchema:
+    def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
-        reference = schema["$ref"]
-        target = _found(self._root, reference)
+        reference = str(schema["$ref"])
+        target = self._target(schema["$ref"])
         self._inlined += 1
-        if reference in inside or self._inlined > MOST_INLINED:
-            self._losses.add(path, f"what {reference!r} says", "the server knows no references, and written out it has no end")
-            return self.schema({"type": "object"}, path, inside)
+        if reference in self._inside or self._inlined > MOST_INLINED:
+            self._lose(path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end")
+            return self.schema({"type": "object"}, path)
         if target is None:
-            self._losses.add(path, f"the reference {reference!r}", "it refers to nothing that is there")
+            self._lose(path, f"the reference {reference[:80]!r}", "it refers to nothing that is there")
             target = {}
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        return self.schema({**target, **beside}, path, (*inside, reference))
+        self._inside.add(reference)
+        narrowed = self.schema({**target, **beside}, path)
+        self._inside.remove(reference)
+        return narrowed
+
+    def _target(self, reference: Any) -> JsonSchema | None:
+        """The schema behind a reference into the same document; None if there is none."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        if reference not in self._targets:
+            self._targets[reference] = _found(self._root, reference)
+        return self._targets[reference]
 
     def _said_otherwise(self, schema: JsonSchema, path: str) -> JsonSchema:
         """Keywords that the server does not know, by others that mean the same."""
-        for keyword, other in OTHERWISE.items():
-            if keyword in schema and not self._knows(keyword):
-                schema = other(schema)
+        if "const" in schema and not self._knows("const"):
+            schema = _const_as_enum(schema)
+        if "allOf" in schema and not self._knows("allOf"):
+            schema = _all_in_one(schema, self._counter)
         if "oneOf" in schema and not self._knows("oneOf") and "anyOf" not in schema:
-            self._losses.add(f"{path}.oneOf", "that exactly one of several schemas holds", "at least one must")
+            self._lose(_step(path, ".oneOf"), "that exactly one of several schemas holds", "at least one must")
             schema = {("anyOf" if keyword == "oneOf" else keyword): value for keyword, value in schema.items()}
         return schema
+
+    def _lose(self, path: str, what: str, why: str) -> None:
+        self._counter.add_nodes(1)
+        self._losses.add(path, what, why)
 
     def _knows(self, keyword: str) -> bool:
         return self._known.keywords is None or keyword in self._known.keywords
 
-    def _may_stand(self, keyword: str, value: Any, place: str) -> bool:
-        if keyword == "format" and self._known.formats is not None and value not in self._known.formats:
-            self._losses.add(place, f"the format {str(value)[:50]!r}", "the server does not know it")
+    def _may_stand(self, keyword: str, value: Any, path: str) -> bool:
+        if (
+            keyword == "format"
+            and self._known.formats is not None
+            and not (isinstance(value, str) and value in self._known.formats)
+        ):
+            self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not know it")
             return False
-        if keyword == "enum" and self._known.enum_of_strings and not all(isinstance(one, str) for one in value):
-            self._losses.add(place, "the values that are allowed", "the server takes lists of strings only")
+        if keyword == "enum" and self._known.enum_of_strings and not _is_list_of_strings(value):
+            self._lose(_step(path, ".enum"), "the values that are allowed", "the server takes lists of strings only")
             return False
         return True
 
@@ -171,18 +161,18 @@ class _Narrower:
         """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
         if self._known.types == "json":
             return schema
-        types = schema.pop("type", _implied(schema))
+        types = schema.pop("type") if "type" in schema else _implied(schema)
         given = [one for one in (types if isinstance(types, list) else [types]) if one]
         if "null" in given and len(given) > 1:
             schema["nullable"] = True
             given.remove("null")
         words = [str(one).upper() for one in given]
         if len(words) > 1:  # each type gets a schema of its own, with all that is inside
-            self._budget.add_copies(nodes, size, len(words) - 1)
+            self._counter.add_copies(nodes, size, len(words) - 1)
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
             return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
         if not words and "anyOf" not in schema:
-            self._losses.add(path, "that any value may stand there", "the server wants a type, and got that of strings")
+            self._lose(path, "that any value may stand there", "the server wants a type, and got that of strings")
             words = ["STRING"]
         return self._whole({"type": words[0], **schema} if words else schema, path)
 
@@ -191,48 +181,58 @@ class _Narrower:
         word = schema.get("type")
         for keyword in [keyword for keyword in schema if KEYWORDS_OF.get(keyword, word) != word]:
             if keyword == "enum" or word is None:  # others mean nothing to any reader
-                self._losses.add(
-                    f"{path}.{keyword}", f"the keyword {keyword!r} of a schema", "the server wants another type with it"
+                self._lose(
+                    _step(path, f".{keyword}"), f"the keyword {keyword!r} of a schema", "the server wants another type with it"
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
         if schema.get("type") == "ARRAY" and "items" not in schema:
-            self._losses.add(path, "that a list may hold anything", "the server wants a type, and got that of strings")
+            self._lose(path, "that a list may hold anything", "the server wants a type, and got that of strings")
             schema = {**schema, "items": {"type": "STRING"}}
-        required, members = schema.get("required"), schema.get("properties", {})
-        if required and not all(name in members for name in required):
-            self._losses.add(f"{path}.required", "that members must be there of which nothing is said", "the server refuses it")
-            schema = {**schema, "required": [name for name in required if name in members]}
+        required = schema.get("required")
+        if required is None:
+            return schema
+        names, members = required if _is_list_of_strings(required) else [], schema.get("properties")
+        known = [name for name in names if name in members] if isinstance(members, dict) else []
+        if known != required:
+            place = _step(path, ".required")
+            self._lose(place, "that members must be there of which nothing is said", "the server refuses it")
+            schema = {**schema, "required": known}
         return schema
 
     def _closed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        if not self._known.closed_objects or schema.get("type", _implied(schema)) != "object":
+        if not self._known.closed_objects:
+            return schema
+        if (schema["type"] if "type" in schema else _implied(schema)) != "object":
             return schema
         if schema.get("additionalProperties", False) is not False:
-            self._losses.add(f"{path}.additionalProperties", "that an object may have other members", "the server forbids it")
+            self._lose(_step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it")
         return {**schema, "additionalProperties": False}
 
 
-def _found(root: JsonSchema, reference: Any) -> JsonSchema | None:
-    """The schema behind a reference into the same document; None if there is none."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
+def _step(path: str, step: str) -> str:
+    """One step further, unless the path is too long to be read: schemas below one another may have names of any length."""
+    return path + step if len(path) < MAX_TEXT else path
+
+
+def _found(root: JsonSchema, reference: str) -> JsonSchema | None:
+    """What stands at the place that a reference such as `#/$defs/a` names."""
     place: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        place = place.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            return None
+        place = place.get(step.replace("~1", "/").replace("~0", "~"))
     return place if isinstance(place, dict) else None
 
 
-def _has_plain_references(schema: Any) -> bool:
-    """Whether every reference stands alone and leads into `$defs`."""
-    match schema:
-        case {"$ref": reference}:
-            return len(schema) == 1 and isinstance(reference, str) and reference.startswith("#/$defs/")
-        case dict():
-            return all(map(_has_plain_references, schema.values()))
-        case list():
-            return all(map(_has_plain_references, schema))
-        case _:
-            return True
+def _has_plain_references(encoded: bytes) -> bool:
+    """Whether every reference of a schema stands alone and leads into `$defs`. Looks at its JSON, which has no white space, because
+    a large list of values would have to be walked."""
+    references = encoded.count(b'{"$ref":') + encoded.count(b',"$ref":')
+    return not references or len(PLAIN_REFERENCE.findall(encoded)) == references
+
+
+def _is_list_of_strings(value: Any) -> bool:
+    return isinstance(value, list) and set(map(type, value)) <= {str}
 
 
 def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
@@ -252,7 +252,7 @@ def _const_as_enum(schema: JsonSchema) -> JsonSchema:
     }
 
 
-def _all_in_one(schema: JsonSchema) -> JsonSchema:
+def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
     """Schemas that must all hold, as one that says all they say; members of objects are put together."""
     parts = schema["allOf"]
     if not isinstance(parts, list) or not all(isinstance(part, dict) and "$ref" not in part for part in parts):
@@ -262,21 +262,24 @@ def _all_in_one(schema: JsonSchema) -> JsonSchema:
     properties: dict[str, Any] = {}
     required: dict[str, None] = {}  # in their order, each once
     for part in (own, *parts):
+        counter.add_nodes(1)  # parts that say the same are work too, though nothing is left of them
+        counter.add_members(part)
         for keyword, value in part.items():
             whole.setdefault(keyword, value)
             if keyword == "properties" and isinstance(value, dict):
+                counter.add_members(value)
                 properties.update(value)
             elif keyword == "required" and isinstance(value, list):
+                counter.add_members(value)
                 required.update((name, None) for name in value if isinstance(name, str))
     together = {"properties": properties, "required": list(required)}
     return {**whole, **{keyword: value for keyword, value in together.items() if value}}
 
 
-#: The most that a schema may become: narrowing it takes less than 5 ms.
-MAX_NODES: Final = 1500
-MAX_SIZE: Final = 256 * 1024  # bytes of JSON
 #: References that are written out before a schema counts as one without end.
 MOST_INLINED: Final = 500
+PLAIN_REFERENCE: Final = re.compile(rb'\{"\$ref":"#/\$defs/[^"\\]*+(?:\\.[^"\\]*+)*+"\}')
+CHECKED: Final = frozenset({"format", "enum"})  # keywords whose value the server may not take
 OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"}) | DEFINITIONS
@@ -284,7 +287,6 @@ LISTS_OF_SCHEMAS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 SCHEMAS: Final = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 #: Keywords whose leaving out changes nothing that a model could obey.
 SAYS_NOTHING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
-OTHERWISE: Final[dict[str, Callable[[JsonSchema], JsonSchema]]] = {"const": _const_as_enum, "allOf": _all_in_one}
 IMPLIES: Final = {"properties": "object", "items": "array", "enum": "string"}
 #: Keywords that mean something to one type only.
 KEYWORDS_OF: Final = {

@@ -58,7 +58,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
@@ -165,7 +165,7 @@ class AnswerFromHub:
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
             return None if was_cut else Raw(freeform_tools.wrap_input(call.input).encode())
-        text = call.arguments.strip() or ("" if was_cut else "{}")
+        text = call.arguments.strip(JSON_WHITESPACE) or ("" if was_cut else "{}")
         try:
             decode_json(text, type=dict[str, Raw])
         except ValueError:

@@ -63,7 +63,7 @@ class AnswerToHub:
         """A piece of the answer."""
         tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
         for part in (candidate.content and candidate.content.parts) or ():
-            if part.text and not part.thought:
+            if not part.thought and (part.text or (part.text is not None and tokens)):
                 self._text(part.text, tokens)
                 tokens = None
             self._part(part)

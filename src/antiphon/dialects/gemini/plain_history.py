@@ -11,7 +11,7 @@ from antiphon.dialects.gemini.content_from_hub import AnyPartOut
 from antiphon.dialects.gemini.tool_names import GeminiToolNames
 from antiphon.dialects.gemini.wire import ContentOut, FunctionCallOut, FunctionResponseOut, GeminiWire, PartOut
 from antiphon.protocol.items import ItemParam
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 
 
 def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
@@ -45,7 +45,7 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
 
 def arguments_as_json_object(arguments: str) -> Raw | None:
     """Arguments are an object here; None if these are none. Models that call a function without parameters may write nothing."""
-    arguments = arguments.strip() or "{}"
+    arguments = arguments.strip(JSON_WHITESPACE) or "{}"
     try:
         decode_json(arguments, type=dict[str, Raw])
     except ValueError:

@@ -84,21 +84,24 @@ def _own_fields(asked: RequestIn, losses: Losses) -> dict[str, Raw]:
 
 def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     """REQ-1. A form that the hub has no word for (one of several words, say) is asked of servers of this dialect alone."""
-    kind = settings.response_mime_type or ("application/json" if _schema(settings) else "text/plain")
+    schema = _schema(settings)
+    kind = settings.response_mime_type or ("application/json" if schema else "text/plain")
     if kind == "text/plain":
         return UNSET
     if kind != "application/json":
         extra[PREFIX + "responseMimeType"] = Raw(codec.encode(kind))
-        if schema := _schema(settings):
+        if schema:
             extra[PREFIX + "responseJsonSchema"] = Raw(codec.encode(schema))
         return UNSET
-    schema = _schema(settings)
     return JsonSchemaFormatParam(name="response", schema=schema) if schema else JsonObjectFormat()
 
 
 def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
-    given = settings.response_json_schema or settings.response_schema
-    return schema_to_hub(given) if given else None
+    if settings.response_json_schema:
+        return schema_to_hub(settings.response_json_schema, "generationConfig.responseJsonSchema")
+    if settings.response_schema:
+        return schema_to_hub(settings.response_schema, "generationConfig.responseSchema")
+    return None
 
 
 def _reasoning(thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:

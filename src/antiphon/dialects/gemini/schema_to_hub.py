@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.protocol.tools import JsonSchema
 
 
-def schema_to_hub(schema: JsonSchema) -> JsonSchema:
-    """The same schema; one that is JSON schema already is unchanged."""
+def schema_to_hub(schema: JsonSchema, path: str, budget: SchemaBudget | None = None) -> JsonSchema:
+    """The same schema, which stands at `path`; one that is JSON schema already is unchanged. It is refused beyond the bounds of
+    `budget`, which is that of the request's tools or else its own."""
+    return _to_hub(schema, (budget or SchemaBudget()).counter(path))
+
+
+def _to_hub(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
+    counter.enter(schema)
     found: JsonSchema = {}
     for name, value in schema.items():
         name = SPELLED.get(name, name)
@@ -22,24 +29,28 @@ def schema_to_hub(schema: JsonSchema) -> JsonSchema:
                 if value != "TYPE_UNSPECIFIED":
                     found[name] = value.lower()
             case list() if name == "type":
+                counter.add_members(value)
                 found[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
             case dict() if name in HOLD_NAMED:
-                found[name] = {key: _inner(member) for key, member in value.items()}
+                counter.add_members(value)
+                found[name] = {key: _inner(member, counter) for key, member in value.items()}
             case dict() | list() if name in HOLD_SCHEMAS:
-                found[name] = _inner(value)
+                found[name] = _inner(value, counter)
             case str() if name in COUNTS and value.isdecimal():
                 found[name] = int(value)
             case _ if name == "example":
                 found["examples"] = [value]
             case _:
                 found[name] = value
+    counter.leave()
     return _with_null(found) if found.pop("nullable", False) is True else found
 
 
-def _inner(value: Any) -> Any:
+def _inner(value: Any, counter: SchemaCounter) -> Any:
     if isinstance(value, list):
-        return [_inner(member) for member in value]
-    return schema_to_hub(value) if isinstance(value, dict) else value
+        counter.add_members(value)
+        return [_inner(member, counter) for member in value]
+    return _to_hub(value, counter) if isinstance(value, dict) else value
 
 
 def _with_null(schema: JsonSchema) -> JsonSchema:

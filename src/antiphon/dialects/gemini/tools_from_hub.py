@@ -16,6 +16,7 @@ from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.schema_budget import SchemaBudget
 from antiphon.dialects.common.tool_names import ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.tool_names import GeminiToolNames
@@ -50,6 +51,7 @@ class ToolsFromHub:
         self.losses = Losses()
         self._names = names
         self._wire = wire
+        self._budget = SchemaBudget()
         self._functions: dict[str, FunctionDeclarationOut] = {}
         self._own: list[dict[str, Raw]] = []
         for path, tool, namespace in tools_with_paths(request, self.losses, "this API has no groups of tools"):
@@ -138,12 +140,10 @@ class ToolsFromHub:
                 self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
-            return FunctionDeclarationOut(
-                name=name, description=told, parameters_json_schema=narrow_schema(schema, TOOL_SUBSET, path, self.losses)
-            )
-        return FunctionDeclarationOut(
-            name=name, description=told, parameters=narrow_schema(schema, OPENAPI_SUBSET, path, self.losses)
-        )
+            sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
+            return FunctionDeclarationOut(name=name, description=told, parameters_json_schema=sent)
+        sent = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
+        return FunctionDeclarationOut(name=name, description=told, parameters=sent)
 
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None

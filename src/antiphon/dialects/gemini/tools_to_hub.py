@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.schema_budget import SchemaBudget
 from antiphon.dialects.gemini.request_in import FunctionCallingConfigIn, FunctionDeclarationIn, RequestIn, ToolIn, unknown_fields_of
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
 from antiphon.dialects.gemini.wire import PREFIX
@@ -18,6 +19,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.tools import (
     AllowedToolsParam,
     FunctionToolParam,
+    JsonSchema,
     SpecificFunction,
     ToolChoiceParam,
     ToolChoiceValue,
@@ -29,8 +31,10 @@ from antiphon.protocol.tools import (
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
     """Every function, and every tool of the API's own, in their order."""
     found: list[ToolParam] = []
-    for tool in tools:
-        found += map(_function, tool.function_declarations or ())
+    budget = SchemaBudget()
+    for at, tool in enumerate(tools):
+        path = f"tools[{at}].functionDeclarations"
+        found += [_function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())]
         found += [_own(name, raw) for name, raw in unknown_fields_of(tool).items()]
     return found or UNSET
 
@@ -63,13 +67,17 @@ def native_tool_config(asked: RequestIn) -> Raw | None:
     return Raw(codec.encode(config)) if says_more else None
 
 
-def _function(declared: FunctionDeclarationIn) -> FunctionToolParam:
+def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) -> FunctionToolParam:
     """Its result's schema and whatever else it says of itself is carried along."""
-    given = declared.parameters_json_schema or declared.parameters
+    parameters: JsonSchema | UnsetType = UNSET
+    if declared.parameters_json_schema:
+        parameters = schema_to_hub(declared.parameters_json_schema, f"{path}.parametersJsonSchema", budget)
+    elif declared.parameters:
+        parameters = schema_to_hub(declared.parameters, f"{path}.parameters", budget)
     return FunctionToolParam(
         name=declared.name,
         description=declared.description or UNSET,
-        parameters=schema_to_hub(given) if given else UNSET,
+        parameters=parameters,
         strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
         extra=unknown_fields_of(declared) or UNSET,
     )

@@ -12,7 +12,7 @@ from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.messages.wire import Block, MessageOut, TextBlock, ToolResultBlock, ToolUseBlock
 from antiphon.protocol.items import ItemParam
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
@@ -44,7 +44,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
 
 def arguments_as_json_object(arguments: str) -> Raw | None:
     """Arguments are an object here; None if these are none."""
-    if not arguments.strip():
+    if not arguments.strip(JSON_WHITESPACE):
         return Raw(b"{}")
     try:
         return Raw(arguments.encode()) if isinstance(decode_json(arguments), dict) else None

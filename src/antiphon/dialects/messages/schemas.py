@@ -5,37 +5,73 @@ Some schemas cannot be enforced at all: those that leave open what a value is, a
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
+from antiphon.dialects.common.schema_budget import SchemaBudget
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.tools import JsonSchema
 
 
-def enforceable_schema(schema: JsonSchema, path: str, losses: Losses) -> JsonSchema | None:
-    """The schema as the server enforces it; None, and no losses, if it cannot."""
+def enforceable_schema(schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None) -> JsonSchema | None:
+    """The schema as the server enforces it; None, and no losses, if it cannot. `budget` is that of the request's tools."""
     changes = Losses()
-    found = narrow_schema(schema, ENFORCED_SUBSET, path, changes)
-    if not _is_sound(found, found, ()):
+    found = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
+    if not _is_sound(found):
         return None
     losses.extend(changes)
     return found
 
 
-def _is_sound(schema: Any, root: JsonSchema, inside: tuple[str, ...]) -> bool:
-    """Whether every part says what it is. An object without known members could hold nothing, and must not be meant."""
-    if not isinstance(schema, dict) or not any(word in schema for word in SAYS_WHAT):
+def _is_sound(root: JsonSchema) -> bool:
+    """Whether every part says what it is, and no reference leads back to itself. Each definition is looked at once, however many
+    references lead to it."""
+    references: dict[str, list[str]] = {}  # of the definition behind a reference, or of the root
+    waiting = [ROOT]
+    while waiting:
+        reference = waiting.pop()
+        if reference in references:
+            continue
+        inner = _references_in(root if reference == ROOT else _target(reference, root))
+        if inner is None:
+            return False
+        references[reference] = inner
+        waiting += inner
+    try:
+        TopologicalSorter(references).prepare()
+    except CycleError:
         return False
-    if "$ref" in schema:
-        reference = schema["$ref"]
-        target = _target(reference, root)
-        return reference not in inside and _is_sound(target, root, (*inside, reference))
-    kind = schema.get("type")
+    return True
+
+
+def _references_in(schema: Any) -> list[str] | None:
+    """The references in a schema; None if a part of it leaves open what a value is."""
+    found: list[str] = []
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict) or SAYS_WHAT.isdisjoint(part):
+            return None
+        if "$ref" in part:
+            if not isinstance(part["$ref"], str):
+                return None
+            found.append(part["$ref"])
+        elif _is_open(part):
+            return None
+        else:
+            waiting += _children(part)
+    return found
+
+
+def _is_open(schema: JsonSchema) -> bool:
+    """Whether a value may be more than is said. An object without known members could hold nothing, and that is not meant."""
+    kind, values = schema.get("type"), schema.get("enum", [])
     if kind == "object" and not schema.get("properties"):
-        return False
-    if any(isinstance(value, dict | list) for value in schema.get("enum", ())) or (isinstance(kind, list) and "object" in kind):
-        return False
-    return all(_is_sound(child, root, inside) for child in _children(schema))
+        return True
+    if not isinstance(values, list) or not {dict, list}.isdisjoint(map(type, values)):
+        return True
+    return isinstance(kind, list) and "object" in kind
 
 
 def _children(schema: JsonSchema) -> list[Any]:
@@ -48,15 +84,17 @@ def _children(schema: JsonSchema) -> list[Any]:
     return found
 
 
-def _target(reference: Any, root: JsonSchema) -> Any:
-    match reference.split("/") if isinstance(reference, str) else []:
+def _target(reference: str, root: JsonSchema) -> Any:
+    match reference.split("/", 3):
         case ["#", ("$defs" | "definitions") as group, name]:
-            return root.get(group, {}).get(name)
+            definitions = root.get(group)
+            return definitions.get(name) if isinstance(definitions, dict) else None
         case _:
             return None
 
 
-SAYS_WHAT: Final = ("type", "anyOf", "allOf", "enum", "const", "$ref")
+ROOT: Final = ""  # which no reference can be
+SAYS_WHAT: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
 ENFORCED_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {

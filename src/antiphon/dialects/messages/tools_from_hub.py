@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_from_hub import encode_raw
@@ -53,6 +54,7 @@ class ToolSelection(NamedTuple):
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
     """Every tool that can be offered."""
     losses = Losses()
+    budget = SchemaBudget()
     sent: dict[str, Any] = {}
     places: dict[str, str] = {}
     offered = list(tools_with_paths(request, losses, "messages have no groups of tools"))
@@ -61,7 +63,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
         match tool:
             case FunctionToolParam():
                 name = names.wire_name(("function", tool.name, namespace))
-                shown = _function(tool, name, path, wire, losses)
+                shown = _function(tool, name, path, wire, losses, budget)
             case CustomTool():
                 name = names.wire_name(("custom", tool.name, namespace))
                 shown = _custom(tool, name, path, losses)
@@ -142,10 +144,10 @@ def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, na
     return names.wire_name(ToolRef.from_choice(choice))
 
 
-def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses) -> ToolOut:
+def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget) -> ToolOut:
     place = f"{path}.parameters"
-    schema = _of_object(tool.parameters or {}, place, losses)
-    strict = enforceable_schema(schema, place, losses) if tool.strict and wire.strict_tools else None
+    schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
+    strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
         losses.add(f"{path}.strict", "that arguments must obey the schema", why)
@@ -170,34 +172,49 @@ def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str
     return {**{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET}, **kept}
 
 
-def _of_object(schema: JsonSchema, path: str, losses: Losses) -> JsonSchema:
+def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
     """A schema that servers take for arguments: of an object, with no choice at its top, and with names that they can write."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object, which may now hold anything")
         return NO_PARAMETERS
     whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
-    properties, required = _members(whole)
+    members = [_properties(whole)]
+    required = dict.fromkeys(_required(whole))
     for word in CHOICES:
         if word not in schema:
             continue
         losses.add(f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together")
-        forms = [_members(form) for form in schema[word] if isinstance(form, dict)] if isinstance(schema[word], list) else []
-        for others, needed in forms:
-            properties = {**others, **properties}
-            required += [name for name in needed if word == "allOf" and name not in required]
+        for form in schema[word] if isinstance(schema[word], list) else []:
+            counter.add_nodes(1)
+            if isinstance(form, dict):
+                members.append(_properties(form))
+                required |= dict.fromkeys(_required(form) if word == "allOf" else ())
+    properties: dict[str, Any] = {}
+    for group in reversed(members):  # of members with one name, the first counts
+        counter.add_nodes(len(group))
+        properties.update(group)
     for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
         losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers of this kind cannot write its name")
         del properties[name]
-    said = {"properties": properties} | (
-        {"required": [name for name in required if PROPERTY.fullmatch(str(name))]} if required else {}
-    )
-    return {**whole, **said}
+    given = whole.get("required", [])
+    if not isinstance(given, list) or not set(map(type, given)) <= {str}:
+        losses.add(f"{path}.required", "required members that are not named by strings", "servers refuse such a list")
+    needed = [name for name in required if PROPERTY.fullmatch(name)]
+    whole |= {"properties": properties, "required": needed}
+    if not needed:
+        del whole["required"]
+    return whole
 
 
-def _members(schema: JsonSchema) -> tuple[dict[str, Any], list[Any]]:
-    properties, required = schema.get("properties"), schema.get("required")
-    return dict(properties) if isinstance(properties, dict) else {}, list(required) if isinstance(required, list) else []
+def _properties(schema: JsonSchema) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _required(schema: JsonSchema) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
 NO_CHOICE: Final = ToolSelection(UNSET)

@@ -1,0 +1,90 @@
+"""Schemas of tools and of the output that stand for far more than they say: the gateway answers others meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process, health_prober
+from tests.hostile_schemas import (
+    doubling_references,
+    many_forms,
+    many_parts,
+    nested_all_of,
+    object_of,
+    output,
+    references_to,
+    tool,
+    unknown_keywords,
+)
+
+pytestmark = pytest.mark.timed
+
+SOON = 0.1  # seconds that `/health` may take on an idle machine
+MEMORY = 50  # MiB wanted beyond what the gateway has
+NOWHERE = "http://127.0.0.1:1/v1"  # nothing listens there: a request that could be translated is a 502
+#: An upstream of each dialect, with a profile that has to rewrite schemas where the dialect has one.
+PROFILES = {"chat": "ollama", "responses": "openai", "messages": "anthropic", "gemini": "google"}
+SCHEMAS = {
+    "450 references to 5,000 members": references_to(object_of(5000)),
+    "450 references to 5,000 unknown keywords": references_to(unknown_keywords(5000)),
+    "450 references to 4,000 parts": references_to(many_parts(4000)),
+    "nested allOf": nested_all_of(50, 300),
+    "30 definitions that double": doubling_references(30),
+    "30 definitions that double, described": doubling_references(30, description="x"),
+    "5,000 forms": many_forms(5000),
+}
+
+
+@pytest.fixture(params=list(PROFILES))
+def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
+    lines = f'profile = "{PROFILES[request.param]}"'
+    with gateway_process(tmp_path, NOWHERE, dialect=request.param, upstream=lines, memory_limit_mib=4096) as running:
+        yield running
+
+
+@contextmanager
+def measured(gateway: GatewayProcess) -> Iterator[None]:
+    before = gateway.resident_mib()
+    gateway.reset_peak()
+    with health_prober(gateway) as health:
+        yield
+        peak = gateway.peak_resident_mib()
+    print(f"worst /health {health.worst_seconds * 1000:.0f} ms, memory {before:.0f} → {peak:.0f} MiB")
+    assert health.failures == 0
+    assert health.worst_seconds < LOAD_FACTOR * SOON
+    assert peak - before < LOAD_FACTOR * MEMORY
+
+
+def is_translated_or_refused(gateway: GatewayProcess, param: str, **fields: Any) -> None:
+    answer = gateway.post({"model": "mock-1", "input": "Hi", **fields})
+    if answer.status_code != 502:
+        assert answer.status_code == 400, answer.text[:500]
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == ("invalid_value", param)
+    print(answer.status_code, end=" ")
+
+
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_schema_of_a_tool_does_not_stop_the_gateway(gateway: GatewayProcess, name: str) -> None:
+    with measured(gateway):
+        for _ in range(3):
+            is_translated_or_refused(gateway, "tools[0].parameters", tools=[tool(SCHEMAS[name])])
+
+
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_schema_of_the_output_does_not_stop_the_gateway(gateway: GatewayProcess, name: str) -> None:
+    with measured(gateway):
+        for _ in range(3):
+            is_translated_or_refused(gateway, "text.format.schema", text=output(SCHEMAS[name]))
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_many_tools_do_not_stop_the_gateway(gateway: GatewayProcess, choice: str) -> None:
+    """Two thousand tools, each of them just below the bound for one."""
+    tools = [tool(doubling_references(7, description="x"), number) for number in range(2000)]
+    with measured(gateway):
+        is_translated_or_refused(gateway, "tools[28].parameters", tools=tools, tool_choice=choice)
