@@ -28,4 +28,4 @@ def nothing_to_collect() -> Iterator[None]:
 
 
 def is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("antiphon.") and not kind.__module__.startswith("antiphon.fakes")
+    return kind.__module__.startswith("antiphon.") and not kind.__module__.startswith("antiphon.testing")

@@ -14,14 +14,14 @@ import pytest
 from tests.error_table import PAGE, error_rows
 from tests.sources import REPO, source_files
 
-from antiphon.client.server import REFUSED_KEY
+from antiphon.client.server import KEY_ERROR_CODES
 from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
 from antiphon.server.background import CANCELLED
 
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.
-TABLES = {*REFUSED_KEY.values(), *FAILED_CHAT.values(), *GATEWAY_CODES, CANCELLED}
+TABLES = {*KEY_ERROR_CODES.values(), *FAILED_CHAT.values(), *GATEWAY_CODES, CANCELLED}
 
 
 def test_the_page_of_errors_has_one_complete_line_for_each_error() -> None:
@@ -80,7 +80,7 @@ def test_codes_are_found_where_an_error_is_made(source: str, codes: set[str]) ->
 
 def _sources() -> list[Path]:
     """The fakes have the codes of the servers that they play."""
-    return [path for path in source_files("src") if path.suffix == ".py" and "fakes" not in path.relative_to(REPO).parts]
+    return [path for path in source_files("src") if path.suffix == ".py" and "testing" not in path.relative_to(REPO).parts]
 
 
 def _codes(tree: ast.AST) -> Iterator[str]:

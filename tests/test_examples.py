@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.running import Running, one_upstream, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, StoreConfig
-from antiphon.fakes import ChatServer, MessagesServer, Received, Reply, turn
+from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, turn
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 COUNT = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten "]
@@ -30,26 +30,26 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield gateway
 
 
-def answer(received: Received) -> Reply:
+def answer(received: ReceivedRequest) -> Reply:
     """What a sensible model would say."""
     body: Any = received.json
     messages = body["messages"]
     asked = str(messages[-1]["content"])
     if body.get("response_format"):
-        return turn(fakes.text('{"title": "Cold soup", ', '"stars": 4, "mood": "glad"}'))
+        return turn(testing.text('{"title": "Cold soup", ', '"stars": 4, "mood": "glad"}'))
     if messages[-1]["role"] == "tool":
-        return turn(fakes.text("It is 21 degrees in Lima."))
+        return turn(testing.text("It is 21 degrees in Lima."))
     if body.get("tools"):
         calls = (
-            fakes.tool_call("call_1", "weather", '{"city": "Lima"}'),
-            fakes.tool_call("call_2", "time_in", '{"zone": "Nowhere"}'),
+            testing.tool_call("call_1", "weather", '{"city": "Lima"}'),
+            testing.tool_call("call_2", "time_in", '{"zone": "Nowhere"}'),
         )
-        return turn(fakes.interleaved(*calls))
+        return turn(testing.interleaved(*calls))
     if "Who am I?" in asked:
-        return turn(fakes.text("You are Ada."))
+        return turn(testing.text("You are Ada."))
     if "Count" in asked:
-        return turn(fakes.text(*COUNT))
-    return turn(fakes.text("Hello, ", "there."), fakes.usage(5, 2))
+        return turn(testing.text(*COUNT))
+    return turn(testing.text("Hello, ", "there."), testing.usage(5, 2))
 
 
 def run(name: str, *arguments: str, url: str = "", stdin: str = "", **environ: str) -> str:
@@ -108,7 +108,7 @@ def test_structured(gateway: Running) -> None:
 
 def test_any_server() -> None:
     """B-9: with no gateway in between."""
-    with MessagesServer([turn(fakes.text("Hello, hallo, salut."))]) as server:
+    with MessagesServer([turn(testing.text("Hello, hallo, salut."))]) as server:
         assert run("any_server", server.base_url, "messages", "mock-1", SERVER_KEY="k") == "Hello, hallo, salut.\n"
         assert not server.refusals
 

@@ -53,7 +53,7 @@ IN_FUNCTIONS: Final = {
     "antiphon.server.metrics.Metrics.register_paths": "made of the routes' own paths, once",
     "antiphon.trace.redactor._pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
-    "antiphon.fakes.messages_models._model": "called for globals of its module, and these are found",
+    "antiphon.testing.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
     "antiphon.server.metrics.Metrics.register_paths": frozenset({"fullmatch"}),

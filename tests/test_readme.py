@@ -26,11 +26,11 @@ from tests.running import BOUND, running, until
 from antiphon import sse
 from antiphon.config import key_hash, parse_config
 from antiphon.errors import ConfigError
-from antiphon.fakes import ChatServer, ResponsesServer
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import OutputTextDelta
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message
+from antiphon.testing import ChatServer, ResponsesServer
 
 REPO = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

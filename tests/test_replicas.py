@@ -13,9 +13,9 @@ from tests.running import until
 from tests.server.in_background import Client, check, config_of, replicas, scripted, told_by
 from tests.store import postgres_server
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import BackgroundConfig
-from antiphon.fakes import Gate, Reply, turn
+from antiphon.testing import Gate, Reply, turn
 
 
 def test_two_replicas_that_begin_together_share_the_work_and_make_each_response_once() -> None:
@@ -33,9 +33,9 @@ def test_two_replicas_that_begin_together_share_the_work_and_make_each_response_
 def test_what_is_made_on_one_replica_is_continued_resumed_cancelled_and_taken_up_on_the_other() -> None:
     gate = Gate()
     says: dict[str, Reply] = {
-        "spoken": turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")),
-        "silent": turn(fakes.wait(gate), fakes.text("Hello.")),
-        "unwanted": turn(fakes.text("Hel"), fakes.wait(gate)),
+        "spoken": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")),
+        "silent": turn(testing.wait(gate), testing.text("Hello.")),
+        "unwanted": turn(testing.text("Hel"), testing.wait(gate)),
     }
     with scripted(says) as upstream:
         config = config_of(postgres_server.fresh_url(), upstream.base_url)
@@ -96,7 +96,7 @@ def workers(folder: Path, upstream: str) -> Iterator[Client]:
 
 def test_two_workers_on_one_sqlite_file_are_one_gateway(tmp_path: Path) -> None:
     gate = Gate()
-    says: dict[str, Reply] = {"slow": turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))}
+    says: dict[str, Reply] = {"slow": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))}
     with scripted(says) as upstream, workers(tmp_path, upstream.base_url) as client:
         slow = [client.begin(input="slow") for _ in range(4)]
         until(lambda: len(upstream.received) == 4)

@@ -21,12 +21,12 @@ keeps them, escaped.
 
 def page() -> str:
     """The whole page."""
-    from antiphon.cli.entry import parser
+    from antiphon.cli.entry import make_parser
 
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = WIDTH
     try:
-        sections = [_section(command) for command in _commands(parser())]
+        sections = [_section(command) for command in _commands(make_parser())]
     finally:
         os.environ.pop("COLUMNS")
         if before is not None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.check.servers import Break, Told
 
-from antiphon.fakes.script import End
 from antiphon.protocol.codec import encode
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import initial_response
+from antiphon.testing.script import End
 
 Json = dict[str, Any]
 REFUSAL = {"error": {"type": "invalid_request", "code": "invalid_value", "message": "no", "param": None}}

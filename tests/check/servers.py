@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from antiphon.check.case import Outcome
-from antiphon.check.catalogue import CASE_OF_ID, CASES
+from antiphon.check.case import CaseOutcome
+from antiphon.check.catalogue import CASES, CASES_BY_ID
 from antiphon.check.run import first_model, run_cases
-from antiphon.check.session import Network, Target
+from antiphon.check.session import CheckedServer, CheckTarget
 from antiphon.config import Timeouts
-from antiphon.fakes import Received, ResponsesServer
-from antiphon.fakes.script import End, Step
+from antiphon.testing import ReceivedRequest, ResponsesServer
+from antiphon.testing.script import End, Step
 from antiphon.upstream.http import HttpTransport
 
 KEY = "sk-check-1234567890"
@@ -24,7 +24,7 @@ PATIENCE = Timeouts(connect=10.0, first_byte=20.0, idle=20.0, total=30.0)
 class Told(msgspec.Struct):
     """An answer on its way out, which may still be changed."""
 
-    asked: Received
+    asked: ReceivedRequest
     status: int
     headers: dict[str, str]
     body: bytes
@@ -69,7 +69,7 @@ class JudgedServer(ResponsesServer):
         super().__init__(**{"models": ["mock-1"], **settings})
         self._breaks = breaks
 
-    def steps_for(self, received: Received) -> Iterable[Step]:
+    def steps_for(self, received: ReceivedRequest) -> Iterable[Step]:
         told = _told(received, super().steps_for(received))
         told.headers["x-request-id"] = "req_1"
         if told.status >= 400:
@@ -83,18 +83,18 @@ class JudgedServer(ResponsesServer):
             yield told.ending
 
 
-def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: str = "") -> dict[str, Outcome]:
+def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: str = "") -> dict[str, CaseOutcome]:
     """The outcomes by case, all or these."""
     wanted = list(ids)
 
-    async def run() -> list[Outcome]:
+    async def run() -> list[CaseOutcome]:
         transport = HttpTransport({})
         try:
-            target = Target(base_url=url, model=model, key=key, timeouts=PATIENCE)
-            name = model or await first_model(Network(target, transport)) or ""
-            network = Network(msgspec.structs.replace(target, model=name), transport)
-            told: list[Outcome] = []
-            outcomes = await run_cases(network, [CASE_OF_ID[id] for id in wanted] if wanted else CASES, told.append)
+            target = CheckTarget(base_url=url, model=model, key=key, timeouts=PATIENCE)
+            name = model or await first_model(CheckedServer(target, transport)) or ""
+            network = CheckedServer(msgspec.structs.replace(target, model=name), transport)
+            told: list[CaseOutcome] = []
+            outcomes = await run_cases(network, [CASES_BY_ID[id] for id in wanted] if wanted else CASES, told.append)
             assert sorted(outcome.case.id for outcome in told) == sorted(outcome.case.id for outcome in outcomes)
             return outcomes
         finally:
@@ -103,7 +103,7 @@ def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: s
     return {outcome.case.id: outcome for outcome in asyncio.run(run())}
 
 
-def _told(received: Received, steps: Iterable[Step]) -> Told:
+def _told(received: ReceivedRequest, steps: Iterable[Step]) -> Told:
     head, _, body = b"".join(step for step in steps if isinstance(step, bytes)).partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines)

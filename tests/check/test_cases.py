@@ -9,24 +9,24 @@ from tests.check.broken import BROKEN, MORE, events, refuses, serves, whole
 from tests.check.servers import KEY, Break, JudgedServer, Told, check
 from tests.running import running
 
-from antiphon.check.case import Outcome, is_conformant
-from antiphon.check.catalogue import CASE_OF_ID, CASES
+from antiphon.check.case import CaseOutcome, is_conformant
+from antiphon.check.catalogue import CASES, CASES_BY_ID
 from antiphon.check.findings import level_of
 from antiphon.config import Config, KeyConfig, UpstreamConfig
-from antiphon.fakes import ChatServer, ResponsesServer
+from antiphon.testing import ChatServer, ResponsesServer
 
 # What no server here does: fail in the middle of a stream, refuse or cite, keep responses.
 NOT_TO_BE_SEEN = {"stream.errors", "stream.annotations", "previous.chain"}
 
 
-def _told(outcomes: dict[str, Outcome], verdict: str) -> dict[str, list[str]]:
+def _told(outcomes: dict[str, CaseOutcome], verdict: str) -> dict[str, list[str]]:
     found = [outcome for outcome in outcomes.values() if outcome.verdict == verdict]
     return {outcome.case.id: [f"{each.row}: {each.message}" for each in outcome.findings] for outcome in found}
 
 
 def test_there_are_enough_cases_and_each_has_a_name_of_its_own_and_a_row() -> None:
     assert len(CASES) >= 40
-    assert len(CASE_OF_ID) == len(CASES)
+    assert len(CASES_BY_ID) == len(CASES)
     assert all(case.rows and case.title for case in CASES)
 
 
@@ -86,7 +86,7 @@ def test_case_stream_reasoning_accepts_both_names(name: str) -> None:
 
 
 def test_every_case_has_a_broken_server() -> None:
-    assert set(BROKEN) == set(CASE_OF_ID)
+    assert set(BROKEN) == set(CASES_BY_ID)
 
 
 @pytest.mark.parametrize("id", BROKEN)

@@ -10,15 +10,15 @@ import pytest
 from tests.check.servers import KEY, JudgedServer, Told, check
 from tests.cli.network import FakeAnswer, FakeNetwork
 
-from antiphon.check.case import Case, Outcome, is_conformant
-from antiphon.check.exchange import Exchange
-from antiphon.check.findings import Finding, Flaw, Skip, excerpt, shown
+from antiphon.check.case import CaseOutcome, CheckCase, is_conformant
+from antiphon.check.exchange import CheckExchange
+from antiphon.check.findings import CheckFinding, Flaw, SkipCase, excerpt, format_value
 from antiphon.check.run import first_model, run_cases
-from antiphon.check.session import Network, NoAnswer, Session, Target, in_words
+from antiphon.check.session import CaseSession, CheckedServer, CheckTarget, NoAnswer, describe_fault
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 
-TARGET = Target(base_url="http://judged.example/v1", model="mock-1", key=KEY)
+TARGET = CheckTarget(base_url="http://judged.example/v1", model="mock-1", key=KEY)
 JSON = {"content-type": "application/json"}
 CUT = UpstreamFault("cut", code="upstream_disconnected")
 
@@ -72,11 +72,11 @@ def test_requests_carry_the_key_and_findings_do_not() -> None:
 
 
 def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
-    async def asks(session: Session) -> None:
+    async def asks(session: CaseSession) -> None:
         await session.post({"input": "hi"})
 
-    case = Case(id="x", rows=("HTTP-1",), title="x", run=asks)
-    network = Network(TARGET, FakeNetwork(responses=CUT))
+    case = CheckCase(id="x", rows=("HTTP-1",), title="x", run=asks)
+    network = CheckedServer(TARGET, FakeNetwork(responses=CUT))
     [outcome] = asyncio.run(run_cases(network, [case], lambda outcome: outcome))
     [finding] = outcome.findings
     assert "the server broke off" in finding.message
@@ -84,18 +84,18 @@ def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
 
 
 def test_a_body_that_breaks_off_is_kept_as_far_as_it_came() -> None:
-    async def ask() -> Exchange:
-        network = Network(TARGET, FakeNetwork(responses=FakeAnswer(b'{"id":', CUT, headers=JSON)))
+    async def ask() -> CheckExchange:
+        network = CheckedServer(TARGET, FakeNetwork(responses=FakeAnswer(b'{"id":', CUT, headers=JSON)))
         return await network.exchange("POST", "/responses", b"{}")
 
     exchange = asyncio.run(ask())
     assert (exchange.body, exchange.response) == (b'{"id":', None)
-    assert "broke off" in exchange.came
+    assert "broke off" in exchange.answer_summary
 
 
 def test_an_endless_body_is_given_up() -> None:
     network = EndlessNetwork()
-    exchange = asyncio.run(Network(TARGET, network).exchange("GET", "/models"))
+    exchange = asyncio.run(CheckedServer(TARGET, network).exchange("GET", "/models"))
     assert "more than" in exchange.broken
     assert network.answer.aborted
 
@@ -111,36 +111,36 @@ def test_an_endless_body_is_given_up() -> None:
     ],
 )
 def test_the_first_model_is_the_first_that_is_listed(answer: FakeAnswer, model: str | None) -> None:
-    assert asyncio.run(first_model(Network(TARGET, FakeNetwork(models=answer)))) == model
+    assert asyncio.run(first_model(CheckedServer(TARGET, FakeNetwork(models=answer)))) == model
 
 
 def test_no_server_is_no_list_of_models() -> None:
-    network = Network(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
+    network = CheckedServer(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
     with pytest.raises(NoAnswer, match="cannot be reached"):
         asyncio.run(first_model(network))
-    assert in_words(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
+    assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
 
 
 def test_a_thing_is_told_once() -> None:
-    session = Session(Network(TARGET, FakeNetwork()), "HTTP-1")
-    session.find("no")
-    session.find("no")
-    session.find("no", row="HTTP-2")
-    session.add([Flaw("HTTP-1", "no")], Exchange("", 200, {}, b""))
+    session = CaseSession(CheckedServer(TARGET, FakeNetwork()), "HTTP-1")
+    session.report("no")
+    session.report("no")
+    session.report("no", row="HTTP-2")
+    session.report_flaws([Flaw("HTTP-1", "no")], CheckExchange("", 200, {}, b""))
     assert [finding.row for finding in session.findings] == ["HTTP-1", "HTTP-2"]
 
 
 def test_verdicts_follow_from_the_rows() -> None:
-    async def nothing(session: Session) -> None:
-        raise Skip(session.row)
+    async def nothing(session: CaseSession) -> None:
+        raise SkipCase(session.row)
 
-    case = Case(id="x", rows=("HTTP-5", "HTTP-8"), title="x", run=nothing)
-    must, should = Finding(row="HTTP-1", message=""), Finding(row="HTTP-5", message="")
+    case = CheckCase(id="x", rows=("HTTP-5", "HTTP-8"), title="x", run=nothing)
+    must, should = CheckFinding(row="HTTP-1", message=""), CheckFinding(row="HTTP-5", message="")
     outcomes = [
-        Outcome(case=case, findings=[should, must], skipped="x"),
-        Outcome(case=case, findings=[should]),
-        Outcome(case=case, findings=[], skipped="x"),
-        Outcome(case=case, findings=[]),
+        CaseOutcome(case=case, findings=[should, must], skipped="x"),
+        CaseOutcome(case=case, findings=[should]),
+        CaseOutcome(case=case, findings=[], skipped="x"),
+        CaseOutcome(case=case, findings=[]),
     ]
     assert [outcome.verdict for outcome in outcomes] == ["fail", "warn", "skip", "pass"]
     assert [is_conformant([outcome]) for outcome in outcomes] == [False, True, False, True]
@@ -148,16 +148,16 @@ def test_verdicts_follow_from_the_rows() -> None:
 
 
 def test_an_answer_that_is_no_json_has_nothing_in_it() -> None:
-    exchange = Exchange("GET /", 200, {"content-type": "text/html; charset=utf-8"}, b"<html>")
+    exchange = CheckExchange("GET /", 200, {"content-type": "text/html; charset=utf-8"}, b"<html>")
     assert (exchange.json, exchange.output, exchange.error, exchange.error_field("code")) == ({}, [], None, None)
-    assert exchange.came == "200 text/html: <html>"
-    assert Exchange("", 200, {}, b"[]").came == "200 without a content type: []"
-    assert Exchange("", 200, {}, b'{"output":[1,{"a":2}],"error":"x"}').output == [{"a": 2}]
-    assert Exchange("", 200, {}, b'{"output":5,"error":"x"}').error_field("code") is None
+    assert exchange.answer_summary == "200 text/html: <html>"
+    assert CheckExchange("", 200, {}, b"[]").answer_summary == "200 without a content type: []"
+    assert CheckExchange("", 200, {}, b'{"output":[1,{"a":2}],"error":"x"}').output == [{"a": 2}]
+    assert CheckExchange("", 200, {}, b'{"output":5,"error":"x"}').error_field("code") is None
 
 
 def test_excerpts_are_short_and_on_one_line() -> None:
     assert excerpt("a\n b") == "a b"
     assert excerpt(b"\xff" + b"x" * 10, 5) == "\ufffdxxxx…"
     assert excerpt(" " * 700 + "x", 300).endswith("…")
-    assert shown({"a": 1}) == '{"a":1}'
+    assert format_value({"a": 1}) == '{"a":1}'

@@ -8,7 +8,7 @@ from tests.generate.events import counting_stamps
 
 from antiphon import sse
 from antiphon.check.findings import Flaw
-from antiphon.check.sse_form import blocks_of, judge_form
+from antiphon.check.sse_form import judge_form, parse_blocks
 from antiphon.check.stream import judge_stream
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import SseEmitter
@@ -111,6 +111,6 @@ def test_an_event_without_its_fields_is_a_flaw_of_its_row(kind: str, row: str) -
 
 def test_ids_are_counted_and_comments_and_unknown_fields_passed_over() -> None:
     """HTTP-5"""
-    blocks = blocks_of(b'retry: 5\n: hi\nid: 1\nevent: a:b\ndata: {"type":"a:b"}\n\nid\n\ndata: [DONE]\n\n')
+    blocks = parse_blocks(b'retry: 5\n: hi\nid: 1\nevent: a:b\ndata: {"type":"a:b"}\n\nid\n\ndata: [DONE]\n\n')
     assert [flaw.row for flaw in judge_form(blocks)] == ["HTTP-3", "HTTP-5"]
     assert "2 events have an id: line" in judge_form(blocks)[1].message

@@ -11,8 +11,8 @@ import pytest
 from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, Terminal, nobody, refusal, says, stream
 
 from antiphon.cli import ask
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.writer import ResponseWriter
 
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 def _ask(*words: str, answer: FakeAnswer | Exception | None = None, models: bytes = MODELS, stdin: TextIO | None = None) -> Asked:
     out, err = io.StringIO(), io.StringIO()
     network = FakeNetwork(models=FakeAnswer(models), responses=answer or stream(says("Hello")))
-    code = ask.run(parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network)
+    code = ask.run(make_parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network)
     return Asked(code, out.getvalue(), err.getvalue(), network)
 
 
@@ -55,7 +55,7 @@ def test_a_named_model_is_asked_without_looking_at_the_list() -> None:
 
 
 def test_a_gateway_of_patterns_alone_needs_a_named_model() -> None:
-    with pytest.raises(Unusable, match="names no models of its own; say which to ask with --model"):
+    with pytest.raises(InvalidUsage, match="names no models of its own; say which to ask with --model"):
         _ask("hi", models=b'{"data":[]}')
 
 
@@ -81,17 +81,17 @@ def test_a_pipe_is_not_touched_when_the_question_is_there() -> None:
 
 @pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])
 def test_nothing_to_ask_is_said_before_anything_is_sent(stdin: io.StringIO) -> None:
-    with pytest.raises(Unusable, match="nothing to ask"):
+    with pytest.raises(InvalidUsage, match="nothing to ask"):
         _ask(stdin=stdin)
 
 
 def test_a_question_that_is_no_utf_8_is_refused() -> None:
-    with pytest.raises(Unusable, match="the question is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="the question is no text in UTF-8"):
         _ask("caf\udce9")  # how Python reads a stray byte of an argument
-    with pytest.raises(Unusable, match="the name of the model is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="the name of the model is no text in UTF-8"):
         _ask("hi", "--model", "caf\udce9")
     latin = io.TextIOWrapper(io.BytesIO("café".encode("latin-1")), encoding="utf-8")
-    with pytest.raises(Unusable, match="what is piped in is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="what is piped in is no text in UTF-8"):
         _ask(stdin=latin)
 
 
@@ -126,8 +126,8 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
 
     answer = stream(write)
     out, err, network = io.StringIO(), io.StringIO(), FakeNetwork(responses=answer)
-    with pytest.raises(Failed) as raised:
-        ask.run(parser().parse_args(["ask", "hi", "--model", "m"]), out, err, environ={}, transport=network)
+    with pytest.raises(CommandFailed) as raised:
+        ask.run(make_parser().parse_args(["ask", "hi", "--model", "m"]), out, err, environ={}, transport=network)
     assert str(raised.value) == "server_error/upstream_disconnected: it went away\nrequest req_7"
     assert out.getvalue() == "so far\n"
     assert answer.aborted
@@ -137,21 +137,21 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
 def test_a_connection_that_breaks_is_told_with_the_request() -> None:
     begun = stream(says("Hello"))
     pieces = [*begun._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
-    with pytest.raises(Failed, match="broke off before its answer was whole\nrequest req_7"):
+    with pytest.raises(CommandFailed, match="broke off before its answer was whole\nrequest req_7"):
         _ask("hi", answer=FakeAnswer(*pieces, headers=begun.headers))
 
 
 def test_a_stream_without_an_id_or_an_end_is_told_without_an_id() -> None:
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(CommandFailed) as raised:
         _ask("hi", answer=FakeAnswer(headers={"content-type": "text/event-stream"}))
     assert str(raised.value) == "the answer broke off: its end never came"
 
 
 def test_no_gateway_is_told_with_what_to_do() -> None:
-    with pytest.raises(Failed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"):
+    with pytest.raises(CommandFailed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"):
         _ask("hi", "--model", "m", answer=nobody())
 
 
 def test_a_refused_request_is_told_as_it_was() -> None:
-    with pytest.raises(Failed, match=r"invalid_request/invalid_api_key: a valid key is needed"):
+    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: a valid key is needed"):
         _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "a valid key is needed"))

@@ -14,7 +14,7 @@ import pytest
 
 from antiphon import sse
 from antiphon.cli import bridge
-from antiphon.cli.entry import parser
+from antiphon.cli.entry import make_parser
 from antiphon.cli.exits import FAILED, INTERRUPTED, OK
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.codec import decode_event
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[1] / "recordings" / "codex"
 
 def run(lines: BinaryIO, *words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    return bridge.run(parser().parse_args(["bridge", *words]), out, err, lines=lines), out.getvalue(), err.getvalue()
+    return bridge.run(make_parser().parse_args(["bridge", *words]), out, err, lines=lines), out.getvalue(), err.getvalue()
 
 
 def recorded(name: str) -> BinaryIO:

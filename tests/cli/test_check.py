@@ -16,15 +16,15 @@ from tests.cli.network import FakeAnswer, FakeNetwork, Terminal
 from antiphon.check.catalogue import CASES
 from antiphon.cli import main
 from antiphon.cli.check import run, server_url
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.transport import Transport
 
 
 def _run(*words: str, out: io.StringIO | None = None, transport: Transport | None = None, **environ: str) -> tuple[int, str, str]:
     out, err = out or io.StringIO(), io.StringIO()
-    code = run(parser().parse_args(["check", *words]), out, err, environ=environ, transport=transport)
+    code = run(make_parser().parse_args(["check", *words]), out, err, environ=environ, transport=transport)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -125,13 +125,13 @@ def test_what_cannot_be_used_is_told_before_anything_is_tried(tmp_path: Path) ->
         (["http://x?y"], "no address of a server"),
         (["http://x:99999"], "no address of a server"),
     ]:
-        with pytest.raises(Unusable) as refused:
+        with pytest.raises(InvalidUsage) as refused:
             _run(*words, ODD="käse")
         assert told in str(refused.value)
 
 
 def test_a_password_in_the_address_is_not_shown() -> None:
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(InvalidUsage) as refused:
         _run("http://me:secret@x")
     assert "secret" not in str(refused.value)
 
@@ -144,13 +144,13 @@ def test_a_timeout_is_a_time(seconds: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_server_that_is_not_there_ends_with_1() -> None:
     nobody = FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable"))
-    with pytest.raises(Failed, match="http://x/v1: the server cannot be reached"):
+    with pytest.raises(CommandFailed, match="http://x/v1: the server cannot be reached"):
         _run("x", transport=nobody)
     assert nobody.closed
 
 
 def test_without_a_list_of_models_one_has_to_be_named() -> None:
-    with pytest.raises(Unusable, match="--model"):
+    with pytest.raises(InvalidUsage, match="--model"):
         _run("x", transport=FakeNetwork(models=FakeAnswer(b"{}", status=404)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import config
-from antiphon.cli.entry import parser
+from antiphon.cli.entry import make_parser
 from antiphon.errors import ConfigError
 
 LAB = """
@@ -24,7 +24,7 @@ models = ["mock-*"]
 
 def _check(*words: str, cwd: Path) -> str:
     out = io.StringIO()
-    args = parser().parse_args(["config", "check", *words])
+    args = make_parser().parse_args(["config", "check", *words])
     assert config.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}, cwd=cwd) == 0
     return out.getvalue()
 

@@ -12,8 +12,8 @@ from tests.cli.recorded import record
 from tests.gateway.scripted import ScriptedAnswer
 
 from antiphon.cli import explain
-from antiphon.cli.entry import main, parser
-from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.cli.entry import main, make_parser
+from antiphon.cli.exits import FAILED, INVALID_USAGE, OK, InvalidUsage
 from antiphon.errors import ProfileError
 from antiphon.trace.reader import read_trace
 from antiphon.trace.records import TraceNote
@@ -26,7 +26,7 @@ REFUSAL = b'{"error":{"message":"Unexpected role","param":"input[0].role","type"
 
 
 def run(data: Any, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
-    args = parser().parse_args(["explain", *argv])
+    args = make_parser().parse_args(["explain", *argv])
     out = io.StringIO()
     stdin = io.BytesIO(data if isinstance(data, bytes) else json.dumps(data).encode())
     return explain.run(args, out, io.StringIO(), stdin=stdin, environ={}, cwd=cwd), out.getvalue()
@@ -100,9 +100,9 @@ def test_a_trace_of_a_profile_that_is_gone_is_explained_without_it(tmp_path: Pat
 
 def test_a_trace_without_an_upstream_cannot_be_explained(tmp_path: Path) -> None:
     record(tmp_path, {"model": "nobody's", "input": "Hi"})
-    with pytest.raises(Unusable, match="no request to an upstream"):
+    with pytest.raises(InvalidUsage, match="no request to an upstream"):
         run(b"", "--trace", "last", "--dir", str(tmp_path), cwd=tmp_path.parent)
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidUsage):
         run(b"", "--trace", "missing", "--dir", str(tmp_path))
 
 
@@ -112,11 +112,11 @@ class Typed(io.BytesIO):
 
 
 def test_what_cannot_be_used_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Unusable, match="no JSON object"):
+    with pytest.raises(InvalidUsage, match="no JSON object"):
         run(b"[1]")
-    with pytest.raises(Unusable, match="one of them"):
+    with pytest.raises(InvalidUsage, match="one of them"):
         run(b"", "--trace", "last", "body.json")
-    with pytest.raises(Unusable, match="nothing to explain"):
-        explain.run(parser().parse_args(["explain"]), io.StringIO(), io.StringIO(), stdin=Typed())
-    assert main(["explain", str(tmp_path / "missing.json")]) == UNUSABLE
+    with pytest.raises(InvalidUsage, match="nothing to explain"):
+        explain.run(make_parser().parse_args(["explain"]), io.StringIO(), io.StringIO(), stdin=Typed())
+    assert main(["explain", str(tmp_path / "missing.json")]) == INVALID_USAGE
     assert "cannot be read" in capsys.readouterr().err

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, nobody, refusal, says, stream
 
-from antiphon.cli.exits import Failed, Unusable
-from antiphon.cli.gateway_client import MAX_BODY, GatewayClient, Model, Told, call_gateway, describe_error, gateway_key, gateway_url
+from antiphon.cli.exits import CommandFailed, InvalidUsage
+from antiphon.cli.gateway_client import (
+    MAX_BODY,
+    GatewayClient,
+    ListedModel,
+    ReceivedEvent,
+    call_gateway,
+    describe_error,
+    gateway_key,
+    gateway_url,
+)
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import OutputTextDelta, ResponseCompleted
 from antiphon.protocol.request import Request
@@ -28,8 +37,8 @@ def _call(network: FakeNetwork, call: Callable[[GatewayClient], Awaitable[Any]],
     return got[0]
 
 
-async def _told(gateway: GatewayClient) -> list[Told]:
-    answer = await gateway.begin(QUESTION)
+async def _told(gateway: GatewayClient) -> list[ReceivedEvent]:
+    answer = await gateway.start_response(QUESTION)
     return [told async for told in gateway.events(answer)]
 
 
@@ -68,12 +77,12 @@ def test_an_address_is_taken_with_and_without_its_ending(given: str, meant: str)
     ],
 )
 def test_what_is_no_address_is_refused(given: str) -> None:
-    with pytest.raises(Unusable, match=r"is no address of a gateway; wanted is one like http://127\.0\.0\.1:8080"):
+    with pytest.raises(InvalidUsage, match=r"is no address of a gateway; wanted is one like http://127\.0\.0\.1:8080"):
         gateway_url(given, {})
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(Unusable, match=r"a key belongs into \$ANTIPHON_API_KEY") as raised:
+    with pytest.raises(InvalidUsage, match=r"a key belongs into \$ANTIPHON_API_KEY") as raised:
         gateway_url("http://me:secret@gateway", {})
     assert "secret" not in str(raised.value)
 
@@ -96,27 +105,30 @@ def test_the_key_is_sent_if_there_is_one() -> None:
 
 @pytest.mark.parametrize("key", ["a\r\nb: c", "schlüssel", "a\x00b"])
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
-    with pytest.raises(Unusable) as raised:
+    with pytest.raises(InvalidUsage) as raised:
         gateway_key({"ANTIPHON_API_KEY": key})
     assert key not in str(raised.value)
 
 
 def test_models_are_read_and_the_network_is_closed() -> None:
     network = FakeNetwork(models=FakeAnswer(MODELS[:20], MODELS[20:]))
-    assert _call(network, GatewayClient.models) == [Model(id="mock-1", owned_by="lab"), Model(id="local", owned_by="embedded")]
+    assert _call(network, GatewayClient.models) == [
+        ListedModel(id="mock-1", owned_by="lab"),
+        ListedModel(id="local", owned_by="embedded"),
+    ]
     assert (network.sent[0].method, network.sent[0].url) == ("GET", "http://gateway:8080/v1/models")
     assert network.closed
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":[1]}', b"[" * 100_000])
 def test_another_server_is_no_gateway(body: bytes) -> None:
-    with pytest.raises(Failed, match="what answers at http://gateway:8080 is no gateway"):
+    with pytest.raises(CommandFailed, match="what answers at http://gateway:8080 is no gateway"):
         _call(FakeNetwork(models=FakeAnswer(body)), GatewayClient.models)
 
 
 def test_a_list_without_end_is_cut() -> None:
     answer = FakeAnswer(*[bytes(MAX_BODY // 2)] * 3)
-    with pytest.raises(Failed, match="sends more than a gateway would"):
+    with pytest.raises(CommandFailed, match="sends more than a gateway would"):
         _call(FakeNetwork(models=answer), GatewayClient.models)
     assert answer.aborted
 
@@ -148,14 +160,14 @@ def test_a_stream_may_end_without_done() -> None:
 
 def test_an_answer_that_is_no_stream_is_no_gateways() -> None:
     answer = FakeAnswer(b"{}", headers={"content-type": "application/json"})
-    with pytest.raises(Failed, match="asked for a stream of events and sent something else"):
+    with pytest.raises(CommandFailed, match="asked for a stream of events and sent something else"):
         _call(FakeNetwork(responses=answer), _told)
     assert answer.aborted
 
 
 def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
     answer = FakeAnswer(b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"})
-    with pytest.raises(Failed, match="the answer of http://gateway:8080 cannot be read: "):
+    with pytest.raises(CommandFailed, match="the answer of http://gateway:8080 cannot be read: "):
         _call(FakeNetwork(responses=answer), _told)
 
 
@@ -173,12 +185,12 @@ def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
 )
 def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, told: str) -> None:
     in_the_head = FakeNetwork(models=fault)
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(CommandFailed) as raised:
         _call(in_the_head, GatewayClient.models)
     assert str(raised.value) == told
     assert in_the_head.closed
     in_the_body = FakeNetwork(models=FakeAnswer(MODELS[:20], fault))
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(CommandFailed) as raised:
         _call(in_the_body, GatewayClient.models)
     assert str(raised.value) == told
 
@@ -186,20 +198,20 @@ def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, to
 def test_an_error_is_told_with_its_type_code_field_and_request() -> None:
     """HTTP-8, ERR-1: with the id, the request can be found in the gateway's log."""
     answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _told)
     assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest req_7"
 
 
 def test_a_gateway_that_is_busy_says_when_to_come_back() -> None:
     answer = refusal(429, "too_many_requests", None, "slow down", retry_after="7")
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _told)
     assert str(raised.value) == "too_many_requests: slow down\ntry again in 7 s"
 
 
 def test_an_error_that_nobody_can_read_is_told_by_its_status() -> None:
-    with pytest.raises(Failed, match="is no gateway: it sent status 502 and no error that can be read"):
+    with pytest.raises(CommandFailed, match="is no gateway: it sent status 502 and no error that can be read"):
         _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _told)
 
 

@@ -9,14 +9,14 @@ import pytest
 from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, Terminal, nobody
 
 from antiphon.cli import models
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import Failed
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed
 
 
 def _models(*words: str, body: bytes = MODELS, out: io.StringIO | None = None) -> tuple[str, str]:
     out, err = out or io.StringIO(), io.StringIO()
     network = FakeNetwork(models=FakeAnswer(body))
-    assert models.run(parser().parse_args(["models", *words]), out, err, environ={}, transport=network) == 0
+    assert models.run(make_parser().parse_args(["models", *words]), out, err, environ={}, transport=network) == 0
     assert network.closed
     return out.getvalue(), err.getvalue()
 
@@ -47,6 +47,6 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 
 def test_no_gateway_is_a_failure() -> None:
-    args = parser().parse_args(["models", "--url", "http://nowhere:1"])
-    with pytest.raises(Failed, match="no gateway answers at http://nowhere:1"):
+    args = make_parser().parse_args(["models", "--url", "http://nowhere:1"])
+    with pytest.raises(CommandFailed, match="no gateway answers at http://nowhere:1"):
         models.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(models=nobody()))

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.network import USAGE, says
 from tests.generate.events import counting_stamps
 
-from antiphon.cli.outcome import Outcome
+from antiphon.cli.outcome import ResponseOutcome
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ErrorEvent, ResponseFailed, ResponseIncomplete, StreamEvent
@@ -25,10 +25,10 @@ def _events(write: Callable[[ResponseWriter], None]) -> list[StreamEvent]:
     return collector.events
 
 
-def _outcome(events: Sequence[StreamEvent]) -> Outcome:
-    outcome = Outcome()
+def _outcome(events: Sequence[StreamEvent]) -> ResponseOutcome:
+    outcome = ResponseOutcome()
     for event in events:
-        outcome.note(event)
+        outcome.add_event(event)
     return outcome
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.cli.network import USAGE, Terminal, says
 from tests.generate.events import counting_stamps, lives
 
-from antiphon.cli.gateway_client import Told
-from antiphon.cli.outcome import Outcome
+from antiphon.cli.gateway_client import ReceivedEvent
+from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
 from antiphon.cli.terminal import printable
 from antiphon.protocol.codec import encode
@@ -35,11 +35,11 @@ def _events(write: Write) -> list[StreamEvent]:
 
 
 def _print(printer: Printer, events: list[StreamEvent], losses: str = "") -> None:
-    outcome = Outcome()
+    outcome = ResponseOutcome()
     printer.begin(losses)
     for event in events:
-        printer.show(Told(encode(event), event))
-        outcome.note(event)
+        printer.show(ReceivedEvent(encode(event), event))
+        outcome.add_event(event)
     printer.finish(outcome)
 
 

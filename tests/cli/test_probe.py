@@ -11,20 +11,31 @@ import pytest
 from tests.cli.network import FakeAnswer, FakeNetwork, nobody
 from tests.probe.servers import CONSTRAINTS, server_of, vercel
 
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.cli.probe import base_url, run
 from antiphon.config import Timeouts
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, Reply, ResponsesServer, end, error, text, turn
-from antiphon.fakes.faults import page
 from antiphon.profiles import load_profile
+from antiphon.testing import (
+    ChatServer,
+    GeminiServer,
+    MessagesServer,
+    ReceivedRequest,
+    Reply,
+    ResponsesServer,
+    end,
+    error,
+    text,
+    turn,
+)
+from antiphon.testing.faults import page
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
 
 def _run(*words: str, transport: Transport | None = None, **environ: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = run(parser().parse_args(["probe", *words]), out, err, environ=environ, transport=transport)
+    code = run(make_parser().parse_args(["probe", *words]), out, err, environ=environ, transport=transport)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -78,9 +89,9 @@ def test_a_server_that_wants_its_limit_under_another_name_or_a_key_is_found_all_
     with server_of("chat", constraints) as server:
         _, _, err = _run(server.base_url)
     assert "dialect chat" in err
-    with ChatServer(key="right") as server, pytest.raises(Failed, match="404"):
+    with ChatServer(key="right") as server, pytest.raises(CommandFailed, match="404"):
         _run(server.base_url, "--model", "m", "--dialect", "responses", "--key-env", "K", K="wrong")
-    with ResponsesServer(key="right") as server, pytest.raises(Failed, match="401: incorrect API key"):
+    with ResponsesServer(key="right") as server, pytest.raises(CommandFailed, match="401: incorrect API key"):
         _run(server.base_url, "--model", "m", "--key-env", "K", K="wrong")
 
 
@@ -98,35 +109,35 @@ def test_a_server_that_stops_half_way_ends_with_1_and_what_was_found_is_told(tmp
 )
 def test_a_login_page_and_a_hanging_server_are_a_clear_end(reply: Reply, words: str) -> None:
     """D-4."""
-    with ChatServer(lambda _: reply) as server, pytest.raises(Failed, match=words):
+    with ChatServer(lambda _: reply) as server, pytest.raises(CommandFailed, match=words):
         _run(server.base_url, "--dialect", "chat", "--model", "m", "--timeout", "0.3")
 
 
 def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
-    with pytest.raises(Failed, match="it cannot be reached"):
+    with pytest.raises(CommandFailed, match="it cannot be reached"):
         _run("127.0.0.1:9", transport=FakeNetwork(models=nobody()))
-    with pytest.raises(Failed, match=r"lists no models \(200\); say which one to ask with --model"):
+    with pytest.raises(CommandFailed, match=r"lists no models \(200\); say which one to ask with --model"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"[]")))
-    with pytest.raises(Failed, match="lists no models"):
+    with pytest.raises(CommandFailed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
     refusing = FakeAnswer(b"{}", status=400)
     silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
-    with pytest.raises(Failed, match=r"speaks no dialect that is known here: responses 404: \{\}; chat 400"):
+    with pytest.raises(CommandFailed, match=r"speaks no dialect that is known here: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="there is no folder"):
+    with pytest.raises(InvalidUsage, match="there is no folder"):
         _run("127.0.0.1:9", "-o", str(tmp_path / "none" / "a.toml"))
-    with ChatServer() as server, pytest.raises(Failed, match="cannot be written: Is a directory"):
+    with ChatServer() as server, pytest.raises(CommandFailed, match="cannot be written: Is a directory"):
         _run(server.base_url, "--dialect", "chat", "-o", str(tmp_path))
 
 
 def test_a_profile_that_does_not_do_is_told() -> None:
     """A server that takes nothing but the plainest turns: nothing in a profile mends that."""
 
-    def reply(received: Received) -> Reply:
+    def reply(received: ReceivedRequest) -> Reply:
         return turn(text("Hello.")) if len(received.json["messages"]) == 1 else error(400, "one message")
 
     with ChatServer(reply) as server:

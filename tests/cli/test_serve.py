@@ -15,8 +15,8 @@ import pytest
 from tests.cli.network import Terminal
 
 from antiphon.cli import serve
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import Failed
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed
 from antiphon.config import Config
 from antiphon.errors import ConfigError
 from antiphon.store.opening import default_path
@@ -52,7 +52,7 @@ def _serve(
     server: FakeServer, cwd: Path, *words: str, environ: dict[str, str] | None = None, out: io.StringIO | None = None
 ) -> tuple[int, str]:
     out = out or io.StringIO()
-    args = parser().parse_args(["serve", *words])
+    args = make_parser().parse_args(["serve", *words])
     return serve.run(
         args, out, io.StringIO(), environ={"HOME": "/home/ada"} | (environ or {}), cwd=cwd, serve=server
     ), out.getvalue()
@@ -178,13 +178,13 @@ def test_a_server_that_is_interrupted_before_it_listens_was_interrupted(tmp_path
 
 
 def test_a_server_that_never_listened_failed(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="did not start"):
+    with pytest.raises(CommandFailed, match="did not start"):
         _serve(FakeServer(url=None), tmp_path)
 
 
 @pytest.mark.parametrize("given", ["-1", "65536", "http", "٨٠", ""])
 def test_what_is_no_port_is_a_fault_of_the_command_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
-        parser().parse_args(["serve", f"--port={given}"])
+        make_parser().parse_args(["serve", f"--port={given}"])
     assert raised.value.code == 2
     assert "is no port: wanted 0 to 65535" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import serve
-from antiphon.cli.entry import parser
+from antiphon.cli.entry import make_parser
 from antiphon.config import Config
 from antiphon.errors import ConfigError
 
@@ -33,7 +33,7 @@ def served(folder: Path, *words: str) -> tuple[Config, str]:
         announce("http://127.0.0.1:8080")
 
     out = io.StringIO()
-    args = parser().parse_args(["serve", *words])
+    args = make_parser().parse_args(["serve", *words])
     serve.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}, cwd=folder, serve=server)
     return found[0], out.getvalue()
 

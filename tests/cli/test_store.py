@@ -16,8 +16,8 @@ from tests.store import postgres_server
 from tests.store.places import record
 
 from antiphon.cli import store
-from antiphon.cli.entry import main, parser
-from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.cli.entry import main, make_parser
+from antiphon.cli.exits import FAILED, INVALID_USAGE, OK, InvalidUsage
 from antiphon.config import StoreConfig
 from antiphon.errors import ConfigError
 from antiphon.store.interface import Store
@@ -29,7 +29,7 @@ NOW = 1_700_000_000
 
 def run(cwd: Path, *argv: str) -> tuple[int, str]:
     out = io.StringIO()
-    code = store.run(parser().parse_args(["store", *argv]), out, io.StringIO(), environ={}, cwd=cwd, now=lambda: NOW + 0.5)
+    code = store.run(make_parser().parse_args(["store", *argv]), out, io.StringIO(), environ={}, cwd=cwd, now=lambda: NOW + 0.5)
     return code, out.getvalue()
 
 
@@ -151,7 +151,7 @@ def test_what_is_not_sound_ends_with_1(tmp_path: Path) -> None:
 
 def test_where_nothing_is_kept_there_is_nothing_to_do(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
-    with pytest.raises(Unusable, match=r"nothing is kept: \[store\] url is off"):
+    with pytest.raises(InvalidUsage, match=r"nothing is kept: \[store\] url is off"):
         run(tmp_path, "stats")
 
 
@@ -162,5 +162,5 @@ def test_without_a_configuration_it_is_the_users_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argv", [["--days", "-1"], ["--days", "nan"], ["--days", "soon"], ["--keep", "-1"], ["--keep", "1.5"]])
 def test_a_limit_is_a_number(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["store", "prune", *argv]) == UNUSABLE
+    assert main(["store", "prune", *argv]) == INVALID_USAGE
     assert f"{argv[1]!r} is no number of " in capsys.readouterr().err

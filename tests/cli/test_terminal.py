@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.network import Terminal
 
-from antiphon.cli.terminal import Paint, one_line, printable, printable_json
+from antiphon.cli.terminal import TextStyler, one_line, printable, printable_json
 
 
 def test_text_is_painted_on_a_terminal_and_every_piece_is_closed() -> None:
-    paint = Paint(Terminal(), {"TERM": "xterm"})
+    paint = TextStyler(Terminal(), {"TERM": "xterm"})
     assert paint.is_on
     assert paint("dim", "a") == "\x1b[2ma\x1b[0m"
     assert paint("dim", "") == ""
@@ -26,13 +26,13 @@ def test_text_is_painted_on_a_terminal_and_every_piece_is_closed() -> None:
     ids=["no terminal", "NO_COLOR", "a dumb terminal"],
 )
 def test_text_stays_plain_elsewhere(stream: io.StringIO, environ: dict[str, str]) -> None:
-    paint = Paint(stream, environ)
+    paint = TextStyler(stream, environ)
     assert not paint.is_on
     assert paint("red", "a") == "a"
 
 
 def test_an_empty_no_color_asks_for_nothing() -> None:
-    assert Paint(Terminal(), {"NO_COLOR": ""}).is_on
+    assert TextStyler(Terminal(), {"NO_COLOR": ""}).is_on
 
 
 @settings(max_examples=30)

@@ -14,8 +14,8 @@ from tests.cli.recorded import KEY, record
 from tests.gateway.scripted import SSE, ScriptedAnswer
 
 from antiphon.cli import trace
-from antiphon.cli.entry import main, parser
-from antiphon.cli.exits import FAILED, OK, UNUSABLE, Unusable
+from antiphon.cli.entry import main, make_parser
+from antiphon.cli.exits import FAILED, INVALID_USAGE, OK, InvalidUsage
 from antiphon.trace.folder import trace_file_name, write_file
 from antiphon.trace.records import (
     ClientRequest,
@@ -38,7 +38,7 @@ ASKED = {"model": "mock-1", "input": "Hi", "stream": True}
 
 def run(cwd: Path, *argv: str, environ: Mapping[str, str] | None = None, out: io.StringIO | None = None) -> tuple[int, str, str]:
     out, err = out or io.StringIO(), io.StringIO()
-    code = trace.run(parser().parse_args(["trace", *argv]), out, err, environ=environ or {}, cwd=cwd)
+    code = trace.run(make_parser().parse_args(["trace", *argv]), out, err, environ=environ or {}, cwd=cwd)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -170,13 +170,13 @@ def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path
 @pytest.mark.parametrize("argv", [("show", "x"), ("replay", "x")])
 def test_a_trace_that_is_not_there_cannot_be_used(tmp_path: Path, argv: tuple[str, ...]) -> None:
     recorded(tmp_path)
-    with pytest.raises(Unusable, match=r"no trace in .* has an id that begins with 'x'"):
+    with pytest.raises(InvalidUsage, match=r"no trace in .* has an id that begins with 'x'"):
         run(tmp_path, *argv)
 
 
 def test_a_trace_that_cannot_be_replayed_says_why(tmp_path: Path) -> None:
     put(tmp_path / "traces")
-    with pytest.raises(Unusable, match="no request was recorded"):
+    with pytest.raises(InvalidUsage, match="no request was recorded"):
         run(tmp_path, "replay", "last")
 
 
@@ -199,6 +199,6 @@ def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path
 
 
 def test_the_whole_command_ends_with_two_for_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "show", "x", "--dir", str(tmp_path)]) == UNUSABLE
+    assert main(["trace", "show", "x", "--dir", str(tmp_path)]) == INVALID_USAGE
     assert "there are no traces in" in capsys.readouterr().err
     assert main(["trace", "list", "--dir", str(tmp_path)]) == OK

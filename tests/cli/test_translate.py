@@ -12,9 +12,9 @@ from tests.cli.network import Terminal
 
 from antiphon import sse
 from antiphon.cli import translate
-from antiphon.cli.entry import main, parser
-from antiphon.cli.exits import FAILED, LOSSY, OK, UNUSABLE, Unusable
-from antiphon.cli.translate import DIALECTS, kind_of
+from antiphon.cli.entry import main, make_parser
+from antiphon.cli.exits import FAILED, INVALID_USAGE, LOSSY, OK, InvalidUsage
+from antiphon.cli.translate import DIALECTS, detect_kind
 from antiphon.errors import ApiError, ClientFault
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.fold import fold
@@ -48,7 +48,7 @@ class Piped(io.BytesIO):
 
 def run(data: bytes | Path, source: str, target: str, *argv: str, err: io.StringIO | None = None) -> tuple[int, str, str]:
     file = [str(data)] if isinstance(data, Path) else []
-    args = parser().parse_args(["translate", "--from", source, "--to", target, *argv, *file])
+    args = make_parser().parse_args(["translate", "--from", source, "--to", target, *argv, *file])
     out, err = io.StringIO(), err or io.StringIO()
     stdin = io.BytesIO(data if isinstance(data, bytes) else b"")
     code = translate.run(args, out, err, stdin=stdin, environ={"TERM": "xterm"}, now=lambda: 1_700_000_000.5)
@@ -109,11 +109,11 @@ def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_comes_in_is_known_by_its_looks(dialect: Any) -> None:
-    assert kind_of(body(REQUESTS[dialect]), dialect) == "request"
+    assert detect_kind(body(REQUESTS[dialect]), dialect) == "request"
     for recording in sorted((RECORDINGS / dialect).glob("*.json")):
-        assert kind_of(recording.read_bytes(), dialect) == "response", recording.name
+        assert detect_kind(recording.read_bytes(), dialect) == "response", recording.name
     for recording in sorted((RECORDINGS / dialect).glob("*.sse")):
-        assert kind_of(recording.read_bytes(), dialect) == "stream", recording.name
+        assert detect_kind(recording.read_bytes(), dialect) == "stream", recording.name
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -126,8 +126,8 @@ def test_a_stream_may_come_as_an_object_a_line(dialect: str) -> None:
 
 
 def test_a_single_event_is_a_stream_too() -> None:
-    assert kind_of(b'{"type":"response.created","sequence_number":0,"response":{}}', "responses") == "stream"
-    assert kind_of(b'{"type":"content_block_stop","index":0}\n', "messages") == "stream"
+    assert detect_kind(b'{"type":"response.created","sequence_number":0,"response":{}}', "responses") == "stream"
+    assert detect_kind(b'{"type":"content_block_stop","index":0}\n', "messages") == "stream"
 
 
 def test_a_stream_may_come_as_an_array() -> None:
@@ -225,7 +225,7 @@ def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
 
 
 def test_a_profile_of_another_dialect_is_refused() -> None:
-    with pytest.raises(Unusable, match=r"'anthropic' is for servers of dialect 'messages'; the server here speaks 'chat'"):
+    with pytest.raises(InvalidUsage, match=r"'anthropic' is for servers of dialect 'messages'; the server here speaks 'chat'"):
         run(body(REQUESTS["messages"]), "messages", "chat", "--profile", "anthropic")
     assert run(answer("messages"), "messages", "chat", "--profile", "anthropic")[0] == OK
 
@@ -290,7 +290,7 @@ def test_an_error_in_a_stream_is_told_in_the_other() -> None:
     ],
 )
 def test_what_is_nothing_of_the_kind_is_refused(data: bytes, words: str) -> None:
-    with pytest.raises(Unusable, match=words):
+    with pytest.raises(InvalidUsage, match=words):
         run(data, "gemini", "chat")
 
 
@@ -300,13 +300,13 @@ def test_an_answer_that_is_none_is_refused() -> None:
 
 
 def test_nobody_waits_for_input_at_a_terminal() -> None:
-    args = parser().parse_args(["translate", "--from", "chat", "--to", "chat"])
-    with pytest.raises(Unusable, match="name a file, or pipe something in"):
+    args = make_parser().parse_args(["translate", "--from", "chat", "--to", "chat"])
+    with pytest.raises(InvalidUsage, match="name a file, or pipe something in"):
         translate.run(args, io.StringIO(), io.StringIO(), stdin=Piped())
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=r"there\.json cannot be read: No such file"):
+    with pytest.raises(InvalidUsage, match=r"there\.json cannot be read: No such file"):
         run(tmp_path / "there.json", "chat", "messages")
 
 
@@ -315,9 +315,9 @@ def test_the_command_ends_as_the_others_do(tmp_path: Path, capsys: pytest.Captur
     file.write_bytes(TOP_K)
     begin = ["translate", "--from", "messages", "--to"]
     assert main([*begin, "responses", "--strict", str(file)]) == LOSSY
-    assert main([*begin, "cobol", str(file)]) == UNUSABLE
-    assert main([*begin, "chat", "--request", "--stream", str(file)]) == UNUSABLE
-    assert main([*begin, "chat", "--profile", "nobody", str(file)]) == UNUSABLE
+    assert main([*begin, "cobol", str(file)]) == INVALID_USAGE
+    assert main([*begin, "chat", "--request", "--stream", str(file)]) == INVALID_USAGE
+    assert main([*begin, "chat", "--profile", "nobody", str(file)]) == INVALID_USAGE
     file.write_bytes(b'{"messages":[]}')
     assert main([*begin, "chat", str(file)]) == FAILED
     assert "antiphon: " in capsys.readouterr().err

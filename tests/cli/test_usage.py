@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import usage
-from antiphon.cli.entry import parser
-from antiphon.cli.exits import OK, Unusable
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import OK, InvalidUsage
 from antiphon.config import StoreConfig
 from antiphon.store.opening import open_store
-from antiphon.store.usage import Usage
+from antiphon.store.usage import UsageRow
 
 NOW = 1_700_000_000
 TODAY = NOW // 86_400  # 2023-11-14
@@ -22,7 +22,7 @@ TODAY = NOW // 86_400  # 2023-11-14
 
 def run(cwd: Path, *argv: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = usage.run(parser().parse_args(["usage", *argv]), out, err, environ={}, cwd=cwd, now=lambda: NOW + 0.5)
+    code = usage.run(make_parser().parse_args(["usage", *argv]), out, err, environ={}, cwd=cwd, now=lambda: NOW + 0.5)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -32,7 +32,7 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fill(cwd: Path, *rows: Usage) -> None:
+def fill(cwd: Path, *rows: UsageRow) -> None:
     async def go() -> None:
         store = await open_store(StoreConfig(url=f"sqlite:///{cwd}/kept.db"), {})
         assert store
@@ -42,8 +42,8 @@ def fill(cwd: Path, *rows: Usage) -> None:
     asyncio.run(go())
 
 
-def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int = 100) -> Usage:
-    return Usage(day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2)
+def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int = 100) -> UsageRow:
+    return UsageRow(day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2)
 
 
 def test_a_table_has_a_row_for_each_and_bars_as_long_as_their_share(cwd: Path) -> None:
@@ -79,7 +79,7 @@ def test_where_nothing_was_used_it_says_so(cwd: Path) -> None:
 
 def test_where_nothing_is_kept_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
-    with pytest.raises(Unusable, match="nothing is kept"):
+    with pytest.raises(InvalidUsage, match="nothing is kept"):
         run(tmp_path)
 
 

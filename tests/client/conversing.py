@@ -14,8 +14,8 @@ from tests.running import Running, one_upstream, running
 
 from antiphon.client import AsyncClient, Client, Retries
 from antiphon.config import StoreConfig, Timeouts
-from antiphon.fakes import ChatServer
-from antiphon.fakes.script import Script
+from antiphon.testing import ChatServer
+from antiphon.testing.script import Script
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from tests.client.conversing import asked, client_of, gateway
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.client import AsyncClient, output_text
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
-from antiphon.fakes.harness import FakeServer
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
+from antiphon.testing.harness import FakeServer
 
 SERVERS: dict[str, type[Any]] = {
     "chat": ChatServer,
@@ -24,7 +24,7 @@ SERVERS: dict[str, type[Any]] = {
     "messages": MessagesServer,
     "gemini": GeminiServer,
 }
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 
 
 def server_of(dialect: str, *script: Any) -> FakeServer:
@@ -120,7 +120,7 @@ def test_a_server_that_streams_unasked_and_one_that_never_does_are_read_all_the_
         assert await stream.batch() == []
 
     for dialect in ("chat", "responses"):
-        script = [turn(fakes.text("Hello."), stream=True), turn(fakes.text("Hello."), stream=False)]
+        script = [turn(testing.text("Hello."), stream=True), turn(testing.text("Hello."), stream=False)]
         with server_of(dialect, *script) as server:
             asked(server.base_url, work, dialect=dialect)
 
@@ -184,13 +184,13 @@ def test_a_response_that_failed_is_raised_with_what_it_failed_with() -> None:
         with pytest.raises(UpstreamFault):
             await client.stream("Hi.").final()
 
-    with ResponsesServer([fakes.whole(body), fakes.whole(body)]) as server:
+    with ResponsesServer([testing.whole(body), testing.whole(body)]) as server:
         asked(server.base_url, work)
 
 
 def test_a_stream_that_fails_ends_with_one_terminal_event_and_says_why() -> None:
     """STR-8."""
-    broken = turn(fakes.text("Hel"), fakes.end("rst"))
+    broken = turn(testing.text("Hel"), testing.end("rst"))
 
     async def work(client: AsyncClient) -> None:
         async with client.stream("Hi.") as stream:

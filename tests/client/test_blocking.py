@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.client.conversing import client_of
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.client import Client, output_text
 from antiphon.errors import UpstreamFault
-from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
-HELLO = turn(fakes.text("Hel", "lo."))
+HELLO = turn(testing.text("Hel", "lo."))
 
 
 def test_threads_share_a_client() -> None:
@@ -26,7 +26,7 @@ def test_threads_share_a_client() -> None:
 
 def test_pieces_come_as_they_come() -> None:
     gate = Gate()
-    with ResponsesServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as server:
+    with ResponsesServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as server:
         with client_of(server.base_url) as client, client.stream("Hi.") as stream:
             pieces = stream.texts()
             assert next(pieces) == "Hel"
@@ -38,7 +38,7 @@ def test_pieces_come_as_they_come() -> None:
 
 
 def test_a_stream_that_failed_is_raised_behind_its_text() -> None:
-    with ResponsesServer([turn(fakes.text("Hel"), fakes.end("rst"))]) as server, client_of(server.base_url) as client:
+    with ResponsesServer([turn(testing.text("Hel"), testing.end("rst"))]) as server, client_of(server.base_url) as client:
         pieces = client.stream("Hi.").texts()
         assert next(pieces) == "Hel"
         with pytest.raises(UpstreamFault):
@@ -61,7 +61,7 @@ def test_it_works_where_an_event_loop_runs_already() -> None:
 
 def test_who_is_interrupted_lets_go_of_the_server() -> None:
     gate = Gate()
-    with ResponsesServer([turn(fakes.wait(gate))]) as server, client_of(server.base_url) as client:
+    with ResponsesServer([turn(testing.wait(gate))]) as server, client_of(server.base_url) as client:
 
         class Interrupted(BaseException):
             pass

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from tests.client.conversing import Sleeps, client_of
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.client import output_text
 from antiphon.config import Timeouts
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
-from antiphon.fakes import ResponsesServer, turn
-from antiphon.fakes.script import Plain
+from antiphon.testing import ResponsesServer, turn
+from antiphon.testing.script import PlainReply
 
-HELLO = turn(fakes.text("Hello."))
-PAGE = Plain(status=200, body=b"<html>Log in</html>", headers={"content-type": "text/html"})
+HELLO = turn(testing.text("Hello."))
+PAGE = PlainReply(status=200, body=b"<html>Log in</html>", headers={"content-type": "text/html"})
 
 
 def refused(reply: Any, **settings: Any) -> ApiError:
@@ -30,7 +30,7 @@ def refused(reply: Any, **settings: Any) -> ApiError:
 def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
     """B-9: `Retry-After` in each of its forms, and a guess without."""
     sleeps = Sleeps()
-    busy = [fakes.error(status, headers={"retry-after": "7"}), fakes.error(status, headers={"retry-after-ms": "250"})]
+    busy = [testing.error(status, headers={"retry-after": "7"}), testing.error(status, headers={"retry-after-ms": "250"})]
     with ResponsesServer([*busy, HELLO]) as server, client_of(server.base_url, retries=sleeps.retries()) as client:
         assert output_text(client.create("Hi.")) == "Hello."
         assert len({received.body for received in server.received}) == 1
@@ -39,7 +39,7 @@ def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
 
 def test_without_a_word_each_wait_is_longer_than_the_one_before() -> None:
     sleeps = Sleeps()
-    with ResponsesServer([fakes.error(503)] * 6) as server, client_of(server.base_url, retries=sleeps.retries(5)) as client:
+    with ResponsesServer([testing.error(503)] * 6) as server, client_of(server.base_url, retries=sleeps.retries(5)) as client:
         with pytest.raises(UpstreamFault) as caught:
             client.create("Hi.")
         assert (caught.value.code, caught.value.status) == ("overloaded", 503)
@@ -49,14 +49,14 @@ def test_without_a_word_each_wait_is_longer_than_the_one_before() -> None:
 
 def test_a_wait_beyond_all_patience_is_told_and_not_taken() -> None:
     sleeps = Sleeps()
-    error = refused(fakes.error(429, headers={"retry-after": "61"}), retries=sleeps.retries())
+    error = refused(testing.error(429, headers={"retry-after": "61"}), retries=sleeps.retries())
     assert (error.retry_after, error.code, sleeps.taken) == (61.0, "rate_limit_exceeded", [])
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
 def test_what_is_the_request_s_fault_is_not_asked_again(status: int) -> None:
     sleeps = Sleeps()
-    error = refused(fakes.error(status, "No.", param="input[0]"), retries=sleeps.retries())
+    error = refused(testing.error(status, "No.", param="input[0]"), retries=sleeps.retries())
     assert isinstance(error, ClientFault)
     assert (error.status, sleeps.taken) == (status, [])
 
@@ -64,10 +64,10 @@ def test_what_is_the_request_s_fault_is_not_asked_again(status: int) -> None:
 @pytest.mark.parametrize(("status", "code"), [(401, "invalid_api_key"), (402, "payment_required"), (403, "access_denied")])
 def test_a_key_that_is_refused_is_the_caller_s_own_affair(status: int, code: str) -> None:
     """ERR-4: told in the server's own words, unlike the key of a gateway."""
-    error = refused(fakes.error(status, "Incorrect API key."))
+    error = refused(testing.error(status, "Incorrect API key."))
     assert isinstance(error, ClientFault)
     assert (error.status, error.code, error.message) == (status, code, "the server refused the key: Incorrect API key.")
-    page = Plain(status=status, body=b"<html>", headers={"content-type": "text/html"})
+    page = PlainReply(status=status, body=b"<html>", headers={"content-type": "text/html"})
     assert refused(page).message == "the server refused the key"
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_is_not_there_is_tried_again() -> None:
 
 
 def test_a_connection_that_breaks_before_an_answer_is_tried_again() -> None:
-    with ResponsesServer([fakes.exactly(fakes.end("rst")), HELLO]) as server:
+    with ResponsesServer([testing.exactly(testing.end("rst")), HELLO]) as server:
         with client_of(server.base_url, retries=Sleeps().retries()) as client:
             assert output_text(client.create("Hi.")) == "Hello."
 
@@ -88,7 +88,7 @@ def test_a_connection_that_breaks_before_an_answer_is_tried_again() -> None:
 def test_a_silent_server_is_not_tried_again() -> None:
     """It may still be at work, and its work may be dear."""
     sleeps = Sleeps()
-    error = refused(fakes.exactly(fakes.end("hang")), retries=sleeps.retries(), timeouts=Timeouts(first_byte=0.1))
+    error = refused(testing.exactly(testing.end("hang")), retries=sleeps.retries(), timeouts=Timeouts(first_byte=0.1))
     assert (error.code, error.status, sleeps.taken) == ("upstream_timeout", 504, [])
     assert "the server did not answer" in error.message
 
@@ -96,26 +96,31 @@ def test_a_silent_server_is_not_tried_again() -> None:
 def test_a_page_and_a_packed_answer_are_no_answers() -> None:
     assert "a page of HTML" in refused(PAGE).message
     packed = {"content-type": "application/json", "content-encoding": "gzip"}
-    assert "compressed" in refused(Plain(status=200, body=b"\x1f\x8b", headers=packed)).message
-    assert refused(Plain(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
+    assert "compressed" in refused(PlainReply(status=200, body=b"\x1f\x8b", headers=packed)).message
+    assert refused(PlainReply(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
 
 
 def test_a_redirect_is_not_followed() -> None:
-    error = refused(Plain(status=307, body=b"", headers={"location": "http://127.0.0.1:9/"}))
+    error = refused(PlainReply(status=307, body=b"", headers={"location": "http://127.0.0.1:9/"}))
     assert (error.status, error.code) == (307, "upstream_invalid_response")
 
 
 def test_an_answer_that_breaks_off_is_told_as_such() -> None:
     head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
-    assert refused(fakes.exactly(head % 200, fakes.end("fin"))).code == "upstream_disconnected"
-    assert refused(fakes.exactly(head % 418, fakes.end("fin"))).status == 418
+    assert refused(testing.exactly(head % 200, testing.end("fin"))).code == "upstream_disconnected"
+    assert refused(testing.exactly(head % 418, testing.end("fin"))).status == 418
 
 
 def test_an_answer_beyond_all_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.client.asynchronous.MAX_WHOLE", 10)
+    monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
     assert "longer than 10 bytes" in refused(HELLO).message
 
 
 def test_nonsense_is_no_answer() -> None:
-    assert refused(Plain(status=200, body=b"[1]", headers={"content-type": "application/json"})).code == "upstream_invalid_response"
-    assert refused(Plain(status=200, body=b"{", headers={"content-type": "application/json"})).code == "upstream_invalid_response"
+    assert (
+        refused(PlainReply(status=200, body=b"[1]", headers={"content-type": "application/json"})).code
+        == "upstream_invalid_response"
+    )
+    assert (
+        refused(PlainReply(status=200, body=b"{", headers={"content-type": "application/json"})).code == "upstream_invalid_response"
+    )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import UNSET, Meta
 
-from antiphon.client.functions import Outcome, call, tool_of
+from antiphon.client.functions import CallOutcome, call_function, tool_from_function
 
 
 class Unit(enum.Enum):
@@ -49,7 +49,7 @@ def forecast(
 
 def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
     """B-9."""
-    tool = tool_of(forecast)
+    tool = tool_from_function(forecast)
     assert (tool.name, tool.param.description) == ("forecast", "The weather of the next days.\n\nIt may rain.")
     schema: Any = tool.param.parameters
     assert (schema["type"], schema["required"], schema["additionalProperties"]) == ("object", ["place"], False)
@@ -62,12 +62,12 @@ def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
 
 
 def test_arguments_become_what_the_signature_wants() -> None:
-    def told(arguments: str) -> Outcome:
-        return asyncio.run(call(tool_of(forecast), arguments))
+    def told(arguments: str) -> CallOutcome:
+        return asyncio.run(call_function(tool_from_function(forecast), arguments))
 
-    assert told('{"place": {"city": "Lima"}}') == Outcome("Lima/None/1/metric/short/None")
+    assert told('{"place": {"city": "Lima"}}') == CallOutcome("Lima/None/1/metric/short/None")
     lenient = told('{"place": {"city": "Lima", "country": "PE"}, "days": "3", "unit": "imperial", "tags": ["x"]}')
-    assert lenient == Outcome("Lima/PE/3/imperial/short/['x']")
+    assert lenient == CallOutcome("Lima/PE/3/imperial/short/['x']")
     assert told('{"place": {"city": "Lima"}, "days": 9}').failed
 
 
@@ -84,31 +84,31 @@ def test_words_in_the_other_style_and_notes_on_types() -> None:
         """
 
     del move.__annotations__["odd"]
-    tool = tool_of(move)
+    tool = tool_from_function(move)
     schema: Any = tool.param.parameters
     assert tool.param.description == "Moves."
     assert schema["properties"]["metres"]["description"] == "how far"
     assert schema["properties"]["heading"] == {"type": "integer", "description": "in degrees", "minimum": 0}
     assert schema["properties"]["anything"] == {"description": "whatever there is", "default": None}
     assert schema["properties"]["odd"] == {}
-    assert asyncio.run(call(tool, '{"metres": 1, "heading": 2, "anything": [3]}')) == Outcome("null")
+    assert asyncio.run(call_function(tool, '{"metres": 1, "heading": 2, "anything": [3]}')) == CallOutcome("null")
 
 
 def test_a_function_without_parameters_or_words() -> None:
     async def now():  # type: ignore[no-untyped-def]
         return {"hour": 12}
 
-    tool = tool_of(now)
+    tool = tool_from_function(now)
     assert tool.param.description is UNSET
     assert tool.param.parameters == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    assert asyncio.run(call(tool, "")) == Outcome('{"hour":12}')
+    assert asyncio.run(call_function(tool, "")) == CallOutcome('{"hour":12}')
 
 
 def test_what_cannot_be_told_to_a_model_is_an_error_that_it_is_told() -> None:
     def made() -> object:
         return object()
 
-    outcome = asyncio.run(call(tool_of(made), "{}"))
+    outcome = asyncio.run(call_function(tool_from_function(made), "{}"))
     assert outcome.failed
     assert outcome.output.startswith("TypeError")
 
@@ -120,8 +120,8 @@ def test_some_functions_cannot_be_tools() -> None:
 
     for function, word in ((many, "numbers"), (placed, "number")):
         with pytest.raises(TypeError, match=word):
-            tool_of(function)
+            tool_from_function(function)
     with pytest.raises(TypeError, match="lambda"):
-        tool_of(lambda: None)
+        tool_from_function(lambda: None)
     with pytest.raises(TypeError, match="cannot be a tool"):
-        tool_of(object())  # type: ignore[arg-type]
+        tool_from_function(object())  # type: ignore[arg-type]

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from tests.client.conversing import gateway
 
-from antiphon import client, fakes
-from antiphon.fakes import Received, Reply, turn
+from antiphon import client, testing
+from antiphon.testing import ReceivedRequest, Reply, turn
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
 
 
-def answer(received: Received) -> Reply:
+def answer(received: ReceivedRequest) -> Reply:
     messages = received.json["messages"]
     if received.json.get("tools") and messages[-1]["role"] != "tool":
-        return turn(fakes.tool_call("call_1", "weather", '{"city": "Lima"}'))
-    return turn(fakes.text("One ", "two ", "three."))
+        return turn(testing.tool_call("call_1", "weather", '{"city": "Lima"}'))
+    return turn(testing.text("One ", "two ", "three."))
 
 
 def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

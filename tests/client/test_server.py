@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.client.server import prepare, server_at
+from antiphon.client.server import prepare_call, server_at
 from antiphon.config import Timeouts
 from antiphon.errors import ClientFault, ProfileError
 from antiphon.profiles import load_profile
@@ -33,7 +33,7 @@ def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> No
     assert server.timeouts.idle == 3
     same = server_at("https://host", "secret", profile=load_profile("openai"))
     assert same.headers["authorization"] == "Bearer secret"
-    assert same.keeps_responses
+    assert same.stores_responses
     with pytest.raises(ProfileError):
         server_at("https://host", None, profile="nobody")
     with pytest.raises(ClientFault) as caught:
@@ -44,7 +44,7 @@ def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> No
 def test_a_profile_s_quirks_are_applied_and_told() -> None:
     """D-1: a server's own ways are data, here as in the gateway."""
     server = server_at("https://host", None, profile="openai")
-    prepared = prepare(server, {"model": "m", "input": "Hi.", "presence_penalty": 0.5})
+    prepared = prepare_call(server, {"model": "m", "input": "Hi.", "presence_penalty": 0.5})
     assert b"presence_penalty" not in prepared.body
     assert [loss.path for loss in prepared.losses] == ["presence_penalty"]
     assert prepared.url == "https://host/v1/responses"

@@ -8,13 +8,13 @@ from tests.running import one_upstream, running
 from tests.upstream.scripted import Peer, serving
 from tests.upstream.websocket_peer import accept, text
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.client import AsyncClient, output_text
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
-from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
 from antiphon.protocol.grammar import find_violations
+from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
-HELLO = turn(fakes.text("Hel", "lo."))
+HELLO = turn(testing.text("Hel", "lo."))
 
 
 def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
@@ -29,7 +29,7 @@ def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
             assert (stream.text, stream.error, len(stream.losses)) == ("Ada.", None, 0)
             assert await stream.batch() == []
 
-    with ChatServer([HELLO, turn(fakes.text("Ada."))]) as upstream, running(one_upstream(upstream.base_url)) as lab:
+    with ChatServer([HELLO, turn(testing.text("Ada."))]) as upstream, running(one_upstream(upstream.base_url)) as lab:
         asked(lab.url, work)
         assert [message["content"] for message in upstream.received[1].json["messages"]] == [
             "My name is Ada.",
@@ -40,7 +40,7 @@ def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
 
 def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
     """WS-3, WS-10."""
-    with gateway([HELLO, fakes.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab, client_of(lab.url) as client:
+    with gateway([HELLO, testing.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab, client_of(lab.url) as client:
         with client.connect() as socket:
             assert output_text(socket.create("Hi.")) == "Hello."
             with pytest.raises(UpstreamFault) as caught:
@@ -53,7 +53,7 @@ def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
 
 
 def test_a_stream_that_fails_in_the_middle_says_why() -> None:
-    with gateway([turn(fakes.text("Hel"), fakes.end("rst"))]) as lab, client_of(lab.url) as client:
+    with gateway([turn(testing.text("Hel"), testing.end("rst"))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket, socket.stream("Hi.") as stream:
             events = list(stream)
             assert find_violations(events) == []
@@ -64,7 +64,7 @@ def test_a_stream_that_fails_in_the_middle_says_why() -> None:
 def test_one_turn_at_a_time() -> None:
     """WS-4: and one that is left before its end takes the connection with it (WS-12)."""
     gate = Gate()
-    with gateway([turn(fakes.text("Well"), fakes.wait(gate))]) as lab, client_of(lab.url) as client:
+    with gateway([turn(testing.text("Well"), testing.wait(gate))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket:
             never = socket.stream("Not sent.")
             with socket.stream("Hi.") as stream:
@@ -82,7 +82,7 @@ def test_one_turn_at_a_time() -> None:
 @pytest.mark.parametrize("limit", [1500, 200])
 def test_a_connection_that_breaks_is_told(limit: int) -> None:
     """In the middle of a turn it has failed; before its first event, nothing is known of it."""
-    with gateway([turn(fakes.text(*["word "] * 50))]) as lab, breaking(lab.port, [limit]) as link:
+    with gateway([turn(testing.text(*["word "] * 50))]) as lab, breaking(lab.port, [limit]) as link:
         with client_of(link.url) as client, client.connect() as socket, pytest.raises(UpstreamFault) as caught:
             socket.create("Hi.")
     assert caught.value.code == "upstream_disconnected"

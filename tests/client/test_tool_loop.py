@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.client.conversing import asked, client_of
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.client import AsyncClient, ToolRun, output_text
 from antiphon.errors import ClientFault
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 from antiphon.protocol.events import StreamEvent
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 
 SERVERS: dict[str, type[Any]] = {
     "chat": ChatServer,
@@ -21,7 +21,7 @@ SERVERS: dict[str, type[Any]] = {
     "messages": MessagesServer,
     "gemini": GeminiServer,
 }
-DONE = turn(fakes.text("It is 5."))
+DONE = turn(testing.text("It is 5."))
 
 
 def add(a: int, b: int) -> int:
@@ -30,7 +30,7 @@ def add(a: int, b: int) -> int:
 
 
 def both(*calls: Any) -> Any:
-    return turn(fakes.interleaved(*calls), fakes.finish("tool_calls"))
+    return turn(testing.interleaved(*calls), testing.finish("tool_calls"))
 
 
 def outputs(server: Any, at: int) -> list[str]:
@@ -41,8 +41,8 @@ def outputs(server: Any, at: int) -> list[str]:
 @pytest.mark.parametrize("dialect", SERVERS)
 def test_a_function_is_called_and_the_model_answers(dialect: str) -> None:
     """B-9: at a server of any dialect, with reasoning that goes back to it."""
-    thought = [fakes.reasoning("Adding…")] if dialect != "responses" else []
-    with SERVERS[dialect]([turn(*thought, fakes.tool_call("call_1", "add", '{"a": 2, ', '"b": 3}')), DONE]) as server:
+    thought = [testing.reasoning("Adding…")] if dialect != "responses" else []
+    with SERVERS[dialect]([turn(*thought, testing.tool_call("call_1", "add", '{"a": 2, ', '"b": 3}')), DONE]) as server:
         with client_of(server.origin, dialect=dialect, key="k") as client:
             run = client.run_tools("What is 2 + 3?", [add], max_output_tokens=2000)
         assert not server.refusals
@@ -79,7 +79,7 @@ def test_calls_of_one_response_are_made_side_by_side() -> None:
     async def work(client: AsyncClient) -> ToolRun:
         return await client.run_tools("Go.", [early, late, left, right])
 
-    calls = [fakes.tool_call(f"call_{name}", name, "{}") for name in ("early", "late", "left", "right")]
+    calls = [testing.tool_call(f"call_{name}", name, "{}") for name in ("early", "late", "left", "right")]
     with ResponsesServer([both(*calls), DONE]) as server:
         run = asked(server.base_url, work)
         assert outputs(server, 1) == ["early", "late", "left", "right"]
@@ -93,10 +93,10 @@ def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
         raise LookupError("no such city")
 
     calls = [
-        fakes.tool_call("call_1", "broken", "{}"),
-        fakes.tool_call("call_2", "add", '{"a": "two", "b": 3}'),
-        fakes.tool_call("call_3", "add", '{"a": 2'),
-        fakes.tool_call("call_4", "subtract", "{}"),
+        testing.tool_call("call_1", "broken", "{}"),
+        testing.tool_call("call_2", "add", '{"a": "two", "b": 3}'),
+        testing.tool_call("call_3", "add", '{"a": 2'),
+        testing.tool_call("call_4", "subtract", "{}"),
     ]
     with ResponsesServer([both(*calls), DONE]) as server:
         with client_of(server.base_url) as client:
@@ -111,7 +111,7 @@ def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
 
 def test_after_the_last_call_that_is_allowed_the_model_has_to_answer() -> None:
     """B-9: `max_tool_calls`."""
-    calls = [fakes.tool_call(f"call_{n}", "add", '{"a": 1, "b": 2}') for n in range(3)]
+    calls = [testing.tool_call(f"call_{n}", "add", '{"a": 1, "b": 2}') for n in range(3)]
     with ResponsesServer([both(*calls), DONE]) as server, client_of(server.base_url) as client:
         run = client.run_tools("Go.", [add], max_tool_calls=2)
         assert outputs(server, 1) == ["3", "3", "not called: the limit of 2 calls is reached"]
@@ -120,8 +120,8 @@ def test_after_the_last_call_that_is_allowed_the_model_has_to_answer() -> None:
 
 
 def test_a_server_that_calls_on_and_on_is_left_at_the_limit() -> None:
-    one = turn(fakes.tool_call("call_1", "add", '{"a": 1, "b": 2}'))
-    two = turn(fakes.tool_call("call_2", "add", '{"a": 1, "b": 2}'))
+    one = turn(testing.tool_call("call_1", "add", '{"a": 1, "b": 2}'))
+    two = turn(testing.tool_call("call_2", "add", '{"a": 1, "b": 2}'))
     with ResponsesServer([one, two]) as server, client_of(server.base_url) as client:
         run = client.run_tools("Go.", [add], max_tool_calls=1)
     assert (len(run.calls), output_text(run.response)) == (1, "")
@@ -131,7 +131,7 @@ def test_a_server_that_calls_on_and_on_is_left_at_the_limit() -> None:
 
 
 def test_a_cut_call_is_not_made() -> None:
-    with ResponsesServer([turn(fakes.tool_call("call_1", "add", '{"a": 1'), fakes.finish("length"))]) as server:
+    with ResponsesServer([turn(testing.tool_call("call_1", "add", '{"a": 1'), testing.finish("length"))]) as server:
         with client_of(server.base_url) as client:
             run = client.run_tools("Go.", [add])
     assert (run.calls, run.response.status) == ([], "incomplete")
@@ -139,7 +139,7 @@ def test_a_cut_call_is_not_made() -> None:
 
 def test_calls_of_tools_that_are_no_functions_are_left_to_the_caller() -> None:
     other = {"type": "function", "name": "elsewhere", "parameters": {"type": "object", "properties": {}}}
-    calls = both(fakes.tool_call("call_1", "add", '{"a": 1, "b": 2}'), fakes.tool_call("call_2", "elsewhere", "{}"))
+    calls = both(testing.tool_call("call_1", "add", '{"a": 1, "b": 2}'), testing.tool_call("call_2", "elsewhere", "{}"))
     with ResponsesServer([calls]) as server, client_of(server.base_url) as client:
         run = client.run_tools("Go.", [add], tools=[other])
     assert [call.name for call in run.calls] == ["add"]
@@ -148,7 +148,7 @@ def test_calls_of_tools_that_are_no_functions_are_left_to_the_caller() -> None:
 
 def test_every_turn_can_be_seen_as_it_comes() -> None:
     events: list[StreamEvent] = []
-    with ResponsesServer([turn(fakes.tool_call("call_1", "add", '{"a": 2, "b": 3}')), DONE]) as server:
+    with ResponsesServer([turn(testing.tool_call("call_1", "add", '{"a": 2, "b": 3}')), DONE]) as server:
         with client_of(server.base_url) as client:
             run = client.run_tools("Go.", [add], on_event=events.append)
         assert [received.json["stream"] for received in server.received] == [True, True]

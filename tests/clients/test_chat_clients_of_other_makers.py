@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.running import one_upstream, running
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer, turn
+from antiphon import testing
+from antiphon.testing import ChatServer, turn
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "weather", "description": "d", "parameters": SCHEMA}
@@ -43,7 +43,7 @@ CHOSEN = {"type": "function", "function": {"name": "weather"}}
 )
 def test_tools_and_choices_without_a_type_are_read(body: dict[str, Any], choice: Any, sent: Any) -> None:
     """TOOL-1, TOOL-2: the server gets them as the API has them, and nothing is lost."""
-    answer = turn(fakes.tool_call("call_1", "weather", '{"city": "Paris"}'))
+    answer = turn(testing.tool_call("call_1", "weather", '{"city": "Paris"}'))
     with ChatServer([answer]) as server, running(one_upstream(server.base_url)) as gateway:
         answered = gateway.post({**body, "tool_choice": choice}, "/v1/chat/completions", antiphon_losses="strict")
         assert answered.status_code == 200, answered.text

@@ -12,17 +12,17 @@ import pytest
 from msgspec.structs import replace
 from tests.running import BOUND, Running, one_upstream, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config.model_rules import ModelRule
-from antiphon.fakes import MessagesServer, Received, ResponsesServer, turn
-from antiphon.fakes.script import Turn
+from antiphon.testing import MessagesServer, ReceivedRequest, ResponsesServer, turn
+from antiphon.testing.script import ScriptedTurn
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 SEALED = "reasoning.encrypted_content"
 
 
-def answer(received: Received) -> Turn:
+def answer(received: ReceivedRequest) -> ScriptedTurn:
     del received
     return HELLO
 

@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from tests.clients.blocks import block
 from tests.running import BOUND, Running, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, KeyConfig, UpstreamConfig
-from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
+from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ASKED: Any = {"model": "mock-1", "input": "Say hello."}
 TOOLS: Any = [
     {"type": "function", "name": name, "strict": False, "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
@@ -46,7 +46,7 @@ def meet(request: pytest.FixtureRequest) -> Meet:
     """A meeting over a server of each dialect that answers by a script. What the server refuses fails the test."""
 
     @contextmanager
-    def meeting(*script: fakes.Reply, key: str = "any", environ: Any = None, **settings: Any) -> Iterator[Meeting]:
+    def meeting(*script: testing.Reply, key: str = "any", environ: Any = None, **settings: Any) -> Iterator[Meeting]:
         server = {"chat": ChatServer, "responses": ResponsesServer}[request.param]
         with server(list(script)) as upstream:
             config = configured(upstream.base_url, request.param, **settings)
@@ -96,8 +96,10 @@ def test_a_stream_of_events(meet: Meet) -> None:
 
 def test_the_accumulator_ends_with_what_was_streamed(meet: Meet) -> None:
     """API-6: text, reasoning and interleaved calls, each under its own index."""
-    calls = fakes.interleaved(fakes.tool_call("c1", "first", '{"a":', "1}"), fakes.tool_call("c2", "second", '{"a"', ":2", "}"))
-    said = turn(fakes.reasoning("Well", "…"), fakes.text("Hel", "lo."), calls, fakes.usage(7, 9, reasoning=3))
+    calls = testing.interleaved(
+        testing.tool_call("c1", "first", '{"a":', "1}"), testing.tool_call("c2", "second", '{"a"', ":2", "}")
+    )
+    said = turn(testing.reasoning("Well", "…"), testing.text("Hel", "lo."), calls, testing.usage(7, 9, reasoning=3))
     with meet(said) as (client, _, _):
         with client.responses.stream(**ASKED, tools=TOOLS) as stream:
             told: dict[int, str] = {}
@@ -125,7 +127,7 @@ def test_the_accumulator_ends_with_what_was_streamed(meet: Meet) -> None:
 
 
 def test_a_refusal(meet: Meet) -> None:
-    with meet(turn(fakes.refusal("I ", "will not."))) as (client, _, _):
+    with meet(turn(testing.refusal("I ", "will not."))) as (client, _, _):
         with client.responses.stream(**ASKED) as stream:
             told = [event.delta for event in stream if event.type == "response.refusal.delta"]
             final = stream.get_final_response()
@@ -135,7 +137,7 @@ def test_a_refusal(meet: Meet) -> None:
 
 
 def test_an_answer_that_was_cut_is_incomplete(meet: Meet) -> None:
-    with meet(turn(fakes.text("Hel"), fakes.finish("length"))) as (client, _, _):
+    with meet(turn(testing.text("Hel"), testing.finish("length"))) as (client, _, _):
         with client.responses.stream(**ASKED, max_output_tokens=16) as stream:
             events = list(stream)
     assert events[-1].type == "response.incomplete"
@@ -144,7 +146,7 @@ def test_an_answer_that_was_cut_is_incomplete(meet: Meet) -> None:
 
 def test_output_sent_back_as_input(meet: Meet) -> None:
     """The SDK's own output items are the history of the next turn."""
-    called = turn(fakes.reasoning("Hm."), fakes.text("One moment."), fakes.tool_call("c1", "first", '{"a":1}'))
+    called = turn(testing.reasoning("Hm."), testing.text("One moment."), testing.tool_call("c1", "first", '{"a":1}'))
     with meet(called, HELLO) as (client, _, upstream):
         before = [{"role": "user", "content": "Say hello."}]
         response = client.responses.create(model="mock-1", input=before, tools=TOOLS)
@@ -170,7 +172,7 @@ class GetWeather(BaseModel):
 
 
 def test_parse_with_a_model_of_the_text(meet: Meet) -> None:
-    said = turn(fakes.text('{"name":', '"Ada","age":36}'))
+    said = turn(testing.text('{"name":', '"Ada","age":36}'))
     with meet(said, said) as (client, _, upstream):
         response = client.responses.parse(**ASKED, text_format=Person)
         with client.responses.stream(**ASKED, text_format=Person) as stream:
@@ -183,7 +185,7 @@ def test_parse_with_a_model_of_the_text(meet: Meet) -> None:
 
 def test_parse_with_functions_as_models(meet: Meet) -> None:
     tools = [openai.pydantic_function_tool(GetWeather)]
-    said = turn(fakes.tool_call("c1", "GetWeather", '{"town":', '"Oslo"}'))
+    said = turn(testing.tool_call("c1", "GetWeather", '{"town":', '"Oslo"}'))
     with meet(said, said) as (client, _, _):
         response = client.responses.parse(**ASKED, tools=tools)
         with client.responses.stream(**ASKED, tools=tools) as stream:
@@ -235,12 +237,12 @@ def test_a_wrong_setting_is_a_bad_request_error(meet: Meet) -> None:
 @pytest.mark.parametrize(
     ("reply", "error", "status", "code"),
     [
-        (fakes.error(429, headers={"retry-after": "7"}), openai.RateLimitError, 429, "rate_limit_exceeded"),
-        (fakes.error(400, code="context_length_exceeded"), openai.BadRequestError, 400, "context_length_exceeded"),
-        (fakes.error(500), openai.InternalServerError, 502, "upstream_error"),
-        (fakes.error(401), openai.InternalServerError, 502, "upstream_auth_failed"),
-        (fakes.error(503), openai.InternalServerError, 503, "overloaded"),
-        (fakes.exactly(fakes.end("rst")), openai.InternalServerError, 502, "upstream_disconnected"),
+        (testing.error(429, headers={"retry-after": "7"}), openai.RateLimitError, 429, "rate_limit_exceeded"),
+        (testing.error(400, code="context_length_exceeded"), openai.BadRequestError, 400, "context_length_exceeded"),
+        (testing.error(500), openai.InternalServerError, 502, "upstream_error"),
+        (testing.error(401), openai.InternalServerError, 502, "upstream_auth_failed"),
+        (testing.error(503), openai.InternalServerError, 503, "overloaded"),
+        (testing.exactly(testing.end("rst")), openai.InternalServerError, 502, "upstream_disconnected"),
     ],
 )
 def test_what_the_upstream_refuses(
@@ -267,14 +269,14 @@ def test_the_sdk_waits_as_long_as_the_upstream_asked(meet: Meet, monkeypatch: py
             return await patient.responses.create(**ASKED)
 
     monkeypatch.setattr("openai._base_client.anyio.sleep", wait)
-    with meet(fakes.error(429, headers={"retry-after": "7"}), HELLO) as meeting:
+    with meet(testing.error(429, headers={"retry-after": "7"}), HELLO) as meeting:
         assert asyncio.run(ask(meeting.async_client())).output_text == "Hello."
     assert waited == [7.0]
 
 
 def test_broken_stream_raises_api_error_with_the_whole_error(meet: Meet) -> None:
     """API-6, STR-8: the SDK raises at an `error` event with an `error` object; one without it is an event like others."""
-    broken = turn(fakes.text("Hel"), fakes.end("rst"))
+    broken = turn(testing.text("Hel"), testing.end("rst"))
     with meet(broken, broken, broken) as (client, _, _):
         with client.responses.create(**ASKED, stream=True) as stream, pytest.raises(openai.APIError) as raised:
             list(stream)
@@ -326,7 +328,7 @@ def test_the_asynchronous_client(meet: Meet) -> None:
 
 def test_a_client_that_closes_its_stream_cancels_the_upstream(meet: Meet) -> None:
     gate = Gate()
-    with meet(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("never"))) as (client, gateway, upstream):
+    with meet(turn(testing.text("Hel"), testing.wait(gate), testing.text("never"))) as (client, gateway, upstream):
         with client.responses.create(**ASKED, stream=True) as stream:
             next(event for event in stream if event.type == "response.output_text.delta")
         upstream.wait_disconnected()
@@ -345,6 +347,6 @@ def test_a_task_that_is_cancelled_cancels_the_upstream(meet: Meet) -> None:
             await asyncio.wait([task])
             assert task.cancelled()
 
-    with meet(turn(fakes.wait(gate), fakes.text("never"))) as meeting:
+    with meet(turn(testing.wait(gate), testing.text("never"))) as meeting:
         asyncio.run(ask(meeting.async_client()))
         meeting.upstream.wait_disconnected()

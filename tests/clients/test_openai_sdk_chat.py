@@ -11,22 +11,22 @@ import openai
 import pytest
 from tests.running import BOUND, one_upstream, running
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer, turn
+from antiphon import testing
+from antiphon.testing import ChatServer, turn
 
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 
 
 @contextmanager
-def sdk_over(*script: fakes.Reply) -> Iterator[openai.OpenAI]:
+def sdk_over(*script: testing.Reply) -> Iterator[openai.OpenAI]:
     with ChatServer(list(script)) as server, running(one_upstream(server.base_url)) as gateway:
         with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, timeout=BOUND) as sdk:
             yield sdk
 
 
-def completion(message: dict[str, Any], **members: Any) -> fakes.Reply:
+def completion(message: dict[str, Any], **members: Any) -> testing.Reply:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop", **members}
-    return fakes.whole({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+    return testing.whole({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -58,13 +58,13 @@ def cited(number: int) -> dict[str, Any]:
 
 
 def chunk(**delta: Any) -> Any:
-    return fakes.raw(b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n")
+    return testing.raw(b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n")
 
 
 def test_citations_of_a_stream_are_put_together_by_the_sdk() -> None:
     """TOOL-7, STR-14: all of them, whether the server sends them together or one by one."""
-    pieces = [chunk(annotations=[cited(0)]), fakes.text("lo."), chunk(annotations=[cited(1), cited(2)])]
-    with sdk_over(turn(fakes.text("Hel"), *pieces)) as sdk, sdk.chat.completions.stream(model="m", messages=SAID) as stream:
+    pieces = [chunk(annotations=[cited(0)]), testing.text("lo."), chunk(annotations=[cited(1), cited(2)])]
+    with sdk_over(turn(testing.text("Hel"), *pieces)) as sdk, sdk.chat.completions.stream(model="m", messages=SAID) as stream:
         message = stream.get_final_completion().choices[0].message
         assert message.content == "Hello."
         found = [each.url_citation.model_dump() for each in message.annotations or []]

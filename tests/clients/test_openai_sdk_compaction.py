@@ -9,10 +9,10 @@ import pytest
 from openai import BadRequestError, OpenAI
 from tests.server.stateful import ALICE, Lab, lab
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
-SUMMARY = turn(fakes.text("The code word is slate."), fakes.usage(90, 9))
+SUMMARY = turn(testing.text("The code word is slate."), testing.usage(90, 9))
 TALK: list[Any] = [
     {"role": "user", "content": "The code word is slate. " * 200},
     {"role": "assistant", "content": "Noted. " * 400},

@@ -22,18 +22,18 @@ from tests.clients.blocks import block
 from tests.running import BOUND, Running, one_upstream, running
 from websockets.exceptions import InvalidStatus
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
-from antiphon.fakes import ChatServer, Gate, Received, ResponsesServer, turn
+from antiphon.testing import ChatServer, Gate, ReceivedRequest, ResponsesServer, turn
 from antiphon.trace.reader import list_traces, read_trace
 from antiphon.upstream.embedded import EmbeddedModel
 
 # The SDK opens a WebSocket in a way that the newest websockets, which it takes, will not know for ever.
 pytestmark = pytest.mark.filterwarnings(r"ignore:connect\(\) must be used as a context manager:DeprecationWarning")
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
-AGAIN = turn(fakes.text("Hello ", "again."))
-CALL = turn(fakes.reasoning("I look."), fakes.tool_call("c1", "look", '{"a":', "1}"))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
+AGAIN = turn(testing.text("Hello ", "again."))
+CALL = turn(testing.reasoning("I look."), testing.tool_call("c1", "look", '{"a":', "1}"))
 ASKED: Any = {"model": "mock-1", "input": "Say hello."}
 TOOLS: Any = [
     {"type": "function", "name": "look", "strict": False, "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
@@ -62,7 +62,7 @@ def meet(request: pytest.FixtureRequest, tmp_path: Path) -> Meet:
 
     @contextmanager
     def meeting(
-        *script: fakes.Reply, keys: Any = (), environ: Any = None, trace: TraceConfig | None = None, **server: Any
+        *script: testing.Reply, keys: Any = (), environ: Any = None, trace: TraceConfig | None = None, **server: Any
     ) -> Iterator[Meeting]:
         made = {"chat": ChatServer, "responses": ResponsesServer}[request.param]
         with made(list(script)) as upstream:
@@ -83,7 +83,7 @@ def client_of(gateway: Running, key: str = "any") -> OpenAI:
     return OpenAI(base_url=gateway.url + "/v1", api_key=key, max_retries=0, timeout=BOUND)
 
 
-def told(received: Received) -> list[tuple[str, str]]:
+def told(received: ReceivedRequest) -> list[tuple[str, str]]:
     """The conversation that an upstream was sent: who said what."""
     body = received.json
     if "messages" in body:
@@ -312,7 +312,7 @@ def test_a_response_of_the_websocket_is_retrieved_over_http(meet: Meet) -> None:
 
 def test_errors_over_a_websocket_leave_it_usable(meet: Meet) -> None:
     """WS-1, WS-2, WS-10, ERR-2."""
-    with meet(fakes.error(429), HELLO) as (client, _, _), client.responses.connect() as connection:
+    with meet(testing.error(429), HELLO) as (client, _, _), client.responses.connect() as connection:
         refused = []
         connection.response.create(**ASKED, previous_response_id=NEVER)
         refused.append(turn_of(connection)[-1])
@@ -354,7 +354,7 @@ def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path
 
 def test_a_turn_that_breaks_off_over_a_websocket_is_a_failed_response(meet: Meet) -> None:
     """WS-3."""
-    with meet(turn(fakes.text("Hel"), fakes.end("rst")), HELLO) as (client, _, _), client.responses.connect() as connection:
+    with meet(turn(testing.text("Hel"), testing.end("rst")), HELLO) as (client, _, _), client.responses.connect() as connection:
         connection.response.create(**ASKED)
         failed = turn_of(connection)[-1]
         connection.response.create(**ASKED)
@@ -419,7 +419,7 @@ def test_the_asynchronous_client_speaks_over_a_websocket(meet: Meet) -> None:
 def test_a_client_that_closes_its_websocket_cancels_the_upstream(meet: Meet) -> None:
     """WS-12."""
     gate = Gate()
-    with meet(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("never"))) as (client, gateway, upstream):
+    with meet(turn(testing.text("Hel"), testing.wait(gate), testing.text("never"))) as (client, gateway, upstream):
         with client.responses.connect() as connection:
             connection.response.create(**ASKED)
             next(event for event in connection if event.type == "response.output_text.delta")

@@ -18,10 +18,10 @@ from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 from tests.running import BOUND, Running, one_upstream, running
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
+from antiphon import testing
+from antiphon.testing import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 
 
@@ -68,7 +68,7 @@ def test_the_sdk_of_gemini_counts_lists_and_raises_as_at_home() -> None:
 @pytest.mark.parametrize("api", ["messages", "gemini"])
 def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(api: str) -> None:
     """F-4: the server refuses members that it does not know."""
-    script = [turn(fakes.tool_call("call_1", "look", '{"path": "/none"}')), turn(fakes.text("There is none."))]
+    script = [turn(testing.tool_call("call_1", "look", '{"path": "/none"}')), turn(testing.text("There is none."))]
     with ResponsesServer(script, strict_fields=True) as upstream:
         served = one_upstream(upstream.base_url, dialect="responses", profile="openai")
         with running(served) as gateway:
@@ -98,7 +98,7 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
     make: Any = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}[server]
     schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
     profile = {"messages": "anthropic", "gemini": "google"}.get(server)
-    with make(lambda _: turn(fakes.text('{"city": "Rome"}'))) as upstream:
+    with make(lambda _: turn(testing.text('{"city": "Rome"}'))) as upstream:
         with running(one_upstream(upstream.base_url, dialect=server, profile=profile)) as gateway:
             client = of_gemini(gateway)
             for field in ("response_schema", "response_json_schema"):
@@ -115,7 +115,7 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"])
 def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -> None:
     """REQ-3, F-4: a text and a whole call, then a call that the server could not use; whole answers and streams."""
-    said = turn(fakes.text("Let me look."), fakes.tool_call("call_1", "find", '{"path": "/here"}'), fakes.finish(reason))
+    said = turn(testing.text("Let me look."), testing.tool_call("call_1", "find", '{"path": "/here"}'), testing.finish(reason))
     with GeminiServer(lambda _: said) as upstream:
         with running(one_upstream(upstream.base_url, dialect="gemini", profile="google")) as gateway:
             ends = [*_of_openai(gateway), *_of_messages(gateway), *_of_gemini(gateway)]
@@ -183,7 +183,7 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
 @pytest.mark.parametrize("streams", [False, True])
 def test_tool_runner_of_the_messages_sdk_goes_on_without_threads(streams: bool) -> None:
     """Its first request has a `thread`, which is refused in the words that it knows; from then on it sends whole histories."""
-    script = [turn(fakes.tool_call("call_1", "find", '{"path": "/here"}')), turn(fakes.text("It is there."))]
+    script = [turn(testing.tool_call("call_1", "find", '{"path": "/here"}')), turn(testing.text("It is there."))]
     with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with of_messages(gateway) as client:
             asked: Any = {"model": "mock-1", "max_tokens": 100, "messages": SAID, "tools": [anthropic.beta_tool(find)]}
@@ -227,7 +227,7 @@ def look(path: str) -> str:
 def test_silence_in_a_stream_is_nothing_to_an_sdk(api: str) -> None:
     """HTTP-7: what fills it is read over by each."""
     gate = Gate()
-    script = [turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]
+    script = [turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]
     with over(script, first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
         timer = threading.Timer(0.1, gate.open)
         timer.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from antiphon.cli import explain
-from antiphon.cli.entry import parser
+from antiphon.cli.entry import make_parser
 from antiphon.diagnosis import Rule
 from antiphon.profiles import load_profile, parse_profile
 
@@ -24,7 +24,7 @@ def block(language: str) -> str:
 def test_the_example_says_what_the_page_says() -> None:
     out = io.StringIO()
     stdin = io.BytesIO(block("json").encode())
-    assert explain.run(parser().parse_args(["explain"]), out, io.StringIO(), stdin=stdin, environ={}) == 1
+    assert explain.run(make_parser().parse_args(["explain"]), out, io.StringIO(), stdin=stdin, environ={}) == 1
     assert out.getvalue().partition("perhaps")[0] == block("text")
 
 

@@ -7,18 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.fakes import test_chat_rules, test_gemini_rules, test_messages_rules, test_responses_rules
-from tests.fakes.asking import received
+from tests.testing.asking import received
+from tests.testing.chat import test_rules as test_chat_rules
+from tests.testing.gemini import test_rules as test_gemini_rules
+from tests.testing.messages import test_rules as test_messages_rules
+from tests.testing.responses import test_rules as test_responses_rules
 
 from antiphon.diagnosis import Finding, diagnose, summary_sentence
 from antiphon.diagnosis.finding import paths_overlap, resolve_server_path
 from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, POINTED_AT, parse_refusal
-from antiphon.fakes.chat import ChatManners
-from antiphon.fakes.gemini import GeminiManners
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.responses import ResponsesManners
-from antiphon.fakes.script import Plain
 from antiphon.profiles import Dialect, parse_profile
+from antiphon.testing.chat.server import ChatBehavior
+from antiphon.testing.gemini.server import GeminiBehavior
+from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.responses.server import ResponsesBehavior
+from antiphon.testing.script import PlainReply
 
 RULES: dict[Dialect, Any] = {
     "chat": test_chat_rules,
@@ -26,11 +29,11 @@ RULES: dict[Dialect, Any] = {
     "messages": test_messages_rules,
     "gemini": test_gemini_rules,
 }
-REFUSALS: dict[Dialect, Callable[[Any], Plain | None]] = {
-    "chat": lambda body: ChatManners().refusal_of(received(body)),
-    "responses": lambda body: ResponsesManners().refusal_of(received(body)),
-    "messages": lambda body: MessagesManners().refusal_of(received(body, **test_messages_rules.VERSION)),
-    "gemini": lambda body: GeminiManners().refusal_of(test_gemini_rules.asked(body)),
+REFUSALS: dict[Dialect, Callable[[Any], PlainReply | None]] = {
+    "chat": lambda body: ChatBehavior().find_refusal(received(body)),
+    "responses": lambda body: ResponsesBehavior().find_refusal(received(body)),
+    "messages": lambda body: MessagesBehavior().find_refusal(received(body, **test_messages_rules.VERSION)),
+    "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.asked(body)),
 }
 CASES = [(dialect, rule) for dialect, module in RULES.items() for rule in module.RULES]
 # What the first finding is about, for every kind of mistake that the mission names (C-3, C-6).

@@ -19,30 +19,30 @@ import msgspec
 from tests.running import BOUND, Running, read_all, running, until
 from tests.server.probing import ALICE, UPSTREAM_KEY, Answer, Watched, head
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, Reply, ResponsesServer, turn
-from antiphon.fakes.chat import ChatManners
-from antiphon.fakes.gemini import GeminiManners
-from antiphon.fakes.harness import FakeServer
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.responses import ResponsesManners
-from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.response import Response
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer, turn
+from antiphon.testing.chat.server import ChatBehavior
+from antiphon.testing.gemini.server import GeminiBehavior
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.responses.server import ResponsesBehavior
+from antiphon.testing.script import ScriptedTurn
 from antiphon.upstream.http_response import HttpResponse
 
 T = TypeVar("T")
 DIALECTS = ("chat", "responses")
 SERVERS: dict[str, tuple[Any, Any]] = {
-    "chat": (ChatServer, ChatManners),
-    "responses": (ResponsesServer, ResponsesManners),
-    "messages": (MessagesServer, MessagesManners),
-    "gemini": (GeminiServer, GeminiManners),
+    "chat": (ChatServer, ChatBehavior),
+    "responses": (ResponsesServer, ResponsesBehavior),
+    "messages": (MessagesServer, MessagesBehavior),
+    "gemini": (GeminiServer, GeminiBehavior),
 }
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
 SETTLING = 30.0  # seconds: two on a machine that has nothing else to do
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -133,7 +133,7 @@ class Lab:
         self.upstream = upstream
         self.network = network
         self.dialect = dialect
-        self.says: Reply | Callable[[Received], Reply] = HELLO
+        self.says: Reply | Callable[[ReceivedRequest], Reply] = HELLO
         assert self.ask().outcome == ("completed", None)
         self.upstream.wait_idle(BOUND)
         self.never = ['"exception"', '"grammar_violation"', UPSTREAM_KEY, ALICE]  # in its log
@@ -151,7 +151,7 @@ class Lab:
             assert told.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
         return told
 
-    def wire(self, said: Turn, *, stream: bool) -> list[bytes]:
+    def wire(self, said: ScriptedTurn, *, stream: bool) -> list[bytes]:
         """A turn as this upstream spells it for the request that it got last: the frames of a stream, or one body."""
         received = self.upstream.received[-1]
         manners = SERVERS[self.dialect][1]()
@@ -201,7 +201,7 @@ def laboratory(dialect: Any, *others: UpstreamConfig, store: StoreConfig | None 
     before, level = list(logging.getLogger().handlers), logging.getLogger("antiphon").level
     network = Network()
 
-    def script(received: Received) -> Reply:
+    def script(received: ReceivedRequest) -> Reply:
         said = lab[0].says if lab else HELLO
         return said(received) if callable(said) else said
 

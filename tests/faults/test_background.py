@@ -30,16 +30,16 @@ from tests.server.in_background import (
 )
 from tests.store import postgres_server
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.fakes import Gate, Reply, turn
 from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
 from antiphon.server import background_stream
 from antiphon.server.background import _Job
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
 from antiphon.store.work import Work
+from antiphon.testing import Gate, Reply, turn
 
 SOON = 60.0  # seconds in which all of it has an end
 GOODBYE = "dead runner"
@@ -51,11 +51,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def silent(gate: Gate) -> Reply:
-    return turn(fakes.wait(gate), fakes.text("Hello."))
+    return turn(testing.wait(gate), testing.text("Hello."))
 
 
 def spoken(gate: Gate) -> Reply:
-    return turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+    return turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
 
 
 def has_begun(client: Client, id: str) -> bool:
@@ -135,10 +135,10 @@ def test_a_gateway_that_stops_gives_back_what_said_nothing_and_ends_the_rest(url
 
 
 RICH = turn(
-    fakes.reasoning("Well", "…"),
-    fakes.text("Hel", "lo\u2028\r\n."),
-    fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "f", "{}")),
-    fakes.usage(5, 2),
+    testing.reasoning("Well", "…"),
+    testing.text("Hel", "lo\u2028\r\n."),
+    testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "f", "{}")),
+    testing.usage(5, 2),
 )
 
 
@@ -169,7 +169,7 @@ def test_what_a_dead_gateway_left_after_any_event_is_brought_to_a_proper_end(url
 async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> list[str]:
     """As many responses as there are events before the end, each left after one more of them by somebody who died."""
     store = await opened(url)
-    record, said = await store.get("alice", id), await store.said("alice", id, -1)
+    record, said = await store.get("alice", id), await store.events_after("alice", id, -1)
     assert record is not None
     assert said is not None
     ids = []
@@ -183,7 +183,7 @@ async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> l
         events = [event.replace(id.encode(), work.id.encode()) for event in said.events[:number]]
         assert await store.append(GOODBYE, work.id, 0, events, "in_progress")
         if is_cancelled:
-            assert await store.cancel("alice", work.id, None) == "asked"
+            assert await store.cancel("alice", work.id, None) == "requested"
     await store.renew(GOODBYE, 0.0, ids)
     await store.close()
     return ids
@@ -200,7 +200,9 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
     url = postgres_server.fresh_url()
     with laboratory(url) as lab, ThreadPoolExecutor(1) as reader:
         gates = [lab.gate(), lab.gate()]
-        lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]), fakes.text("."))
+        lab.says["slow"] = turn(
+            testing.text("Hel"), testing.wait(gates[0]), testing.text("lo"), testing.wait(gates[1]), testing.text(".")
+        )
         id, reading = begin_and_read(lab, gates[0], reader)
         with postgres_server.stopped():
             gates[0].open()
@@ -332,7 +334,7 @@ def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Pa
 def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_path: Path) -> None:
     with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)) as lab:
         gates = [lab.gate(), lab.gate()]
-        lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo"), fakes.wait(gates[1]))
+        lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo"), testing.wait(gates[1]))
         id = lab.begin(input="slow")
         assert has_begun(lab, id)
         assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
@@ -344,8 +346,8 @@ def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_pat
 @pytest.mark.parametrize(
     "said",
     [
-        turn(fakes.text("Hello."), stream=False),
-        turn(fakes.text("Hello."), omit=("done",)),
+        turn(testing.text("Hello."), stream=False),
+        turn(testing.text("Hello."), omit=("done",)),
     ],
     ids=["no stream", "no end mark"],
 )

@@ -14,11 +14,11 @@ import pytest
 from tests.faults.invariants import HELLO, SETTLING, Lab, Told, laboratory, request
 from tests.running import BOUND, read_all, until
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import UpstreamConfig
-from antiphon.fakes import SSE_HEAD, Gate, Received, Reply, exactly, turn
-from antiphon.fakes.script import Bytes
 from antiphon.server.http_protocol import HttpProtocol
+from antiphon.testing import SSE_HEAD, Gate, ReceivedRequest, Reply, exactly, turn
+from antiphon.testing.script import RawReply
 
 KIB = 1024
 NO_LINGER = struct.pack("ii", 1, 0)
@@ -79,7 +79,7 @@ def expect_cancelled(lab: Lab, abandoned: int, known: int, count: int = 1) -> No
 
 def test_a_client_that_leaves_before_the_first_byte(lab: Lab, stream: bool, leave: Callable[[socket.socket], None]) -> None:
     gate = Gate()
-    lab.says = turn(fakes.wait(gate), fakes.text("Never."))
+    lab.says = turn(testing.wait(gate), testing.text("Never."))
     abandoned, known = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
@@ -90,9 +90,9 @@ def test_a_client_that_leaves_before_the_first_byte(lab: Lab, stream: bool, leav
 @pytest.mark.parametrize(
     ("said", "seen"),
     [
-        (fakes.text("Hel"), b"response.output_text.delta"),
-        (fakes.reasoning("Hm"), b"response.reasoning_text.delta"),
-        (fakes.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
+        (testing.text("Hel"), b"response.output_text.delta"),
+        (testing.reasoning("Hm"), b"response.reasoning_text.delta"),
+        (testing.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
     ],
     ids=["text", "reasoning", "arguments"],
 )
@@ -101,7 +101,7 @@ def test_a_client_that_leaves_in_the_middle(
 ) -> None:
     """Also a client that waits for the whole while the upstream streams."""
     gate = Gate()
-    lab.says = turn(said, fakes.wait(gate), fakes.text("never"), stream=True)
+    lab.says = turn(said, testing.wait(gate), testing.text("never"), stream=True)
     abandoned, known = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
@@ -122,7 +122,7 @@ def test_a_client_that_leaves_in_the_middle(
 )
 def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(lab: Lab, stream: bool, begun: bytes) -> None:
     gate = Gate()
-    lab.says = exactly(begun, fakes.wait(gate))
+    lab.says = exactly(begun, testing.wait(gate))
     abandoned, known = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_right_after_the_end(lab: Lab, stream: bool) -> Non
 
 def test_many_clients_that_leave_at_once(lab: Lab, stream: bool) -> None:
     gate = Gate()
-    lab.says = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."), stream=True)
+    lab.says = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), stream=True)
     abandoned, known = lab.upstream.abandoned, left(lab)
     clients = [asking(lab, stream=stream) for _ in range(40)]
     lab.upstream.wait_received(40, BOUND)
@@ -183,7 +183,7 @@ def test_many_clients_that_leave_at_once(lab: Lab, stream: bool) -> None:
 def flood(lab: Lab) -> tuple[bytes, bytes]:
     """How a turn begins, and a piece of it that can be said for ever."""
     lab.ask(stream=True)
-    frames = lab.wire(turn(fakes.text("x" * 32 * KIB)), stream=True)
+    frames = lab.wire(turn(testing.text("x" * 32 * KIB)), stream=True)
     at = next(at for at, frame in enumerate(frames) if b"xxxx" in frame)
     return SSE_HEAD + b"".join(frames[:at]), frames[at]
 
@@ -192,10 +192,10 @@ def flood(lab: Lab) -> tuple[bytes, bytes]:
 def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
     """So many clients, each of which is being sent a flood."""
     begin, piece = flood(lab)
-    begun: list[Bytes] = []
+    begun: list[RawReply] = []
 
-    def script(_: Received) -> Bytes:
-        begun.append(Bytes(steps=itertools.chain([begin], itertools.repeat(piece))))
+    def script(_: ReceivedRequest) -> RawReply:
+        begun.append(RawReply(steps=itertools.chain([begin], itertools.repeat(piece))))
         return begun[-1]
 
     lab.says = script
@@ -250,7 +250,7 @@ def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pyt
 def test_a_client_that_reads_slowly_gets_all_of_it(lab: Lab) -> None:
     """Nobody is cut who takes something now and then."""
     said = "x" * 64 * KIB
-    lab.says = turn(*[fakes.text(said)] * 5)
+    lab.says = turn(*[testing.text(said)] * 5)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
     client.connect(("127.0.0.1", lab.gateway.port))
@@ -266,8 +266,8 @@ def test_a_client_that_reads_slowly_gets_all_of_it(lab: Lab) -> None:
 
 
 def test_pipelined_requests_are_answered_in_their_order_whatever_becomes_of_each(lab: Lab) -> None:
-    gone = exactly(fakes.end("fin"))  # asked for twice if the connection had waited, which is why it comes last
-    replies: Iterator[Reply] = iter([turn(fakes.text("one")), fakes.error(500), turn(fakes.text("three"))])
+    gone = exactly(testing.end("fin"))  # asked for twice if the connection had waited, which is why it comes last
+    replies: Iterator[Reply] = iter([turn(testing.text("one")), testing.error(500), turn(testing.text("three"))])
     lab.says = lambda _: next(replies, gone)
     ask = [request(close=at == 3) for at in range(4)]
     with lab.gateway.connect() as client:
@@ -291,7 +291,7 @@ def apart(data: bytes) -> list[Told]:
 
 def test_a_client_that_leaves_takes_the_requests_along_that_wait(lab: Lab, stream: bool) -> None:
     gate = Gate()
-    lab.says = turn(fakes.wait(gate), fakes.text("Never."))
+    lab.says = turn(testing.wait(gate), testing.text("Never."))
     abandoned, known = lab.upstream.abandoned, left(lab)
     client = lab.gateway.connect()
     client.sendall(request(stream=stream, close=False) * 3)
@@ -335,7 +335,7 @@ def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
 def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     gate = Gate()
-    lab.says = turn(fakes.wait(gate), fakes.text("one"))
+    lab.says = turn(testing.wait(gate), testing.text("one"))
     refused = lab.gateway.written.count("did not come")
     with lab.gateway.connect() as client:
         client.sendall(request(close=False) + request()[:-1])

@@ -14,11 +14,11 @@ from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, chunked, laborator
 from tests.faults.test_upstream_faults import CALLS, lab_frames, whole_answer
 from tests.server.probing import UPSTREAM_KEY
 
-from antiphon import fakes
-from antiphon.fakes import SSE_HEAD, end, exactly, gemini_error, messages_error, turn
-from antiphon.fakes.gemini_errors import error_frame, retry_info
-from antiphon.fakes.messages_errors import error_event
-from antiphon.fakes.script import Plain
+from antiphon import testing
+from antiphon.testing import SSE_HEAD, end, exactly, gemini_error, messages_error, turn
+from antiphon.testing.gemini.errors import error_frame, retry_info
+from antiphon.testing.messages.errors import error_event
+from antiphon.testing.script import PlainReply
 
 
 @pytest.fixture(scope="module", params=["messages", "gemini"])
@@ -34,7 +34,7 @@ test_text_that_looks_like_frames = upstream_faults.test_text_that_looks_like_fra
 test_each_request_gets_its_own_answer = upstream_faults.test_each_request_of_many_faults_gets_its_own_answer
 
 
-def refusal(lab: Lab, status: int, message: str) -> Plain:
+def refusal(lab: Lab, status: int, message: str) -> PlainReply:
     return messages_error(status, message) if lab.dialect == "messages" else gemini_error(status, message)
 
 
@@ -94,7 +94,7 @@ def test_a_plain_answer_that_dies(lab: Lab) -> None:
 @pytest.mark.parametrize("how", [None, "fin", "hang"])
 def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bool, how: str | None) -> None:
     """Never a hang, though the upstream keep its connection open."""
-    frames = lab_frames(lab, turn(fakes.text("Hel", "lo."), omit=["done", "usage"]), True)
+    frames = lab_frames(lab, turn(testing.text("Hel", "lo."), omit=["done", "usage"]), True)
     lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD, b"".join(frames), end("hang"))
     answer = lab.ask(stream=stream, model="hasty-1" if how else "mock-1")
     assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
@@ -102,7 +102,7 @@ def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bo
 
 def test_what_takes_too_long_after_the_first_event_fails_in_the_stream(lab: Lab, stream: bool) -> None:
     """STR-8."""
-    lab.says = exactly(SSE_HEAD, lab_frames(lab, turn(fakes.text("Hel", "lo.")), True)[0], end("hang"))
+    lab.says = exactly(SSE_HEAD, lab_frames(lab, turn(testing.text("Hel", "lo.")), True)[0], end("hang"))
     answer = lab.ask(stream=stream, model="hasty-1")
     assert answer.outcome == ("failed", "upstream_timeout")
     assert answer.status == (200 if stream else 504)
@@ -110,8 +110,8 @@ def test_what_takes_too_long_after_the_first_event_fails_in_the_stream(lab: Lab,
 
 def test_arguments_cut_by_length_are_incomplete(lab: Lab) -> None:
     """Where a call comes in pieces. In the other dialect it comes whole, and what is cut is what was said before."""
-    called = [fakes.tool_call("c1", "f", '{"a":')] if lab.dialect == "messages" else []
-    lab.says = turn(fakes.text("Well"), *called, fakes.finish("length"))
+    called = [testing.tool_call("c1", "f", '{"a":')] if lab.dialect == "messages" else []
+    lab.says = turn(testing.text("Well"), *called, testing.finish("length"))
     answer = lab.ask(stream=True)
     assert (answer.outcome, answer.text) == (("incomplete", None), "Well")
     last = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))

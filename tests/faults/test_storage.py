@@ -19,23 +19,23 @@ from tests.faults.invariants import Lab, Told, laboratory, request
 from tests.running import BOUND, read_all, until
 from tests.server.probing import ALICE, UPSTREAM_KEY, head
 from tests.store import postgres_server
-from tests.store.test_sqlite import held
+from tests.store.sqlite.test_store import held
 from tests.websocket_client import open_websocket
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import StoreConfig
-from antiphon.fakes import turn
 from antiphon.protocol.response import Response
-from antiphon.store import sqlite_file
 from antiphon.store.interface import Store
-from antiphon.store.postgres import PostgresStore
-from antiphon.store.postgres_connections import Limits
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.postgres.connections import ConnectionLimits
+from antiphon.store.postgres.store import PostgresStore
+from antiphon.store.sqlite import file as sqlite_file
+from antiphon.store.sqlite.store import SqliteStore
+from antiphon.testing import turn
 from soak import kills
 
 COMPLETED = ("completed", None)
 UNAVAILABLE = ("failed", "storage_unavailable")
-BIG = turn(fakes.text("x" * 100_000), fakes.usage(5, 2))
+BIG = turn(testing.text("x" * 100_000), testing.usage(5, 2))
 AUTHORIZED = ("authorization", f"Bearer {ALICE}")
 HANDLES = 12  # that a store may have open at most
 CROWD = 4  # clients who ask at once, and leave as many upstream connections to be used again
@@ -169,7 +169,7 @@ def test_another_process_that_holds_the_file_three_seconds_is_waited_for_and_nob
 def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
     async def hasty(config: StoreConfig, environ: object) -> Store:
         del config, environ
-        return await SqliteStore.open(tmp_path / "antiphon.db", patience=0.2)
+        return await SqliteStore.open(tmp_path / "antiphon.db", lock_timeout=0.2)
 
     with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True, open_store=hasty) as lab:
         before = lab.ask().response
@@ -233,7 +233,7 @@ def test_a_postgresql_that_is_stopped_is_told_and_used_again_once_it_is_back() -
 
     async def hasty(config: StoreConfig, environ: object) -> Store:
         del config, environ
-        return await PostgresStore.open(url, Limits(patience=0.3))
+        return await PostgresStore.open(url, ConnectionLimits(reconnect_timeout=0.3))
 
     with storing(url, has_a_fault=True, open_store=hasty) as lab:
         before = lab.ask().response
@@ -287,11 +287,11 @@ def test_a_storage_that_fails_while_the_client_leaves_harms_nobody(tmp_path: Pat
 
     async def hasty(config: StoreConfig, environ: object) -> Store:
         del config, environ
-        return await SqliteStore.open(tmp_path / "antiphon.db", patience=0.2)
+        return await SqliteStore.open(tmp_path / "antiphon.db", lock_timeout=0.2)
 
-    gate = fakes.Gate()
+    gate = testing.Gate()
     with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True, open_store=hasty) as lab:
-        lab.says = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+        lab.says = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
         with held(tmp_path / "antiphon.db"):
             with lab.gateway.connect() as client:
                 client.sendall(request(stream=True))

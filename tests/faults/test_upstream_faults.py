@@ -22,16 +22,16 @@ import trustme
 from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, Told, chunked, json_answer, laboratory
 from tests.server.probing import UPSTREAM_KEY, canary
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Timeouts, UpstreamConfig
-from antiphon.fakes import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
-from antiphon.fakes.script import Bytes, Plain, Turn
 from antiphon.sse import MAX_LENGTH
+from antiphon.testing import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
+from antiphon.testing.script import PlainReply, RawReply, ScriptedTurn
 
-CALLS = turn(fakes.text("Wéll… 😀"), fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.usage(7, 9))
+CALLS = turn(testing.text("Wéll… 😀"), testing.tool_call("c1", "f", '{"a":', "1}"), testing.usage(7, 9))
 
 
-def whole_answer(lab: Lab, said: Turn, *, stream: bool) -> bytes:
+def whole_answer(lab: Lab, said: ScriptedTurn, *, stream: bool) -> bytes:
     """The answer of this upstream to the letter, head included."""
     lab.ask(stream=stream)
     pieces = lab.wire(said, stream=stream)
@@ -139,7 +139,7 @@ def test_an_upstream_that_cannot_be_reached(unreachable: Lab, stream: bool, mode
 
 def test_a_server_without_tls_behind_https(stream: bool) -> None:
     """TLS: what answers in plain text is not asked anything."""
-    with fakes.ChatServer() as plain:
+    with testing.ChatServer() as plain:
         url = plain.base_url.replace("http:", "https:")
         with laboratory("chat", UpstreamConfig(name="plain", dialect="chat", base_url=url, models=["plain"])) as lab:
             lab.ask(stream=stream, model="plain").tells(502, "upstream_unavailable")
@@ -176,7 +176,7 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 )
 def test_every_form_of_retry_after_becomes_a_sane_one(lab: Lab, stream: bool, headers: dict[str, str], wait: str) -> None:
     """ERR-2: 429 stays 429, and nobody asks again by himself."""
-    lab.says = fakes.error(429, "slow down", headers=headers)
+    lab.says = testing.error(429, "slow down", headers=headers)
     answer = lab.ask(stream=stream)
     answer.tells(429, "rate_limit_exceeded")
     assert (answer.error["type"], answer.headers["retry-after"]) == ("too_many_requests", wait)
@@ -200,7 +200,7 @@ def test_every_form_of_retry_after_becomes_a_sane_one(lab: Lab, stream: bool, he
 def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: bool, theirs: int, status: int, code: str) -> None:
     """ERR-4, ERR-5: never a 401 to the client, though the upstream repeats the key it does not like. Asked once."""
     told = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
-    lab.says = Plain(status=204, body=b"") if theirs == 204 else fakes.error(theirs, told)
+    lab.says = PlainReply(status=204, body=b"") if theirs == 204 else testing.error(theirs, told)
     answer = lab.ask(stream=stream)
     answer.tells(status, code)
     assert b"127.0.0.1" not in answer.body
@@ -231,7 +231,7 @@ def test_a_page_is_no_answer(lab: Lab, stream: bool, status: int, told: tuple[in
 def test_a_compressed_answer_is_no_answer(lab: Lab, stream: bool, status: int, kind: str) -> None:
     """It was asked for as it is; nobody here unpacks what may be a bomb."""
     body = gzip.compress(b'{"error":{"message":"packed"}}')
-    lab.says = Plain(status=status, body=body, headers={"content-type": kind, "content-encoding": "gzip"})
+    lab.says = PlainReply(status=status, body=body, headers={"content-type": kind, "content-encoding": "gzip"})
     answer = lab.ask(stream=stream)
     answer.tells(502, "upstream_invalid_response" if status == 200 else "upstream_error")
     assert answer.error["message"].isascii()
@@ -287,7 +287,7 @@ def test_a_gigantic_line_is_given_up(lab: Lab, stream: bool) -> None:
 
 # Desync
 
-FORGED = turn(fakes.text("forged"))
+FORGED = turn(testing.text("forged"))
 
 
 @pytest.mark.parametrize("separate", [False, True])
@@ -296,7 +296,7 @@ def test_a_second_answer_is_given_to_nobody(lab: Lab, stream: bool, separate: bo
     first = whole_answer(lab, HELLO, stream=stream)
     second = whole_answer(lab, FORGED, stream=stream)
     gate = Gate()
-    lab.says = exactly(first, fakes.wait(gate), second) if separate else exactly(first + second)
+    lab.says = exactly(first, testing.wait(gate), second) if separate else exactly(first + second)
     assert lab.ask(stream=stream).text == "Hello."
     if separate:
         gate.open()
@@ -324,7 +324,7 @@ def test_an_answer_with_two_ends_is_refused_or_read_once(lab: Lab, stream: bool)
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
 
-def lab_frames(lab: Lab, said: Turn, stream: bool) -> list[bytes]:
+def lab_frames(lab: Lab, said: ScriptedTurn, stream: bool) -> list[bytes]:
     lab.ask(stream=stream)
     return lab.wire(said, stream=stream)
 
@@ -400,7 +400,7 @@ def test_an_upstream_that_dies_before_its_first_byte_is_asked_no_more_than_twice
 @pytest.mark.parametrize("how", [None, "fin", "hang"])
 def test_complete_without_the_end_mark_or_usage_is_complete(lab: Lab, stream: bool, omit: list[Any], how: Any) -> None:
     """Never a hang, though the upstream keep its connection open."""
-    frames = lab_frames(lab, turn(fakes.text("Hel", "lo."), omit=omit), True)
+    frames = lab_frames(lab, turn(testing.text("Hel", "lo."), omit=omit), True)
     lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD + b"".join(frames), end(how))
     answer = lab.ask(stream=stream, model="hasty-1" if how == "hang" else "mock-1")
     assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
@@ -409,7 +409,7 @@ def test_complete_without_the_end_mark_or_usage_is_complete(lab: Lab, stream: bo
 
 
 def test_an_end_mark_without_a_finish_reason_is_a_failure(lab: Lab, stream: bool) -> None:
-    lab.says = turn(fakes.text("Hel", "lo."), omit=["finish"], stream=True)
+    lab.says = turn(testing.text("Hel", "lo."), omit=["finish"], stream=True)
     answer = lab.ask(stream=stream)
     code = "upstream_invalid_response" if lab.dialect == "chat" else "upstream_disconnected"
     assert answer.outcome == ("failed", code)
@@ -418,7 +418,7 @@ def test_an_end_mark_without_a_finish_reason_is_a_failure(lab: Lab, stream: bool
 
 def test_arguments_cut_by_length_are_incomplete(lab: Lab, stream: bool) -> None:
     """The response is, and so is its item."""
-    lab.says = turn(fakes.text("Well"), fakes.tool_call("c1", "f", '{"a":'), fakes.finish("length"))
+    lab.says = turn(testing.text("Well"), testing.tool_call("c1", "f", '{"a":'), testing.finish("length"))
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("incomplete", None)
     call = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))
@@ -465,7 +465,7 @@ def test_what_takes_too_long_after_it_fails_in_the_stream(lab: Lab, stream: bool
     lab.says = {
         "silence": exactly(begun, end("hang")),
         "comments": faults.endless(b": ping\n\n", before=begun),
-        "drip": Bytes(steps=[begun, *faults.drip(b": " + b"x" * 1000, 0.01).steps]),
+        "drip": RawReply(steps=[begun, *faults.drip(b": " + b"x" * 1000, 0.01).steps]),
     }[after]
     answer = lab.ask(stream=stream, model="hasty-1" if after == "silence" else "short-1")
     assert answer.outcome == ("failed", "upstream_timeout")
@@ -488,7 +488,7 @@ ODD = 'é€😀 "\\ \u2028 \u2029 \x85 \x1c \x0b \n\ndata: [DONE]\n\nevent: res
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
 def test_characters_split_over_chunks_are_whole(lab: Lab, stream: bool, size: int) -> None:
     """STR-6: the same events as unsplit."""
-    said = turn(fakes.reasoning("Hm… "), fakes.text("é€", "😀 日本", "語"), fakes.usage(3, 4))
+    said = turn(testing.reasoning("Hm… "), testing.text("é€", "😀 日本", "語"), testing.usage(3, 4))
     body = b"".join(lab_frames(lab, said, True))
     lab.says = exactly(SSE_HEAD, body, end("fin"))
     want = lab.ask(stream=stream)
@@ -536,7 +536,7 @@ def _on_lines(data: bytes) -> bytes:
 
 def test_text_that_looks_like_frames_stays_text(lab: Lab, stream: bool) -> None:
     """U+2028, U+2029, U+0085 and forged ends are kept to the byte, whether they are escaped or not."""
-    lab.says = turn(fakes.text(ODD, ODD), fakes.tool_call("c1", "f", msgspec.json.encode({"a": ODD}).decode()))
+    lab.says = turn(testing.text(ODD, ODD), testing.tool_call("c1", "f", msgspec.json.encode({"a": ODD}).decode()))
     answer = lab.ask(stream=stream)
     assert (answer.outcome, answer.text) == (("completed", None), ODD + ODD)
     call = msgspec.json.decode(msgspec.json.encode(answer.response.output[-1]))
@@ -602,7 +602,7 @@ def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(lab: Lab, stream
 )
 def test_an_error_in_place_of_a_plain_answer(lab: Lab, stream: bool, error: dict[str, str], code: str, status: int) -> None:
     said = {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
-    lab.says = fakes.whole(said)
+    lab.says = testing.whole(said)
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("failed", code)
     if not stream:
@@ -612,14 +612,14 @@ def test_an_error_in_place_of_a_plain_answer(lab: Lab, stream: bool, error: dict
 def test_each_request_of_many_faults_gets_its_own_answer(lab: Lab, stream: bool) -> None:
     """Faults leave nothing behind that a later request could find."""
     script: list[Reply] = [
-        fakes.error(500),
+        testing.error(500),
         exactly(end("rst")),
-        turn(fakes.text("a"), end("mid-chunk")),
+        turn(testing.text("a"), end("mid-chunk")),
         exactly(b"garbage\r\n\r\n"),
         faults.redirect("http://127.0.0.1:1/"),
     ]
     for number, said in enumerate(script):
         lab.says = said
         assert lab.ask(stream=stream).outcome[0] == "failed"
-        lab.says = turn(fakes.text(f"answer {number}"))
+        lab.says = turn(testing.text(f"answer {number}"))
         assert lab.ask(stream=stream).text == f"answer {number}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.faults_outside.gateway_process import LOAD_FACTOR, gateway_process, health_prober
 
-from antiphon.fakes import ChatServer
+from antiphon.testing import ChatServer
 
 pytestmark = pytest.mark.timed
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.faults_outside.gateway_process import LOAD_FACTOR, gateway_process, health_prober
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer
+from antiphon import testing
+from antiphon.testing import ChatServer
 
 pytestmark = pytest.mark.timed
 
@@ -35,7 +35,7 @@ def test_path_of_a_stranger_does_not_stop_the_gateway(tmp_path: Path, word: str)
 @pytest.mark.parametrize("word", WORDS)
 def test_error_of_an_upstream_does_not_stop_the_gateway(tmp_path: Path, word: str) -> None:
     """A quarter of a megabyte in the message of an error, which is as long as an error body may be."""
-    with ChatServer([fakes.error(400, (word * 250_000)[:250_000])] * 3) as upstream:
+    with ChatServer([testing.error(400, (word * 250_000)[:250_000])] * 3) as upstream:
         with gateway_process(tmp_path, upstream.base_url) as gateway, health_prober(gateway) as health:
             for _ in range(3):
                 assert gateway.post({"model": "mock-1", "input": "Hi"}).status_code == 400
@@ -46,7 +46,7 @@ def test_error_of_an_upstream_does_not_stop_the_gateway(tmp_path: Path, word: st
 @pytest.mark.parametrize("word", WORDS)
 def test_name_of_a_model_does_not_stop_the_gateway(tmp_path: Path, word: str) -> None:
     """A megabyte in a name that is told, logged and counted."""
-    with ChatServer([fakes.error(404, "no such model")] * 3) as upstream:
+    with ChatServer([testing.error(404, "no such model")] * 3) as upstream:
         with gateway_process(tmp_path, upstream.base_url) as gateway, health_prober(gateway) as health:
             for _ in range(3):
                 assert gateway.post({"model": (word * 1_000_000)[:1_000_000], "input": "Hi"}).status_code == 404

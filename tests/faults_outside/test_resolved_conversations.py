@@ -12,7 +12,7 @@ import pytest
 from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process, health_prober
 from tests.store import postgres_server
 
-from antiphon.fakes import ChatServer
+from antiphon.testing import ChatServer
 
 pytestmark = pytest.mark.timed
 

@@ -25,11 +25,11 @@ from tests.fuzz import told
 from tests.fuzz.cases import CASES
 from tests.running import BOUND, Running, one_upstream, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer, turn
+from antiphon.testing import ChatServer, turn
 
-HELLO = turn(fakes.text("Hel", "lo."))
+HELLO = turn(testing.text("Hel", "lo."))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

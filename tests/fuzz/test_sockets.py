@@ -19,13 +19,13 @@ from tests.fuzz.cases import BATCH, batches, case
 from tests.fuzz.mutate import damaged_bytes, damaged_json, damaged_stream, pieces
 from tests.running import BOUND, Running, one_upstream, running, until
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Timeouts
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Reply, ResponsesServer, turn
-from antiphon.fakes.harness import FakeServer
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, Reply, ResponsesServer, turn
+from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
 
-HELLO = turn(fakes.text("Hel", "lo."))
+HELLO = turn(testing.text("Hel", "lo."))
 KINDS: dict[str, Any] = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -69,7 +69,7 @@ def test_damaged_bytes_of_an_upstream_are_told_in_the_clients_shape(dialect: str
         for number in batch:
             with case(number) as chance:
                 wire = damaged_wire(dialect, chance)
-                replies.append(fakes.exactly(*pieces(wire, chance), fakes.end(chance.choice(("fin", "fin", "rst")))))
+                replies.append(testing.exactly(*pieces(wire, chance), testing.end(chance.choice(("fin", "fin", "rst")))))
                 wants_stream = chance.random() < 0.7
                 spoken = chance.choice(corpus.DIALECTS)
                 answer = client.post(question(spoken, stream=wants_stream), corpus.PATHS[spoken][wants_stream])
@@ -97,7 +97,7 @@ def damaged_wire(dialect: str, chance: Random) -> bytes:
         case 0:
             return PLAIN_HEAD + damaged_json(chance.choice(corpus.answers(dialect)), chance)
         case 1:
-            return fakes.SSE_HEAD + damaged_stream(chance.choice(corpus.streams(dialect)), chance)
+            return testing.SSE_HEAD + damaged_stream(chance.choice(corpus.streams(dialect)), chance)
         case 2:
             return CHUNKED_HEAD + _chunked(damaged_stream(chance.choice(corpus.streams(dialect)), chance), chance)
         case _:

@@ -15,7 +15,7 @@ from antiphon.protocol.codec import decode_as
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
-from antiphon.store.record import Record
+from antiphon.store.record import ResponseRecord
 
 
 def stamps() -> Stamps:
@@ -23,8 +23,8 @@ def stamps() -> Stamps:
     return Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 7)
 
 
-def record(status: str, input: list[Any], output: list[Any]) -> Record:
-    return Record(
+def record(status: str, input: list[Any], output: list[Any]) -> ResponseRecord:
+    return ResponseRecord(
         id="resp_1",
         previous=None,
         created_at=7,

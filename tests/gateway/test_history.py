@@ -27,7 +27,7 @@ from antiphon.protocol.items import Item
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.store.interface import Store, Turn
+from antiphon.store.interface import Store, StoredTurn
 
 MESSAGE: dict[str, Any] = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant"}
 CALL: dict[str, Any] = {
@@ -62,7 +62,7 @@ class Bench:
         numbers = iter(range(10_000))
         self._stamps = Stamps(lambda prefix: f"{prefix}_new{next(numbers)}", lambda: 1_760_000_000)
 
-    async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> Turn:
+    async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> StoredTurn:
         """A turn as the gateway would keep it, and its chain before it."""
         found = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
@@ -254,7 +254,7 @@ def test_most_requests_stand_alone() -> None:
 
 def test_what_a_connection_remembers_comes_first() -> None:
     """WS-5: without any store."""
-    turn = Turn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
+    turn = StoredTurn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
     archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get)
     found = asyncio.run(resolve_history(asked(user("two"), previous_response_id="resp_1"), archive))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
@@ -313,9 +313,9 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
             assert (owner, call_ids) == ("alice", ["call_1"])
             return {"call_1": 7}
 
-        async def turn(self, owner: str, number: int) -> Turn:
+        async def turn(self, owner: str, number: int) -> StoredTurn:
             assert (owner, number) == ("alice", 7)
-            return Turn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
+            return StoredTurn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 
     archive = HistorySource(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
     found = asyncio.run(resolve_history(asked(item, OUTPUT), archive, opener=CompactionOpener(seal=seal, owner="alice")))

@@ -20,7 +20,7 @@ from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
-from antiphon.store.conversations import Conversation, Entry
+from antiphon.store.conversations import ConversationEntry, StoredConversation
 from antiphon.store.interface import Store
 
 
@@ -41,7 +41,7 @@ class Counting:
                     self.read += len(found.input) + len(found.output)
                 case "chain" | "all_entries":
                     self.read += len(found.content)
-                case "outputs_with":
+                case "find_outputs":
                     self.read += sum(map(len, found))
             return found
 
@@ -155,7 +155,7 @@ async def test_a_reference_to_what_is_deleted_while_it_is_resolved_is_refused(be
     forgetful = counting(bench)
 
     async def turn(owner: str, number: int) -> Any:
-        found = await bench.store.turn(owner, number)  # type: ignore[union-attr]
+        found = await bench.store.get_turn(owner, number)  # type: ignore[union-attr]
         await bench.store.delete(owner, "resp_1")  # type: ignore[union-attr]
         return found
 
@@ -222,7 +222,7 @@ async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_b
         user("1" * 1000), says("1"), user("2" * 1000), says("1"), user("so")
     )
     assert store.read <= 3000
-    assert found.past_turns == [(await bench.store.chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
+    assert found.past_turns == [(await bench.store.get_chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
     assert [(loss.path, loss.what) for loss in found.losses] == [("previous_response_id", "the oldest part of the conversation")]
     nothing = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
     assert told(nothing.request.input or []) == [user("so")]  # type: ignore[arg-type]
@@ -258,8 +258,8 @@ async def test_outputs_whose_calls_were_dropped_go_with_them(bench: Bench) -> No
 async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_items(bench: Bench) -> None:
     assert bench.store is not None
     items = [{**user(f"{number}" * 1000), "id": f"item_{number}"} for number in range(5)]
-    entries = [Entry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
-    await bench.store.create_conversation("alice", Conversation(id="conv_1", created_at=1, metadata=b"{}"), entries)
+    entries = [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
+    await bench.store.create_conversation("alice", StoredConversation(id="conv_1", created_at=1, metadata=b"{}"), entries)
     size = sum(len(entry.item) + 1 for entry in entries)
     request = asked(user("so"), conversation="conv_1")
     assert len((await grounded(bench.store, request, size)).sealed_items) == 6
@@ -328,7 +328,7 @@ async def test_reasoning_is_put_back_as_far_as_there_is_room(bench: Bench) -> No
     await bench.keep("resp_1", asked(user("one")), [CALL, says("x" * 1000)])
     store = counting(bench)
     await grounded(store, asked(CALL, OUTPUT), NO_LIMIT, maker="lab")
-    assert store.asked == {"outputs_with": 1}
+    assert store.asked == {"find_outputs": 1}
     assert store.read > 1000
     store = counting(bench)
     await grounded(store, asked(CALL, OUTPUT), 1000, maker="lab")

@@ -28,7 +28,7 @@ from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
-from antiphon.store.interface import Record
+from antiphon.store.interface import ResponseRecord
 from antiphon.trace.writer import TraceWriter
 
 T = TypeVar("T")
@@ -278,7 +278,7 @@ def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() ->
     answer = ScriptedAnswer([msgspec.json.encode({"choices": [choice]})], JSON)
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1_760_000_000)
 
-    async def within() -> tuple[Response, Record | None]:
+    async def within() -> tuple[Response, ResponseRecord | None]:
         async with in_sqlite() as store:
             recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
             told = await UpstreamTurn(

@@ -33,10 +33,10 @@ from tests.integrations.running_editor import (
 )
 from tests.running import until
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
-from antiphon.fakes.harness import FakeServer
-from antiphon.fakes.script import Received
+from antiphon import testing
+from antiphon.testing import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.script import ReceivedRequest
 
 pytestmark = pytest.mark.heavy
 
@@ -90,7 +90,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
             "messages": MessagesServer(),
             "gemini": GeminiServer(),
             "thinking": MessagesServer(_thinking),
-            "hanging": ChatServer(lambda _: turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))),
+            "hanging": ChatServer(lambda _: turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))),
             "reader": MessagesServer(_reader),
         }
         for server in servers.values():
@@ -460,21 +460,21 @@ def content_of(message: dict[str, Any]) -> Any:
     return content if isinstance(content, str) else content[0]["text"]
 
 
-def _thinking(received: Received) -> fakes.Reply:
+def _thinking(received: ReceivedRequest) -> testing.Reply:
     del received
-    return turn(fakes.reasoning("Let me ", "see."), fakes.text("So."), fakes.usage(5, 2))
+    return turn(testing.reasoning("Let me ", "see."), testing.text("So."), testing.usage(5, 2))
 
 
-def _reader(received: Received) -> fakes.Reply:
+def _reader(received: ReceivedRequest) -> testing.Reply:
     """Reads a.py with the editor's tool and says what it does; what the editor asks besides, such as a title, is answered too."""
     if b"tool_result" in received.body:
-        return turn(fakes.text("It prints ", "`hello`."), fakes.usage(5, 2))
+        return turn(testing.text("It prints ", "`hello`."), testing.usage(5, 2))
     if b"read_file" not in received.body:
-        return turn(fakes.text("What a.py does"), fakes.usage(5, 2))
+        return turn(testing.text("What a.py does"), testing.usage(5, 2))
     [folder] = set(re.findall(r"[^\s\"\\]*/workspace(?=[\s\"\\])", received.body.decode()))
     call = json.dumps({"filePath": f"{folder}/a.py", "startLine": 1, "endLine": 1})
-    thought = fakes.reasoning("The file is small: I read all of it.")
-    return turn(thought, fakes.text("I read the file."), fakes.tool_call("call_1", "read_file", call), fakes.usage(5, 2))
+    thought = testing.reasoning("The file is small: I read all of it.")
+    return turn(thought, testing.text("I read the file."), testing.tool_call("call_1", "read_file", call), testing.usage(5, 2))
 
 
 def _config(servers: dict[str, FakeServer]) -> str:

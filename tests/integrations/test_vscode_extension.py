@@ -16,13 +16,13 @@ import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import KeyConfig, UpstreamConfig
 from antiphon.dialects.vscode.request_in import ChoicesIn
 from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart
-from antiphon.fakes import ChatServer, Gate, MessagesServer, turn
-from antiphon.fakes.script import Received
 from antiphon.server.app import ROUTES
+from antiphon.testing import ChatServer, Gate, MessagesServer, turn
+from antiphon.testing.script import ReceivedRequest
 
 REPO = Path(__file__).resolve().parents[2]
 EXTENSION = REPO / "integrations" / "vscode"
@@ -33,9 +33,12 @@ KEY = "alice-key-that-nobody-may-see-0123456789"
 SECONDS = 120
 
 LOOKING = turn(
-    fakes.reasoning("Hm."), fakes.text("Look", "ing."), fakes.tool_call("call_1", "look", '{"path":', '"a.py"}'), fakes.usage(5, 2)
+    testing.reasoning("Hm."),
+    testing.text("Look", "ing."),
+    testing.tool_call("call_1", "look", '{"path":', '"a.py"}'),
+    testing.usage(5, 2),
 )
-LAST = turn(fakes.text("It is empty: ✓"), fakes.usage(5, 2))
+LAST = turn(testing.text("It is empty: ✓"), testing.usage(5, 2))
 
 
 def test_extension_requests_existing_paths_only() -> None:
@@ -100,13 +103,13 @@ def test_the_extension_is_built_and_does_its_work_before_a_gateway() -> None:
     npm = _npm()
     gate = Gate()
 
-    def answer(received: Received) -> fakes.Reply:
+    def answer(received: ReceivedRequest) -> testing.Reply:
         asked = received.json
         match asked["model"]:
             case "hangs":
-                return turn(fakes.text("Hel"), fakes.wait(gate))
+                return turn(testing.text("Hel"), testing.wait(gate))
             case "breaks":
-                return turn(fakes.text("Hel"), fakes.end("mid-chunk"))
+                return turn(testing.text("Hel"), testing.end("mid-chunk"))
             case _:
                 return LAST if len(asked["messages"]) > 1 else LOOKING
 

@@ -24,8 +24,8 @@ from tests.matrix.neutral import (
     User,
 )
 
-from antiphon import fakes
-from antiphon.fakes.script import Said as Scripted
+from antiphon import testing
+from antiphon.testing.script import TurnElement as Scripted
 
 #: Counted by each API in its own way: cached tokens inside the prompt or beside it, thoughts inside the answer or beside it.
 USAGE: Final = Usage(input=30, cached=8, output=12, reasoning=5)
@@ -46,12 +46,12 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     def script(self) -> list[Scripted]:
         """The same for a fake server."""
-        counted = fakes.usage(self.usage.input, self.usage.output, cached=self.usage.cached, reasoning=self.usage.reasoning)
+        counted = testing.usage(self.usage.input, self.usage.output, cached=self.usage.cached, reasoning=self.usage.reasoning)
         told: list[Scripted] = [_scripted(said) for said in self.said]
-        calls = [said for said in told if isinstance(said, fakes.script.ToolCalls)]
+        calls = [said for said in told if isinstance(said, testing.script.ToolCalls)]
         if len(calls) > 1:  # at once, piece by piece in turns
-            told = [said for said in told if said not in calls] + [fakes.interleaved(*calls)]
-        return [*told, *([fakes.finish("length")] if self.stop == "length" else []), counted]
+            told = [said for said in told if said not in calls] + [testing.interleaved(*calls)]
+        return [*told, *([testing.finish("length")] if self.stop == "length" else []), counted]
 
     def answer(self, parsed: dict[str, object] | None = None) -> Answer:
         """What the client must have in the end."""
@@ -88,13 +88,13 @@ def _shown(result: Result, lifted: str) -> list[Told]:
 def _scripted(said: Said) -> Scripted:
     match said:
         case Thought(text):
-            return fakes.reasoning(*_pieces(text), signature=SIGNATURE)
+            return testing.reasoning(*_pieces(text), signature=SIGNATURE)
         case Text(text):
-            return fakes.text(*_pieces(text))
+            return testing.text(*_pieces(text))
         case Refusal(text):
-            return fakes.refusal(*_pieces(text))
+            return testing.refusal(*_pieces(text))
         case Call(id, name, arguments):
-            return fakes.tool_call(id, name, *_pieces(json.dumps(arguments)))
+            return testing.tool_call(id, name, *_pieces(json.dumps(arguments)))
 
 
 def _pieces(text: str) -> tuple[str, str]:

@@ -14,13 +14,13 @@ from msgspec import Struct
 from tests.matrix.neutral import Call, Image, Result, Text, Told, User
 from tests.matrix.scenarios import SIGNATURE
 
-from antiphon import fakes, sse
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, Received, Reply, ResponsesServer
-from antiphon.fakes.gemini_errors import error_frame
-from antiphon.fakes.gemini_signatures import DUMMIES
-from antiphon.fakes.harness import FakeServer
-from antiphon.fakes.messages_errors import error_event
-from antiphon.fakes.script import Said as Scripted
+from antiphon import sse, testing
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer
+from antiphon.testing.gemini.errors import error_frame
+from antiphon.testing.gemini.signatures import DUMMIES
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.messages.errors import error_event
+from antiphon.testing.script import TurnElement as Scripted
 
 THOUGHT: Final = "I should look it up."
 
@@ -59,11 +59,11 @@ class Server:
         body: dict[str, Any] = self.fake.received[turn].json
         return body
 
-    def broken(self, said: list[Scripted], gate: fakes.Gate) -> Reply:
+    def broken(self, said: list[Scripted], gate: testing.Gate) -> Reply:
         """An answer that breaks off behind the gate: in a stream with an error of this dialect, else in the middle of the body."""
-        return fakes.turn(said[0], fakes.wait(gate), fakes.raw(self.kind.fault), fakes.end("fin"))
+        return testing.turn(said[0], testing.wait(gate), testing.raw(self.kind.fault), testing.end("fin"))
 
-    def _next(self, _: Received) -> Reply:
+    def _next(self, _: ReceivedRequest) -> Reply:
         return self._replies.popleft()
 
 

@@ -14,7 +14,7 @@ from tests.matrix.neutral import Failed, Text, Weather
 from tests.matrix.rig import Rig, rig
 from tests.matrix.scenarios import SCENARIOS, Scenario
 
-from antiphon import fakes
+from antiphon import testing
 
 WORKING = [scenario for scenario in SCENARIOS if not scenario.breaks]
 [BREAKING] = [scenario for scenario in SCENARIOS if scenario.breaks]
@@ -43,7 +43,7 @@ def test_the_client_has_the_same_in_the_end(shared: Rig, client: str, server: st
     """F-1, F-4: texts, thoughts, calls with their ids and arguments, the reason to stop, and usage by each API's own arithmetic
     (REQ-4). RSN-1, RSN-2: thoughts are shown, and come back to their maker as only it can have made them."""
     asking, serving = shared.clients[client], shared.servers[server]
-    serving.begin([fakes.turn(*turn.script()) for turn in scenario.turns])
+    serving.begin([testing.turn(*turn.script()) for turn in scenario.turns])
     asking.begin(serving.kind.model, scenario.asked)
     for number, turn in enumerate(scenario.turns):
         answer = asking.ask(streams=streams, on_text=nothing)
@@ -67,7 +67,7 @@ def test_the_client_has_the_same_in_the_end(shared: Rig, client: str, server: st
 def test_the_client_hears_of_an_error_in_the_middle(shared: Rig, client: str, server: str, streams: bool) -> None:
     """STR-8, ERR-4: its SDK raises, and gives out before that what it had of the text."""
     asking, serving = shared.clients[client], shared.servers[server]
-    gate = fakes.Gate()
+    gate = testing.Gate()
     [turn] = BREAKING.turns
     serving.begin([serving.broken(turn.script(), gate)])
     asking.begin(serving.kind.model, BREAKING.asked)
@@ -88,8 +88,8 @@ def test_thoughts_never_go_to_another_than_their_maker(shared: Rig, client: str,
     """RSN-3: a client that changes the model between a call and its result is told what was lost; the conversation goes on."""
     asking, first, second = shared.clients[client], shared.servers[maker], shared.servers[other]
     calling, answering = REASONING.turns
-    first.begin([fakes.turn(*calling.script())])
-    second.begin([fakes.turn(*answering.script())])
+    first.begin([testing.turn(*calling.script())])
+    second.begin([testing.turn(*answering.script())])
     asking.begin(first.kind.model, REASONING.asked)
     asking.ask(streams=False, on_text=nothing)
     asking.move(second.kind.model)

@@ -7,9 +7,9 @@ from typing import Any
 
 from antiphon.config import Timeouts
 from antiphon.config.schema import DEFAULT_PROFILES
-from antiphon.probe.finding import Finding
-from antiphon.probe.run import Probe, Report
-from antiphon.probe.target import Target
+from antiphon.probe.finding import ProbeFinding
+from antiphon.probe.run import Probe, ProbeReport
+from antiphon.probe.target import ProbeTarget
 from antiphon.profiles import Dialect, load_profile
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
@@ -17,16 +17,16 @@ from antiphon.upstream.transport import Transport
 QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 
 
-def target_of(url: str, dialect: Dialect, **settings: Any) -> Target:
+def target_of(url: str, dialect: Dialect, **settings: Any) -> ProbeTarget:
     base = load_profile(DEFAULT_PROFILES[dialect])
     settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
-    return Target(base_url=url, base=base, **settings)
+    return ProbeTarget(base_url=url, base=base, **settings)
 
 
-def probe(target: Target, transport: Transport | None = None) -> tuple[Report, dict[str, Finding]]:
+def probe(target: ProbeTarget, transport: Transport | None = None) -> tuple[ProbeReport, dict[str, ProbeFinding]]:
     """A whole run."""
 
-    async def run() -> Report:
+    async def run() -> ProbeReport:
         network = transport or HttpTransport({})
         try:
             return await Probe(target, network, lambda _: None, sleep=_no_sleep).run()

@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.fakes.chat import ChatManners
-from antiphon.fakes.harness import FakeServer, Manners
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.messages_errors import messages_error
-from antiphon.fakes.messages_rules import MessagesLimits
-from antiphon.fakes.responses import ResponsesManners
-from antiphon.fakes.rules import Limits
-from antiphon.fakes.script import Plain, Received, Step, Turn, error
 from antiphon.profiles import Dialect
+from antiphon.testing.chat.server import ChatBehavior
+from antiphon.testing.harness import DialectBehavior, FakeServer
+from antiphon.testing.messages.errors import messages_error
+from antiphon.testing.messages.rules import MessagesLimits
+from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.responses.server import ResponsesBehavior
+from antiphon.testing.rules import ServerLimits
+from antiphon.testing.script import PlainReply, ReceivedRequest, ScriptedTurn, Step, error
 
 Body = dict[str, Any]
 
@@ -36,37 +36,37 @@ class Constraint(Struct, frozen=True, kw_only=True):
 
 
 class Constrained:
-    """Manners with constraints."""
+    """DialectBehavior with constraints."""
 
-    def __init__(self, inner: Manners, constraints: list[Constraint], dialect: Dialect = "responses") -> None:
+    def __init__(self, inner: DialectBehavior, constraints: list[Constraint], dialect: Dialect = "responses") -> None:
         self._inner = inner
         self._constraints = constraints
         self._dialect = dialect
 
-    def elsewhere(self, received: Received) -> Plain | None:
-        return self._inner.elsewhere(received)
+    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
+        return self._inner.answer_other_path(received)
 
-    def refusal_of(self, received: Received) -> Plain | None:
+    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
         body = received.json
         for each in self._constraints if isinstance(body, dict) else ():
             if each.refuses(body):
                 said = f"this server does not take it: {each.name}"
                 return messages_error(each.status, said) if self._dialect == "messages" else error(each.status, said)
-        return self._inner.refusal_of(self._read(received))
+        return self._inner.find_refusal(self._read(received))
 
-    def improvise(self, received: Received) -> Turn:
+    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
         return self._inner.improvise(self._read(received))
 
-    def wants_stream(self, received: Received) -> bool:
+    def wants_stream(self, received: ReceivedRequest) -> bool:
         return self._inner.wants_stream(received)
 
-    def stream(self, turn: Turn, received: Received) -> list[Step]:
-        return self._inner.stream(turn, self._read(received))
+    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
+        return self._inner.render_stream(turn, self._read(received))
 
-    def whole(self, turn: Turn, received: Received) -> bytes:
-        return self._inner.whole(turn, self._read(received))
+    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+        return self._inner.render_body(turn, self._read(received))
 
-    def _read(self, received: Received) -> Received:
+    def _read(self, received: ReceivedRequest) -> ReceivedRequest:
         """The request without what the server does not look at."""
         body = received.json
         if not isinstance(body, dict):
@@ -318,10 +318,10 @@ MESSAGES: Final = [
     *map(_field, ("top_k", "metadata", "stop_sequences", "service_tier", "top_p")),
 ]
 CONSTRAINTS: Final[dict[Dialect, list[Constraint]]] = {"responses": RESPONSES, "chat": CHAT, "messages": MESSAGES}
-INNER: Final[dict[Dialect, Callable[[], Manners]]] = {
-    "responses": ResponsesManners,
-    "chat": ChatManners,
-    "messages": lambda: MessagesManners(MessagesLimits()),
+INNER: Final[dict[Dialect, Callable[[], DialectBehavior]]] = {
+    "responses": ResponsesBehavior,
+    "chat": ChatBehavior,
+    "messages": lambda: MessagesBehavior(MessagesLimits()),
 }
 
 #: Without parts much else cannot be asked at all, so this one stands alone.
@@ -350,4 +350,4 @@ VERCEL: Final = [
 
 
 def vercel() -> FakeServer:
-    return FakeServer(Constrained(ResponsesManners(Limits(strict=False)), VERCEL))
+    return FakeServer(Constrained(ResponsesBehavior(ServerLimits(strict=False)), VERCEL))

@@ -8,24 +8,24 @@ from typing import Any, get_args
 import pytest
 
 from antiphon.probe import chat, gemini, messages, responses
-from antiphon.probe.draft import Draft, Known
-from antiphon.probe.finding import Finding, Verdict
-from antiphon.probe.run import STEPS, cost_of
+from antiphon.probe.draft import ProfileDraft, Verdicts
+from antiphon.probe.finding import ProbeFinding, Verdict
+from antiphon.probe.run import STEPS, estimate_cost
 from antiphon.profiles import Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
 
 CONCLUDE = {"responses": responses.conclude, "chat": chat.conclude, "messages": messages.conclude, "gemini": gemini.conclude}
 
 
-def found(**verdicts: Verdict) -> list[Finding]:
-    return [Finding(id=id.replace("__", "."), title=id, verdict=verdict, said="x") for id, verdict in verdicts.items()]
+def found(**verdicts: Verdict) -> list[ProbeFinding]:
+    return [ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, said="x") for id, verdict in verdicts.items()]
 
 
-def draft_of(dialect: str, **verdicts: Verdict) -> Draft:
+def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
     """All that is tried is accepted, but for these."""
     steps = [step.id for step in STEPS[dialect].steps("parts")]  # type: ignore[index]
     best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
-    return CONCLUDE[dialect](Known(found(**{**best, **verdicts})))
+    return CONCLUDE[dialect](Verdicts(found(**{**best, **verdicts})))
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
     ids = [step.id for step in STEPS[dialect].steps("parts")]
     names = getattr(STEPS[dialect], "FIELDS", {})
     findings = [
-        Finding(id=id, title=id, verdict=verdict, said='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
+        ProbeFinding(id=id, title=id, verdict=verdict, said='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
     ]
-    text = CONCLUDE[dialect](Known(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
+    text = CONCLUDE[dialect](Verdicts(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
     profile = parse_profile(text, "probed", find_parent=load_profile)
     assert profile.dialect == dialect
     assert isinstance(profile.wire, WIRE_TYPES[dialect])
@@ -145,13 +145,13 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
 
 
 def test_nothing_found_is_nothing_said() -> None:
-    assert CONCLUDE["responses"](Known()).toml("x", []) == 'about = "x"\nextends = "open-responses"\n'
+    assert CONCLUDE["responses"](Verdicts()).toml("x", []) == 'about = "x"\nextends = "open-responses"\n'
 
 
 @pytest.mark.parametrize("dialect", get_args(Dialect))
 def test_what_a_run_costs_is_known_before(dialect: Dialect) -> None:
     """D-4."""
-    cost = cost_of(dialect)
+    cost = estimate_cost(dialect)
     assert 30 < cost.least < cost.most < 110
     assert 1_000 < cost.tokens_in < 10_000
     assert 500 < cost.tokens_out < 5_000

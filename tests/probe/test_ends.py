@@ -14,10 +14,11 @@ from tests.probe.servers import CONSTRAINTS, ONLY_STRINGS, server_of
 from tests.running import one_upstream, running
 
 from antiphon.config import Timeouts
-from antiphon.fakes import (
+from antiphon.probe.run import ServerUnanswered
+from antiphon.testing import (
     ChatServer,
     MessagesServer,
-    Received,
+    ReceivedRequest,
     Reply,
     ResponsesServer,
     end,
@@ -28,20 +29,19 @@ from antiphon.fakes import (
     turn,
     whole,
 )
-from antiphon.fakes.faults import page, redirect
-from antiphon.fakes.improvise import improvise
-from antiphon.fakes.responses import prompt_of
-from antiphon.probe.run import Unanswered
+from antiphon.testing.faults import page, redirect
+from antiphon.testing.improvise import improvise
+from antiphon.testing.responses.server import make_prompt
 
 SHORT = Timeouts(connect=1.0, first_byte=0.2, idle=0.2, total=0.4)
 
 
-def after(number: int, then: Callable[[], Reply]) -> Callable[[Received], Reply]:
+def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest], Reply]:
     """A server of the responses API that is another from some turn on."""
     turns: Iterator[int] = count(1)
 
-    def reply(received: Received) -> Reply:
-        return improvise(prompt_of(received.json)) if next(turns) < number else then()
+    def reply(received: ReceivedRequest) -> Reply:
+        return improvise(make_prompt(received.json)) if next(turns) < number else then()
 
     return reply
 
@@ -67,8 +67,8 @@ def test_a_bad_moment_is_no_refusal() -> None:
     """One error of the server's own, and the same request again."""
     turns = count(1)
 
-    def reply(received: Received) -> Reply:
-        return error(500, "hiccup") if next(turns) == 3 else improvise(prompt_of(received.json))
+    def reply(received: ReceivedRequest) -> Reply:
+        return error(500, "hiccup") if next(turns) == 3 else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
         report, found = probe(target_of(server.base_url, "responses"))
@@ -77,9 +77,9 @@ def test_a_bad_moment_is_no_refusal() -> None:
 
 
 def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
-    def reply(received: Received) -> Reply:
+    def reply(received: ReceivedRequest) -> Reply:
         hangs = received.json.get("tools")
-        return turn(end("hang")) if hangs else improvise(prompt_of(received.json))
+        return turn(end("hang")) if hangs else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
         report, found = probe(target_of(server.base_url, "responses", timeouts=SHORT))
@@ -107,7 +107,7 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
 )
 def test_a_server_that_does_not_answer_the_plainest_request_is_a_clear_end(reply: Reply, words: str) -> None:
     """D-4: a login page, a hanging server and nonsense are told apart."""
-    with ResponsesServer(lambda _: reply) as server, pytest.raises(Unanswered) as caught:
+    with ResponsesServer(lambda _: reply) as server, pytest.raises(ServerUnanswered) as caught:
         probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert words in str(caught.value)
 
@@ -115,16 +115,16 @@ def test_a_server_that_does_not_answer_the_plainest_request_is_a_clear_end(reply
 def test_nobody_there_is_a_clear_end() -> None:
     with ResponsesServer() as server:
         url = server.base_url
-    with pytest.raises(Unanswered, match="it cannot be reached"):
+    with pytest.raises(ServerUnanswered, match="it cannot be reached"):
         probe(target_of(url, "responses"))
 
 
 def test_a_server_that_says_when_is_asked_again_then() -> None:
     turns = count(1)
 
-    def reply(received: Received) -> Reply:
+    def reply(received: ReceivedRequest) -> Reply:
         return (
-            error(429, "slow down", headers={"retry-after": "2"}) if next(turns) % 4 == 0 else improvise(prompt_of(received.json))
+            error(429, "slow down", headers={"retry-after": "2"}) if next(turns) % 4 == 0 else improvise(make_prompt(received.json))
         )
 
     with ResponsesServer(reply) as server:
@@ -146,9 +146,9 @@ def test_a_key_is_tried_where_servers_look_for_it_and_shown_nowhere(tmp_path: Pa
 
 
 def test_a_header_that_is_not_the_usual_one_is_written_down() -> None:
-    def keyed(received: Received) -> Reply:
+    def keyed(received: ReceivedRequest) -> Reply:
         good = received.headers.get("api-key") == "s3cret"
-        return improvise(prompt_of(received.json)) if good else error(401, "the key s3cret is wrong here")
+        return improvise(make_prompt(received.json)) if good else error(401, "the key s3cret is wrong here")
 
     with ResponsesServer(keyed) as server:
         report, _ = probe(target_of(server.base_url, "responses", key="s3cret"))
@@ -157,7 +157,7 @@ def test_a_header_that_is_not_the_usual_one_is_written_down() -> None:
 
 
 def test_a_key_that_is_wrong_everywhere_is_told() -> None:
-    with ChatServer(key="right") as server, pytest.raises(Unanswered, match="401: incorrect API key"):
+    with ChatServer(key="right") as server, pytest.raises(ServerUnanswered, match="401: incorrect API key"):
         probe(target_of(server.base_url, "chat", key="wrong"))
 
 
@@ -177,15 +177,15 @@ def test_a_server_that_takes_strings_alone_gets_strings(tmp_path: Path) -> None:
 
 def test_a_server_that_counts_nothing_is_believed() -> None:
     """Without usage, what is taken counts as read."""
-    with ResponsesServer(lambda received: turn(*improvise(prompt_of(received.json)).said, omit=["usage"])) as server:
+    with ResponsesServer(lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])) as server:
         _, found = probe(target_of(server.base_url, "responses"))
     assert found["usage"].verdict == "ignored"
     assert (found["system"].verdict, found["system"].said) == ("accepted", "taken; whether it was read is not counted")
 
 
 def test_a_server_that_has_no_streams_is_found_out() -> None:
-    def reply(received: Received) -> Reply:
-        said = improvise(prompt_of(received.json)).said
+    def reply(received: ReceivedRequest) -> Reply:
+        said = improvise(make_prompt(received.json)).elements
         return turn(*said, stream=False)
 
     with ResponsesServer(reply) as server:
@@ -207,7 +207,7 @@ def test_a_server_without_limits_is_asked_without_any() -> None:
 def test_answers_that_hold_a_failure_are_refusals() -> None:
     """Also in the middle of a stream."""
 
-    def reply(received: Received) -> Reply:
+    def reply(received: ReceivedRequest) -> Reply:
         return (
             turn(text("Hel"), finish("error"))
             if received.json.get("stream") or received.json.get("tools")
@@ -222,5 +222,5 @@ def test_answers_that_hold_a_failure_are_refusals() -> None:
 
 def test_an_answer_without_end_is_no_answer() -> None:
     endless = FakeAnswer(*[b" " * 1_000_000] * 18, headers={"content-type": "application/json"})
-    with pytest.raises(Unanswered, match="more than 16777216 bytes came"):
+    with pytest.raises(ServerUnanswered, match="more than 16777216 bytes came"):
         probe(target_of("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))

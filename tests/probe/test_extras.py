@@ -12,12 +12,12 @@ from tests.probe.probing import probe, target_of
 from tests.running import one_upstream, running
 
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer, Received, Reply, ResponsesServer, end, exactly, text, turn, whole
-from antiphon.fakes.improvise import improvise
-from antiphon.fakes.responses import prompt_of
 from antiphon.probe.extras import state, websocket
-from antiphon.probe.finding import Evidence, Finding
-from antiphon.probe.target import Came, Line
+from antiphon.probe.finding import Evidence, ProbeFinding
+from antiphon.probe.target import ProbeResult, ServerConnection
+from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer, end, exactly, text, turn, whole
+from antiphon.testing.improvise import improvise
+from antiphon.testing.responses.server import make_prompt
 from antiphon.upstream.http import HttpTransport
 
 
@@ -35,13 +35,13 @@ def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> Non
 
 
 def test_poor_streams_and_odd_errors_are_told() -> None:
-    def reply(received: Received) -> Reply:
+    def reply(received: ReceivedRequest) -> Reply:
         if received.json.get("stream"):
             frame = (
                 b'event: response.completed\ndata: {"type":"response.completed","response":{"output":[],"status":"completed"}}\n\n'
             )
             return exactly(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + frame, end("fin"))
-        return improvise(prompt_of(received.json))
+        return improvise(make_prompt(received.json))
 
     with ResponsesServer(reply, models=["mock-1"]) as server:
         _, found = probe(target_of(server.base_url, "responses"))
@@ -51,26 +51,26 @@ def test_poor_streams_and_odd_errors_are_told() -> None:
 
 
 def test_a_server_that_keeps_nothing_is_told() -> None:
-    async def asked(*answers: Came) -> Finding:
+    async def asked(*answers: ProbeResult) -> ProbeFinding:
         left = list(answers)
 
-        async def ask(_: object) -> Came:
+        async def ask(_: object) -> ProbeResult:
             return left.pop(0)
 
-        typed: Callable[[dict[str, object]], Awaitable[Came]] = ask
+        typed: Callable[[dict[str, object]], Awaitable[ProbeResult]] = ask
         return await state(typed, {"input": "hi"})
 
     evidence = Evidence(request="POST /responses", body=None, status=200, excerpt="")
-    refused = Came("refused", "400: no", evidence)
-    nameless = Came("accepted", "taken", evidence, body=b"[1]")
+    refused = ProbeResult("refused", "400: no", evidence)
+    nameless = ProbeResult("accepted", "taken", evidence, body=b"[1]")
     assert asyncio.run(asked(refused)).said == "nothing is kept: 400: no"
     assert asyncio.run(asked(nameless)).verdict == "refused"
     assert asyncio.run(asked(nameless._replace(body=b"odd"))).verdict == "refused"
 
 
 def test_a_websocket_needs_a_network_that_has_them_and_a_server_that_is_there() -> None:
-    async def tried() -> list[Finding]:
-        line = Line(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
+    async def tried() -> list[ProbeFinding]:
+        line = ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
         network = HttpTransport({})
         try:
             return [await websocket(line, network), await websocket(line, FakeNetwork())]

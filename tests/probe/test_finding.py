@@ -1,22 +1,22 @@
-"""What an answer shows, and what it does not."""
+"""What an answer has_effect, and what it does not."""
 
 from __future__ import annotations
 
 import pytest
 
 from antiphon.probe.finding import (
-    Look,
-    Seen,
-    calls,
-    calls_nothing,
-    calls_two,
+    Inspection,
+    Observation,
+    calls_no_tool,
+    calls_tool,
+    calls_two_tools,
+    counts_tools,
     excerpt,
-    is_cut,
+    has_effect,
+    is_counted,
     is_json,
-    is_person,
-    knows_tools,
-    shows,
-    weighs,
+    is_person_json,
+    reports_truncation,
 )
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import FunctionCall, Item, Message
@@ -25,7 +25,7 @@ from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, 
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 
-def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: bool = False) -> Seen:
+def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: bool = False) -> Observation:
     said = Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])])
     output: list[Item] = [said] if text else []
     output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
@@ -43,7 +43,7 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
         )
     )
     status = ResponseStatus.INCOMPLETE if cut else ResponseStatus.COMPLETED
-    return Seen(
+    return Observation(
         response=Response(**{**fields, "output": output, "usage": usage, "status": status}), least_tokens=10, least_text="Hi."
     )
 
@@ -51,35 +51,35 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
 @pytest.mark.parametrize(
     ("look", "answer", "effect"),
     [
-        (weighs, seen("The lamp.", tokens=10), True),
-        (weighs, seen("No.", tokens=10), False),
-        (weighs, seen("No.", tokens=90), True),
-        (weighs, seen("No."), True),
-        (shows, seen("Hi.", tokens=10), False),
-        (shows, seen("A square.", tokens=10), True),
-        (shows, seen("Hi.", tokens=11), True),
-        (calls, seen(called=1), True),
-        (calls, seen("No."), False),
-        (calls, seen("I", cut=True), True),
-        (calls_two, seen(called=1), False),
-        (calls_two, seen(called=2), True),
-        (calls_nothing, seen(called=1), False),
-        (calls_nothing, seen("Hi."), True),
-        (knows_tools, seen(called=1), True),
-        (knows_tools, seen("Hi.", tokens=12), False),
-        (knows_tools, seen("Hi.", tokens=12, cut=True), False),
-        (knows_tools, seen("Hi.", tokens=60), True),
+        (is_counted, seen("The lamp.", tokens=10), True),
+        (is_counted, seen("No.", tokens=10), False),
+        (is_counted, seen("No.", tokens=90), True),
+        (is_counted, seen("No."), True),
+        (has_effect, seen("Hi.", tokens=10), False),
+        (has_effect, seen("A square.", tokens=10), True),
+        (has_effect, seen("Hi.", tokens=11), True),
+        (calls_tool, seen(called=1), True),
+        (calls_tool, seen("No."), False),
+        (calls_tool, seen("I", cut=True), True),
+        (calls_two_tools, seen(called=1), False),
+        (calls_two_tools, seen(called=2), True),
+        (calls_no_tool, seen(called=1), False),
+        (calls_no_tool, seen("Hi."), True),
+        (counts_tools, seen(called=1), True),
+        (counts_tools, seen("Hi.", tokens=12), False),
+        (counts_tools, seen("Hi.", tokens=12, cut=True), False),
+        (counts_tools, seen("Hi.", tokens=60), True),
         (is_json, seen("[1]"), False),
         (is_json, seen("{}"), True),
         (is_json, seen("{", cut=True), True),
-        (is_person, seen('{"name":"a","age":1}'), True),
-        (is_person, seen('{"name":"a","age":"1"}'), False),
-        (is_person, seen("Alice."), False),
-        (is_cut, seen("one", cut=True), True),
-        (is_cut, seen("one"), False),
+        (is_person_json, seen('{"name":"a","age":1}'), True),
+        (is_person_json, seen('{"name":"a","age":"1"}'), False),
+        (is_person_json, seen("Alice."), False),
+        (reports_truncation, seen("one", cut=True), True),
+        (reports_truncation, seen("one"), False),
     ],
 )
-def test_an_effect_is_seen_where_there_is_one(look: Look, answer: Seen, effect: bool) -> None:
+def test_an_effect_is_seen_where_there_is_one(look: Inspection, answer: Observation, effect: bool) -> None:
     """D-4: accepted and ignored are told apart by what comes back."""
     assert look(answer)[0] is effect
     assert look(answer)[1]

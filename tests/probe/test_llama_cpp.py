@@ -12,7 +12,7 @@ from tests.probe.probing import probe, target_of
 from tests.running import one_upstream, running
 
 from antiphon.config import Timeouts
-from antiphon.probe.run import Report
+from antiphon.probe.run import ProbeReport
 from antiphon.profiles import Dialect, load_profile, parse_profile
 from antiphon.upstream.embedded import EmbeddedModel
 
@@ -28,7 +28,7 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
     model.stop()
 
 
-def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[Report, Any]:
+def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
     report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
     assert {id: each.said for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}

@@ -12,8 +12,8 @@ from tests.probe.scenarios import Writes, play
 from tests.probe.servers import CONSTRAINTS, VERCEL, Constraint, drawn, server_of, vercel
 from tests.running import one_upstream, running
 
-from antiphon.fakes.harness import FakeServer
 from antiphon.profiles import Dialect, load_profile
+from antiphon.testing.harness import FakeServer
 
 Server = tuple[Dialect, list[Constraint], Callable[[], FakeServer]]
 

@@ -16,9 +16,9 @@ from tests.websocket_client import open_websocket
 from antiphon import sse
 from antiphon.config import Config, StoreConfig, Timeouts
 from antiphon.errors import ApiError, InvalidValue
-from antiphon.fakes import ChatServer, text, turn
 from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.transport import MAX_HELD, AgentTransport
+from antiphon.testing import ChatServer, text, turn
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes.asking import received, told
-from tests.fakes.test_messages_models import EFFORTS, TAKEN, THINKING
+from tests.testing.asking import received, told
+from tests.testing.messages.test_models import EFFORTS, TAKEN, THINKING
 
 from antiphon.dialects import messages
 from antiphon.dialects.messages.wire import MessagesWire, model_thinking
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.messages_rules import MessagesLimits
 from antiphon.profiles import load_profile
 from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
+from antiphon.testing.messages.rules import MessagesLimits
+from antiphon.testing.messages.server import MessagesBehavior
 
 PROFILES = ("anthropic", "messages")
 OFF = ("disabled", "between_tools")
@@ -44,8 +44,8 @@ def wire_of(profile: str) -> MessagesWire:
 
 
 def refusal(body: bytes) -> dict[str, Any]:
-    server = MessagesManners(MessagesLimits(system_messages=True))
-    return told(server.refusal_of(received(body, some_version="2023-06-01")))
+    server = MessagesBehavior(MessagesLimits(system_messages=True))
+    return told(server.find_refusal(received(body, some_version="2023-06-01")))
 
 
 def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:

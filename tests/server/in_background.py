@@ -15,17 +15,17 @@ import httpx2
 import msgspec
 from tests.running import BOUND, Running, running, until
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.config import BackgroundConfig, Config, KeyConfig, ServerConfig, StoreConfig, UpstreamConfig, key_hash
-from antiphon.fakes import ChatServer, Gate, Received, Reply, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.server.services import BackgroundTimings
 from antiphon.store.opening import open_store
+from antiphon.testing import ChatServer, Gate, ReceivedRequest, Reply, turn
 
 ALICE, BOB = "alice-key-0123456789", "bob-key-0123456789"
-HELLO = turn(fakes.text("Hel", "lo", "."), fakes.usage(5, 3))
+HELLO = turn(testing.text("Hel", "lo", "."), testing.usage(5, 3))
 UNDER_WAY = ("queued", "in_progress")
 BACKGROUND_TIMINGS = BackgroundTimings(lease=1.5, heartbeat=0.05, poll_interval=0.05, flush_interval=0.01)
 TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
@@ -154,7 +154,7 @@ class Lab(Client):
     def block(self, count: int) -> Gate:
         """Keeps every runner busy, until the gate is opened."""
         gate = self.gate()
-        self.says["block"] = turn(fakes.wait(gate), fakes.text("Done."))
+        self.says["block"] = turn(testing.wait(gate), testing.text("Done."))
         before = self.asked("block")
         for _ in range(count):
             self.begin(input="block")
@@ -196,7 +196,7 @@ def config_of(url: str, base_url: str, **settings: Any) -> Config:
     return Config(**usual | settings)
 
 
-def _last(received: Received) -> str:
+def _last(received: ReceivedRequest) -> str:
     content = received.json["messages"][-1]["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 

@@ -16,8 +16,8 @@ import msgspec
 from tests.running import Running, one_upstream, read_all, running, until
 
 from antiphon.config import Config, KeyConfig, Timeouts, key_hash
-from antiphon.fakes import ChatServer, Received, ResponsesServer, text, turn
-from antiphon.fakes.harness import FakeServer
+from antiphon.testing import ChatServer, ReceivedRequest, ResponsesServer, text, turn
+from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
@@ -112,7 +112,7 @@ class Probed:
         self._key = key
 
     @property
-    def seen(self) -> list[Received]:
+    def seen(self) -> list[ReceivedRequest]:
         """What reached the upstream in this test."""
         return self.upstream.received
 

@@ -20,21 +20,21 @@ from tests.running import BOUND, Running, running
 from tests.store import postgres_server
 from tests.websocket_client import WebSocketClient, open_websocket
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash
 from antiphon.errors import StorageUnavailable
-from antiphon.fakes import ChatServer, Received, Reply, ResponsesServer, turn
-from antiphon.fakes.harness import FakeServer
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.grammar import find_violations
-from antiphon.store.interface import Record, Store
+from antiphon.store.interface import ResponseRecord, Store
 from antiphon.store.opening import open_store
+from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer, turn
+from antiphon.testing.harness import FakeServer
 
 T = TypeVar("T")
 ALICE, BOB = "alice-key-0123456789", "bob-key-0123456789"
 TOOLS = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("f", "g")]
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 CODEX = ("openai-beta", "responses_websockets=2026-02-06")
 
@@ -211,12 +211,12 @@ class Hesitant:
         self._loop = asyncio.get_running_loop()
         self._let = asyncio.Event()
         self.asked = threading.Event()
-        self.saved: list[Record] = []
+        self.saved: list[ResponseRecord] = []
 
     def let(self) -> None:
         self._loop.call_soon_threadsafe(self._let.set)
 
-    async def save(self, owner: str, record: Record, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
+    async def save(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
         self.asked.set()
         await self._let.wait()
         self.saved.append(record)
@@ -229,7 +229,7 @@ class Hesitant:
 class Full(Hesitant):
     """A store that can keep nothing more."""
 
-    async def save(self, owner: str, record: Record, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
+    async def save(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
         del owner, record, item_ids, call_ids, more
         raise StorageUnavailable("the disk is full")
 
@@ -240,7 +240,7 @@ def lab(url: str | None = None, *, keys: bool = True, wrap: Any = None, config: 
     configuration before it starts."""
     found: list[Lab] = []
 
-    def script(received: Received) -> Reply:
+    def script(received: ReceivedRequest) -> Reply:
         del received
         return found[0].says.pop(0) if found[0].says else HELLO
 

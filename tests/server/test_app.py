@@ -17,9 +17,9 @@ from tests.server.probing import ALICE, ASKED, Answer, Probed, head, probed
 
 from antiphon import __version__
 from antiphon.config import ModelRule, UpstreamConfig
-from antiphon.fakes import ChatServer
 from antiphon.server import openapi
 from antiphon.server.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, App, Route, health
+from antiphon.testing import ChatServer
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://page.example"

@@ -16,9 +16,8 @@ from tests.running import until
 from tests.server.in_background import HELLO, TOOLS, Lab, Stall, check, events_in, laboratory, told_by
 from tests.store import postgres_server
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.fakes import turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -32,6 +31,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import initial_response
 from antiphon.server.background import MAX_HELD, EventLineWriter, _Log
+from antiphon.testing import turn
 from antiphon.trace.reader import read_trace
 
 RUNNING = 8
@@ -117,7 +117,9 @@ def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow(
 def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay(lab: Lab) -> None:
     """API-2."""
     before, after = lab.gate(), lab.gate()
-    lab.says["slow"] = turn(fakes.wait(before), fakes.text("Hel"), fakes.wait(after), fakes.text("lo."), fakes.usage(5, 2))
+    lab.says["slow"] = turn(
+        testing.wait(before), testing.text("Hel"), testing.wait(after), testing.text("lo."), testing.usage(5, 2)
+    )
     id = lab.begin(input="slow", metadata={"a": "b"})
     lab.wait(id, "in_progress")
     before.open()
@@ -136,7 +138,7 @@ def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay
 def test_a_stream_whose_client_leaves_runs_on_and_is_resumed_without_gap_or_repeat(lab: Lab) -> None:
     """API-2, with `stream: true`."""
     gate = lab.gate()
-    lab.says["slow"] = turn(fakes.text("Hel", "lo"), fakes.wait(gate), fakes.text(", ", "you."))
+    lab.says["slow"] = turn(testing.text("Hel", "lo"), testing.wait(gate), testing.text(", ", "you."))
     asked = {"model": "mock-1", "input": "slow", "background": True, "stream": True}
     seen = []
     with lab.reading("POST", "/v1/responses", json=asked) as events:
@@ -197,9 +199,14 @@ def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> N
 def test_every_reader_hears_the_same_from_every_event_on_while_it_runs_and_afterwards(lab: Lab) -> None:
     """API-2: what is kept and what comes, joined. One reader comes back a hundred times."""
     gates = [lab.gate(), lab.gate()]
-    call = fakes.tool_call("c1", "f", '{"a":', "1}")
+    call = testing.tool_call("c1", "f", '{"a":', "1}")
     lab.says["slow"] = turn(
-        fakes.reasoning("Well"), fakes.wait(gates[0]), fakes.text("Hel", "lo"), fakes.wait(gates[1]), fakes.text("!"), call
+        testing.reasoning("Well"),
+        testing.wait(gates[0]),
+        testing.text("Hel", "lo"),
+        testing.wait(gates[1]),
+        testing.text("!"),
+        call,
     )
     id = lab.begin(input="slow", tools=TOOLS)
     numbers = [None, *range(25)]
@@ -236,7 +243,7 @@ def come_back_again_and_again(lab: Lab, id: str) -> list[Any]:
 def test_a_response_made_in_the_background_can_be_continued_once_it_has_ended(lab: Lab) -> None:
     """API-2, PREV-1."""
     gate = lab.gate()
-    lab.says["slow"] = turn(fakes.wait(gate), fakes.text("Hello."))
+    lab.says["slow"] = turn(testing.wait(gate), testing.text("Hello."))
     id = lab.begin(input="slow")
     lab.wait(id, "in_progress")
     for background in (True, False):
@@ -296,9 +303,9 @@ def test_what_runs_is_cancelled_and_lets_go_of_its_upstream(lab: Lab, moment: st
     """API-2."""
     gate = lab.gate()
     said = {
-        "before the first byte": turn(fakes.wait(gate), fakes.text("Hi")),
-        "in the middle of text": turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo")),
-        "in the middle of arguments": turn(fakes.tool_call("c1", "f", '{"a":'), fakes.wait(gate)),
+        "before the first byte": turn(testing.wait(gate), testing.text("Hi")),
+        "in the middle of text": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo")),
+        "in the middle of arguments": turn(testing.tool_call("c1", "f", '{"a":'), testing.wait(gate)),
     }
     lab.says["slow"] = said[moment]
     gone = lab.upstream.abandoned
@@ -318,7 +325,7 @@ def test_what_runs_is_cancelled_and_lets_go_of_its_upstream(lab: Lab, moment: st
 
 def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> None:
     gate = lab.gate()
-    lab.says["slow"] = turn(fakes.wait(gate), fakes.text("Hi"))
+    lab.says["slow"] = turn(testing.wait(gate), testing.text("Hi"))
     id = lab.begin(input="slow")
     stranger, nobody = lab.bob.cancel(id), lab.bob.cancel("resp_" + "0" * 40)
     assert (stranger.status_code, stranger.json()["error"]["code"]) == (404, "not_found")
@@ -375,7 +382,7 @@ def is_held(lab: Lab, id: str) -> bool:
 def test_what_is_deleted_while_it_runs_leaves_nothing(lab: Lab) -> None:
     """Its upstream is let go of, its stream breaks off, and there is nothing to come back to."""
     gate = lab.gate()
-    lab.says["slow"] = turn(fakes.text("Hel"), fakes.wait(gate))
+    lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate))
     gone = lab.upstream.abandoned
     id = lab.begin(input="slow")
     gate.wait_reached()
@@ -397,9 +404,9 @@ def test_what_is_deleted_while_it_runs_leaves_nothing(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (fakes.error(500), "upstream_error"),
-        (fakes.error(429), "rate_limit_exceeded"),
-        (turn(fakes.text("Hel"), fakes.end("rst")), "upstream_disconnected"),
+        (testing.error(500), "upstream_error"),
+        (testing.error(429), "rate_limit_exceeded"),
+        (turn(testing.text("Hel"), testing.end("rst")), "upstream_disconnected"),
     ],
 )
 def test_an_error_of_the_upstream_is_the_end_of_the_response(lab: Lab, said: Any, code: str) -> None:
@@ -467,4 +474,4 @@ def test_what_cannot_be_kept_cannot_be_in_the_background(lab: Lab) -> None:
     refused = lab.post(background=True, store=False)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
     assert msgspec.json.decode(refused.content)["error"]["code"] == "unsupported_parameter"
-    assert HELLO.said
+    assert HELLO.elements

@@ -14,14 +14,14 @@ from tests.running import until
 from tests.server.stateful import ALICE, BOB, HELLO, Lab, error_in, events_in, lab, lab_on, message, output, text_of
 from tests.store import postgres_server
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import CompactionConfig, Config
-from antiphon.fakes import Reply, turn
+from antiphon.testing import Reply, turn
 
 KEY = {"COMPACTION_KEY": "ab" * 32}
 TRIGGER = {"type": "compaction_trigger"}
 NOTES = "The launch is on Tuesday; the code word is slate."
-SUMMARY: Reply = turn(fakes.text("The launch is on Tuesday; ", "the code word is slate."), fakes.usage(120, 30))
+SUMMARY: Reply = turn(testing.text("The launch is on Tuesday; ", "the code word is slate."), testing.usage(120, 30))
 CONVERSATION = [
     message("developer", "Be brief."),
     message("user", "We launch on Tuesday. The code word is slate."),
@@ -171,7 +171,7 @@ def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(place: Lab, bod
 def test_an_upstream_that_fails_is_the_usual_error(place: Lab) -> None:
     """CMP-1."""
     assert refused(place, {"model": "away-1", "input": "Hi"})["code"] == "upstream_unavailable"
-    place.says.append(fakes.error(429, "slow down"))
+    place.says.append(testing.error(429, "slow down"))
     assert refused(place, {"model": "mock-1", "input": "Hi"})["status"] == 429
 
 
@@ -284,7 +284,7 @@ def test_a_trigger_in_the_middle_is_refused(place: Lab) -> None:
 def test_a_summary_that_fails_after_the_stream_began_is_told_in_it() -> None:
     """STR-8."""
     with lab(first_byte_timeout=0.01) as place:
-        place.says.append(turn(fakes.text("Not"), fakes.pause(0.3), fakes.end("fin")))
+        place.says.append(turn(testing.text("Not"), testing.pause(0.3), testing.end("fin")))
         told = events_in(place.ask([*CONVERSATION, TRIGGER], stream=True))
         assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]
 
@@ -354,7 +354,7 @@ def test_truncation_auto_drops_the_oldest_and_says_so_and_keeps_what_the_client_
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_overflow_is_an_error_unless_truncation_may_drop_more(place: Lab, stream: bool) -> None:
     """REQ-2: with `auto` the upstream is asked once more, before the client hears anything."""
-    overflow = fakes.error(400, "maximum context length is 10 tokens", code="context_length_exceeded")
+    overflow = testing.error(400, "maximum context length is 10 tokens", code="context_length_exceeded")
     place.says += [overflow, overflow, HELLO]
     told = place.refused(long_talk(), stream=stream)
     assert (told["status"], told["code"]) == (400, "context_length_exceeded")
@@ -401,7 +401,7 @@ def test_postgresql_without_a_key_compacts_nothing_and_says_what_is_missing() ->
 def test_a_client_that_leaves_ends_the_summary(path: str, more: dict[str, Any]) -> None:
     """Client: goes away before the first byte, and the upstream is let go of."""
     with lab(keys=False) as place:
-        place.says.append(turn(fakes.text("Not"), fakes.end("hang")))
+        place.says.append(turn(testing.text("Not"), testing.end("hang")))
         body = msgspec.json.encode({"model": "mock-1", "input": [*CONVERSATION, TRIGGER], **more})
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         with place.gateway.connect() as client:

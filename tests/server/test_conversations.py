@@ -12,8 +12,8 @@ import pytest
 from tests.running import BOUND, one_upstream, running, until
 from tests.server.stateful import ALICE, BOB, TOOLS, Full, Hesitant, Lab, error_in, events_in, lab, lab_on, message, output, text_of
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 NEVER = "conv_00000000ffffffffffffffffffffffffffffffff"
 SEALED = "reasoning.encrypted_content"
@@ -132,7 +132,7 @@ def test_a_turn_stands_on_the_conversation_and_adds_to_it(here: Lab, how: str, s
     """API-4: whether or not the response itself is kept."""
     id = made(here)
     for number in range(3):
-        here.says.append(turn(fakes.text(f"answer {number}")))
+        here.says.append(turn(testing.text(f"answer {number}")))
         told = getattr(here, how)(f"question {number}", conversation=id, store=store)
         assert told["conversation"] == {"id": id}
         assert here.get(told["id"]).status_code == (200 if store else 404)
@@ -178,7 +178,7 @@ def test_a_turn_in_the_background_is_added_when_it_ends(here: Lab) -> None:
 def test_calls_and_their_outputs_go_on_in_a_conversation(here: Lab) -> None:
     """API-4: an output's call is in the conversation, or nowhere."""
     id = made(here)
-    here.says.append(turn(fakes.tool_call("c1", "f", "{}")))
+    here.says.append(turn(testing.tool_call("c1", "f", "{}")))
     here.told("Go.", conversation=id, tools=TOOLS)
     here.told([output("c1")], conversation=id, tools=TOOLS)
     assert [role for role, _ in here.messages] == ["user", "assistant", "tool"]
@@ -192,7 +192,7 @@ def test_calls_and_their_outputs_go_on_in_a_conversation(here: Lab) -> None:
 def test_a_call_that_was_cut_off_is_left_out_and_named(here: Lab) -> None:
     """API-4: an incomplete response is part of the conversation, half a call is not made."""
     id = made(here)
-    here.says.append(turn(fakes.text("Let me"), fakes.tool_call("c1", "f", '{"a'), fakes.finish("length")))
+    here.says.append(turn(testing.text("Let me"), testing.tool_call("c1", "f", '{"a'), testing.finish("length")))
     assert here.told("Go.", conversation=id, tools=TOOLS)["status"] == "incomplete"
     assert said_in(here, id) == ["Go.", "Let me", "function_call"]
     answer = here.ask("Once more.", conversation=id, tools=TOOLS)
@@ -203,7 +203,7 @@ def test_a_call_that_was_cut_off_is_left_out_and_named(here: Lab) -> None:
 def test_what_failed_is_no_part_of_the_conversation(here: Lab) -> None:
     """API-4: the client will ask again."""
     id = made(here, message("user", "One"))
-    here.says.append(turn(fakes.text("Hel"), fakes.end("rst")))
+    here.says.append(turn(testing.text("Hel"), testing.end("rst")))
     assert events_in(here.ask("Two", conversation=id, stream=True))[-1]["type"] == "response.failed"
     assert here.refused("Two", conversation=id, model="away-1")["code"] == "upstream_unavailable"
     assert said_in(here, id) == ["One"]
@@ -213,8 +213,8 @@ def test_what_failed_is_no_part_of_the_conversation(here: Lab) -> None:
 def test_a_turn_whose_client_left_is_no_part_of_the_conversation(here: Lab, store: bool) -> None:
     """API-4: over HTTP and WebSocket, whether or not the response is kept."""
     id = made(here)
-    gates = [fakes.Gate(), fakes.Gate()]
-    here.says.extend(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")) for gate in gates)
+    gates = [testing.Gate(), testing.Gate()]
+    here.says.extend(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")) for gate in gates)
     before = len(here.gateway.requests(0))
     body = {"model": "mock-1", "input": "One", "stream": True, "conversation": id, "store": store}
     with httpx2.Client(timeout=BOUND, headers={"authorization": f"Bearer {ALICE}"}) as client:
@@ -233,8 +233,8 @@ def test_a_turn_whose_client_left_is_no_part_of_the_conversation(here: Lab, stor
 def test_work_in_the_background_that_is_cancelled_adds_nothing(here: Lab) -> None:
     """API-4, API-2."""
     id = made(here)
-    gate = fakes.Gate()
-    here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")))
+    gate = testing.Gate()
+    here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
     told = here.told("One", conversation=id, background=True)
     gate.wait_reached()
     assert here.call("POST", f"/v1/responses/{told['id']}/cancel").json()["status"] == "cancelled"
@@ -246,7 +246,7 @@ def test_a_compaction_stands_for_what_was_before_it() -> None:
     """API-4, CMP-3: the items stay, the model hears the summary."""
     with lab() as here:
         id = made(here, message("user", "We launch on Tuesday."), message("assistant", "Understood."))
-        here.says.append(turn(fakes.text("The launch is on Tuesday.")))
+        here.says.append(turn(testing.text("The launch is on Tuesday.")))
         compacted = here.told([{"type": "compaction_trigger"}], conversation=id)
         assert [item["type"] for item in compacted["output"]] == ["compaction"]
         assert [item["type"] for item in items_in(here, id)] == ["message", "message", "compaction"]
@@ -279,7 +279,7 @@ def test_two_turns_at_once_are_both_kept_whole(here: Lab) -> None:
     """API-4: one after the other, in the order in which they end."""
     id = made(here)
     count = 8
-    here.says.extend(turn(fakes.text(f"answer {number}")) for number in range(count))
+    here.says.extend(turn(testing.text(f"answer {number}")) for number in range(count))
     with ThreadPoolExecutor(count) as pool:
         told = list(pool.map(lambda number: here.told(f"question {number}", conversation=id), range(count)))
     said = said_in(here, id)
@@ -293,8 +293,8 @@ def test_a_conversation_that_is_deleted_meanwhile_stays_deleted(here: Lab) -> No
     """API-4: and the turn that was under way ends as any other."""
     for store in (True, False):
         id = made(here)
-        gate = fakes.Gate()
-        here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")))
+        gate = testing.Gate()
+        here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(here.told, "One", conversation=id, store=store)
             until(lambda: len(here.chat.received) > 0)
@@ -532,7 +532,7 @@ def test_what_could_not_be_kept_is_in_no_conversation() -> None:
 
 def test_a_gateway_without_a_store_has_no_conversations() -> None:
     """API-4."""
-    with fakes.ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
+    with testing.ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         refusal = gateway.post({"model": "m", "input": "Hi", "conversation": NEVER})
         assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "unsupported_parameter")
         for answer in (gateway.post({}, "/v1/conversations"), gateway.get(f"/v1/conversations/{NEVER}")):

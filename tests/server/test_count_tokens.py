@@ -18,8 +18,8 @@ from tests.running import BOUND, Running, one_upstream, running, until
 
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.fakes import ChatServer
 from antiphon.gateway.token_estimate import estimate_text
+from antiphon.testing import ChatServer
 
 PATH = "/v1/responses/input_tokens"
 ASKED = {"model": "m", "input": "Hello there, how are you today?", "instructions": "Be brief."}

@@ -18,10 +18,10 @@ from tests.websocket_client import open_websocket
 
 from antiphon.config import KeyConfig, StoreConfig, UpstreamConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.fakes import ChatServer
 from antiphon.server.exposition import SharedMetrics
 from antiphon.server.logger import RequestLog
 from antiphon.server.metrics import MOST_CODES, MOST_MODELS, Metrics, timed_store
+from antiphon.testing import ChatServer
 
 PATHS = [
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),

@@ -12,15 +12,15 @@ import uvicorn
 from tests.running import BOUND, Running, one_upstream, until
 from tests.server.probing import ASKED, head
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer, Gate, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
 from antiphon.server.app import App
 from antiphon.server.logger import Logger
 from antiphon.server.run import GatewayServer, bound_listener, listener_url
 from antiphon.server.services import Services
+from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
 STREAMED = {**ASKED, "stream": True}
@@ -48,7 +48,7 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
 
 
 def test_it_answers_in_one_piece_and_with_a_stream() -> None:
-    said = turn(fakes.text("Hel", "lo."))
+    said = turn(testing.text("Hel", "lo."))
     with ChatServer([said, said]) as upstream, plain_uvicorn(upstream.base_url) as gateway:
         assert gateway.post(ASKED).json()["status"] == "completed"
         frames = sse.Decoder().feed(gateway.post(STREAMED).content)
@@ -60,7 +60,7 @@ def test_it_answers_in_one_piece_and_with_a_stream() -> None:
 
 def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
     gate = Gate()
-    with ChatServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as upstream:
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         with plain_uvicorn(upstream.base_url) as gateway:
             body = msgspec.json.encode(STREAMED)
             with gateway.connect() as client:

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from tests.running import until
 from tests.server.stateful import TOOLS, Lab, lab, message, output, text_of
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config
 from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
-from antiphon.fakes import ChatServer, Received, ResponsesServer, turn
-from antiphon.fakes.script import Turn
+from antiphon.testing import ChatServer, ReceivedRequest, ResponsesServer, turn
+from antiphon.testing.script import ScriptedTurn
 
 SEALED = "reasoning.encrypted_content"
 CODEX: dict[str, Any] = {"model": "other-1", "store": False, "include": [SEALED], "tools": TOOLS}
@@ -27,13 +27,13 @@ NUMBERS = itertools.count()
 Ask = Callable[..., dict[str, Any]]
 
 
-def calls_once(received: Received) -> Turn:
+def calls_once(received: ReceivedRequest) -> ScriptedTurn:
     """A model that thinks and calls, and answers once it has the result."""
     sent = received.json.get("messages") or received.json.get("input")
     done = isinstance(sent, list) and any(each.get("role") == "tool" or each.get("type") == "function_call_output" for each in sent)
     if done:
-        return turn(fakes.text("42."))
-    return turn(fakes.reasoning("Hm, ", "f."), fakes.tool_call(f"call_{next(NUMBERS)}", "f", "{}"))
+        return turn(testing.text("42."))
+    return turn(testing.reasoning("Hm, ", "f."), testing.tool_call(f"call_{next(NUMBERS)}", "f", "{}"))
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(here: Lab
     assert [(line["upstream"], line["code"]) for line in lines] == [("other", "invalid_encrypted_content")]
 
 
-def reasoning_in_body(received: Received) -> list[Any]:
+def reasoning_in_body(received: ReceivedRequest) -> list[Any]:
     return [item for item in received.json["input"] if item["type"] == "reasoning"]
 
 

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from tests.running import BOUND, one_upstream, read_all, running, until
 from tests.server.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
-from antiphon.fakes import ChatServer, Gate, turn
+from antiphon.testing import ChatServer, Gate, turn
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
-CALL = turn(fakes.tool_call("call_1", "get_weather", '{"city":', '"Rome"}'), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
+CALL = turn(testing.tool_call("call_1", "get_weather", '{"city":', '"Rome"}'), testing.usage(5, 2))
 KEY = "alice-key-that-nobody-may-see-0123456789"
 
 each = pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
@@ -93,7 +93,7 @@ def test_a_stream_that_is_an_array_is_one_json_document() -> None:
 def test_silence_is_filled_with_what_the_client_reads_over(asker: Asker, path: str) -> None:
     """HTTP-7: clients of Gemini take a comment for data."""
     gate = Gate()
-    with ChatServer([turn(fakes.wait(gate), fakes.text("Hello."))]) as upstream:
+    with ChatServer([turn(testing.wait(gate), testing.text("Hello."))]) as upstream:
         with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
             where = asker.stream_path.partition("?")[0] if path else asker.stream_path
             body = msgspec.json.encode(asker.streamed)
@@ -165,9 +165,9 @@ def test_what_the_http_parser_refuses_has_it_too(asker: Asker) -> None:
 @each
 def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> None:
     """ERR-4."""
-    script: list[fakes.Reply] = [
-        fakes.error(429, "Slow down.", headers={"retry-after": "7"}),
-        turn(fakes.text("Hel"), fakes.end("fin")),
+    script: list[testing.Reply] = [
+        testing.error(429, "Slow down.", headers={"retry-after": "7"}),
+        turn(testing.text("Hel"), testing.end("fin")),
     ]
     with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = asker.ask(gateway)
@@ -181,7 +181,7 @@ def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> N
 @each
 def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Asker) -> None:
     """ERR-2: one of them has a status that HTTP does not know."""
-    with ChatServer(lambda _: fakes.error(503, "Busy.")) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with ChatServer(lambda _: testing.error(503, "Busy.")) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         for answer in (asker.ask(gateway), gateway.post(asker.streamed, asker.stream_path)):
             assert answer.status_code == {"messages": 529}.get(asker.dialect, 503)
             assert asker.error_in(answer)["code"] == "overloaded"
@@ -334,7 +334,7 @@ def test_no_models_are_an_empty_list() -> None:
 @each
 def test_a_client_that_leaves_ends_the_upstreams_work(asker: Asker) -> None:
     gate = Gate()
-    with ChatServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as upstream:
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             body = msgspec.json.encode(asker.streamed)
             head = f"POST {asker.stream_path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -352,7 +352,7 @@ def test_a_client_that_leaves_ends_the_upstreams_work(asker: Asker) -> None:
 @each
 def test_a_stream_that_cannot_end_before_the_server_does_says_so(asker: Asker) -> None:
     gate = Gate()
-    with ChatServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as upstream:
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         config = one_upstream(upstream.base_url)
         config = replace(config, server=replace(config.server, grace=0.0))
         body = msgspec.json.encode(asker.streamed)

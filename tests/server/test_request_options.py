@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 from tests.server.stateful import ALICE, BOB, lab
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.config import Config, ServerConfig
 from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.fakes import turn
 from antiphon.server.asgi import Scope
 from antiphon.server.request_options import requested_style
+from antiphon.testing import turn
 
 NAMES: Final = {"default": "reasoning_text", "standard": "reasoning", "older": "reasoning_text"}
 CHOICES: Final[tuple[SelectableEventStyle | None, ...]] = (None, "standard", "older")
@@ -72,7 +72,7 @@ def with_styles(config: Config) -> Config:
 @pytest.mark.parametrize(("key", "style"), [(ALICE, "older"), (BOB, "standard")])
 def test_style_of_key_or_server_holds_wherever_events_are_sent(key: str, style: str) -> None:
     """API-6: POST, a WebSocket, a stored stream and one that is made in the background."""
-    thought = turn(fakes.reasoning("Hm."), fakes.text("Hi"))
+    thought = turn(testing.reasoning("Hm."), testing.text("Hi"))
     with lab(config=with_styles) as here:
         here.says += [thought] * 4
         posted = here.ask("Go.", key=key, stream=True).content

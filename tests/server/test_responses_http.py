@@ -12,19 +12,19 @@ from msgspec.structs import replace
 from tests.generate.schema import Schema, published
 from tests.running import BOUND, Running, one_upstream, read_all, running, until
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.config import KeyConfig, ServerConfig, Timeouts
 from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import UpstreamFault
-from antiphon.fakes import ChatServer, Gate, ResponsesServer, turn
-from antiphon.fakes.script import Turn
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
+from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
+from antiphon.testing.script import ScriptedTurn
 from antiphon.upstream.http import HttpTransport
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ASKED = {"model": "mock-1", "input": "Say hello."}
 STREAMED = {**ASKED, "stream": True}
 
@@ -79,8 +79,8 @@ def test_a_stream_has_the_form_of_the_specification() -> None:
 
 def test_a_stream_and_a_plain_answer_are_the_same_response() -> None:
     """STR-14: times and ids aside."""
-    calls = fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "g", "{}"))
-    said = turn(fakes.reasoning("Well", "…"), fakes.text("Hi"), calls, fakes.usage(7, 9, reasoning=3))
+    calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
+    said = turn(testing.reasoning("Well", "…"), testing.text("Hi"), calls, testing.usage(7, 9, reasoning=3))
     tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in "fg"]
     with ChatServer([said, said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         streamed = fold(events_of(gateway.post({**STREAMED, "tools": tools})))
@@ -99,7 +99,7 @@ def _bare(item: object) -> Any:
 def test_events_are_flushed_one_by_one() -> None:
     """HTTP-7: what the upstream has said arrives while it is still silent about the rest."""
     gate = Gate()
-    said = turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))
+    said = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
     with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with httpx2.Client(timeout=60) as client, client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer:
             seen = b""
@@ -115,23 +115,23 @@ def test_events_are_flushed_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
-        (fakes.error(429, headers={"retry-after": "7"}), 429, "rate_limit_exceeded"),
-        (fakes.error(500), 502, "upstream_error"),
-        (fakes.error(503), 503, "overloaded"),
-        (fakes.error(529), 503, "overloaded"),
-        (fakes.error(401, "bad key sk-live-123456"), 502, "upstream_auth_failed"),
-        (fakes.error(403, "no"), 502, "upstream_auth_failed"),
-        (fakes.error(400, "maximum context length is 10 tokens"), 400, "context_length_exceeded"),
-        (fakes.error(404, "no such model", code="model_not_found"), 404, "model_not_found"),
-        (fakes.exactly(fakes.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
-        (fakes.exactly(fakes.SSE_HEAD, b'data: {"error":{"message":"slow down","code":429}}\n\n'), 429, "rate_limit_exceeded"),
+        (testing.error(429, headers={"retry-after": "7"}), 429, "rate_limit_exceeded"),
+        (testing.error(500), 502, "upstream_error"),
+        (testing.error(503), 503, "overloaded"),
+        (testing.error(529), 503, "overloaded"),
+        (testing.error(401, "bad key sk-live-123456"), 502, "upstream_auth_failed"),
+        (testing.error(403, "no"), 502, "upstream_auth_failed"),
+        (testing.error(400, "maximum context length is 10 tokens"), 400, "context_length_exceeded"),
+        (testing.error(404, "no such model", code="model_not_found"), 404, "model_not_found"),
+        (testing.exactly(testing.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
+        (testing.exactly(testing.SSE_HEAD, b'data: {"error":{"message":"slow down","code":429}}\n\n'), 429, "rate_limit_exceeded"),
         (
-            fakes.exactly(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
+            testing.exactly(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
             502,
             "upstream_invalid_response",
         ),
-        (fakes.exactly(b"garbage\r\n\r\n"), 502, "upstream_invalid_response"),
-        (fakes.exactly(fakes.end("rst")), 502, "upstream_disconnected"),
+        (testing.exactly(b"garbage\r\n\r\n"), 502, "upstream_invalid_response"),
+        (testing.exactly(testing.end("rst")), 502, "upstream_disconnected"),
     ],
 )
 def test_what_fails_before_the_first_event_has_its_real_status(asked: Any, reply: Any, status: int, code: str) -> None:
@@ -160,7 +160,7 @@ def test_an_upstream_that_is_not_there_is_502_at_once(asked: Any) -> None:
 def test_an_upstream_that_says_nothing_is_504() -> None:
     """Upstream: silent for ever."""
     limits = Timeouts(first_byte=0.2)
-    with ChatServer(lambda _: fakes.exactly(fakes.end("hang"))) as upstream:
+    with ChatServer(lambda _: testing.exactly(testing.end("hang"))) as upstream:
         with running(one_upstream(upstream.base_url, timeouts=limits)) as gateway:
             for asked in (ASKED, STREAMED):
                 answer = gateway.post(asked)
@@ -170,7 +170,7 @@ def test_an_upstream_that_says_nothing_is_504() -> None:
 @pytest.mark.parametrize("how", ["fin", "mid-chunk", "rst", "hang"])
 def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
     """STR-8: `error`, then `response.failed`, then `[DONE]`."""
-    said = turn(fakes.text("Hel"), fakes.end(how))
+    said = turn(testing.text("Hel"), testing.end(how))
     with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url, timeouts=Timeouts(idle=0.3))) as gateway:
         answer = gateway.post(STREAMED)
         (line,) = gateway.requests(1)
@@ -188,8 +188,8 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
     """HTTP-7: then silence is filled with comments, and what fails is told in the stream."""
     gates = Gate(), Gate()
     script = [
-        turn(fakes.wait(gates[0]), fakes.text("Late.")),
-        turn(fakes.wait(gates[1]), fakes.raw(b"data: nonsense\n\n"), fakes.end("fin")),
+        turn(testing.wait(gates[0]), testing.text("Late.")),
+        turn(testing.wait(gates[1]), testing.raw(b"data: nonsense\n\n"), testing.end("fin")),
     ]
     with ChatServer(script) as upstream:
         with running(one_upstream(upstream.base_url), first_byte_timeout=0.05, keepalive_interval=0.05) as gateway:
@@ -211,7 +211,7 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
 
 
 def test_an_upstream_that_streams_though_it_should_not_and_the_other_way_round() -> None:
-    script = [turn(fakes.text("Hello."), stream=True), turn(fakes.text("Hello."), stream=False)]
+    script = [turn(testing.text("Hello."), stream=True), turn(testing.text("Hello."), stream=False)]
     with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         plain = decode_response(gateway.post(ASKED).content)
         streamed = fold(events_of(gateway.post(STREAMED)))
@@ -266,7 +266,7 @@ def style_in(stream: str) -> str:
     }[parts]
 
 
-FAILS: Final = turn(fakes.reasoning("Hm."), fakes.text("Hel"), fakes.end("fin"))
+FAILS: Final = turn(testing.reasoning("Hm."), testing.text("Hel"), testing.end("fin"))
 PLAIN, OLDER = "sk-plain-0123456789", "sk-older-0123456789"
 
 
@@ -299,13 +299,13 @@ def published_events() -> dict[str, Schema]:
 @pytest.mark.parametrize(
     ("said", "style"),
     [
-        (turn(fakes.text("Hi"), fakes.tool_call("c1", "f", "{}")), None),
-        (turn(fakes.text("Hel"), fakes.end("fin")), None),
-        (turn(fakes.reasoning("Hm."), fakes.text("Hi")), "standard"),
+        (turn(testing.text("Hi"), testing.tool_call("c1", "f", "{}")), None),
+        (turn(testing.text("Hel"), testing.end("fin")), None),
+        (turn(testing.reasoning("Hm."), testing.text("Hi")), "standard"),
         (FAILS, "standard"),
     ],
 )
-def test_stream_has_only_events_of_the_specification(said: Turn, style: str | None) -> None:
+def test_stream_has_only_events_of_the_specification(said: ScriptedTurn, style: str | None) -> None:
     """STR-8, STR-10, API-6: by default unless a model streams its reasoning, and then in the style `standard`. The official
     compliance suite refuses every other event, and sends no header that chooses a style."""
     asked = {**STREAMED, "tools": [{"type": "function", "name": "f"}]}
@@ -337,7 +337,7 @@ def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
 
 def test_a_stream_that_is_over_in_one_piece_has_a_first_event_too() -> None:
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    with ChatServer([fakes.exactly(fakes.SSE_HEAD + said, fakes.end("fin"))]) as upstream:
+    with ChatServer([testing.exactly(testing.SSE_HEAD + said, testing.end("fin"))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             assert fold(events_of(gateway.post(STREAMED))).status == "completed"
             [line] = gateway.requests(1)
@@ -355,7 +355,7 @@ def test_debug_runs_the_grammar_over_our_own_output() -> None:
             b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
         )
     )
-    reply = fakes.exactly(fakes.SSE_HEAD, said, fakes.end("fin"))
+    reply = testing.exactly(testing.SSE_HEAD, said, testing.end("fin"))
     with ResponsesServer(lambda _: reply) as upstream:
         with running(one_upstream(upstream.base_url, dialect="responses"), condoned={"ITEM-5"}) as gateway:
             answer = gateway.post(STREAMED)
@@ -373,7 +373,7 @@ def test_debug_runs_the_grammar_over_our_own_output() -> None:
 def test_a_client_that_leaves_before_the_first_byte_cancels_the_upstream(asked: Any) -> None:
     """Client: goes away before the first byte."""
     gate = Gate()
-    with ChatServer(lambda _: turn(fakes.wait(gate), fakes.text("Never."))) as upstream:
+    with ChatServer(lambda _: turn(testing.wait(gate), testing.text("Never."))) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             leave_after(gateway, asked, b"", lambda: upstream.wait_received(1))
             upstream.wait_disconnected(1)
@@ -387,8 +387,8 @@ def test_a_client_that_leaves_in_the_middle_cancels_the_upstream() -> None:
     """Client: goes away in the middle, and during arguments."""
     tools = [{"type": "function", "name": "f"}]
     gate = Gate()
-    for said in (fakes.text("Hel"), fakes.tool_call("c", "f", '{"a":')):
-        with ChatServer([turn(said, fakes.wait(gate), fakes.text("never"))]) as upstream:
+    for said in (testing.text("Hel"), testing.tool_call("c", "f", '{"a":')):
+        with ChatServer([turn(said, testing.wait(gate), testing.text("never"))]) as upstream:
             with running(one_upstream(upstream.base_url)) as gateway:
                 leave_after(gateway, {**STREAMED, "tools": tools}, b".delta")
                 upstream.wait_disconnected(1)
@@ -427,7 +427,7 @@ def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
 def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
     """Client: at most 256 KiB wait in user space, so the upstream cannot have sent everything."""
     big = "x" * 65536
-    said = turn(*[fakes.text(big)] * 300)
+    said = turn(*[testing.text(big)] * 300)
     with ChatServer([said, *[HELLO] * 5]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         body = msgspec.json.encode(STREAMED)
         head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -503,7 +503,7 @@ def test_a_fault_of_ours_in_the_middle_of_a_stream_still_ends_it() -> None:
 def test_an_upstream_that_never_ends_its_body_does_not_hold_the_answer() -> None:
     gate = Gate()
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    with ChatServer([fakes.exactly(fakes.SSE_HEAD, said, fakes.wait(gate))]) as upstream:
+    with ChatServer([testing.exactly(testing.SSE_HEAD, said, testing.wait(gate))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             assert fold(events_of(gateway.post(STREAMED))).status == "completed"
             upstream.wait_disconnected(1)
@@ -522,7 +522,10 @@ def test_a_scripted_network_may_fail_too() -> None:
 def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
     """Invariant 1: when the time for running answers is over, they fail with a terminal event."""
     gates = Gate(), Gate()
-    said = [turn(fakes.text("Hel"), fakes.wait(gates[0]), fakes.text("lo.")), turn(fakes.wait(gates[1]), fakes.text("Hello."))]
+    said = [
+        turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo.")),
+        turn(testing.wait(gates[1]), testing.text("Hello.")),
+    ]
     answers: list[httpx2.Response] = []
     started = threading.Event()
 

@@ -32,12 +32,12 @@ from tests.server.stateful import (
 from tests.server.test_state import everything_in
 from tests.websocket_client import Closed, frame
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, TraceConfig
-from antiphon.fakes import Gate, turn
 from antiphon.server import turn_lifecycle
 from antiphon.server.responses_websocket import MAX_AHEAD, MAX_WAITING, ResponsesConnection
 from antiphon.server.websocket import WebSocket
+from antiphon.testing import Gate, turn
 from antiphon.upstream.http import HttpTransport
 
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Go."}
@@ -63,8 +63,8 @@ def here(shared: Lab) -> Iterator[Lab]:
 
 def test_a_turn_is_told_in_the_same_events_as_on_sse(here: Lab) -> None:
     """WS-1, WS-3: the same objects in the same order with the same numbers, one message each; `Talk` judges them."""
-    calls = fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "g", "{}"))
-    said = turn(fakes.reasoning("Hm", "."), fakes.text("A\nb", "\u2028c"), calls, fakes.usage(7, 9))
+    calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
+    said = turn(testing.reasoning("Hm", "."), testing.text("A\nb", "\u2028c"), calls, testing.usage(7, 9))
     here.says += [said, said]
     with here.socket() as talk:
         events = talk.ask("Go.", tools=TOOLS)
@@ -88,7 +88,7 @@ def bare(value: Any) -> Any:
 
 def test_an_upstream_that_does_not_stream_is_told_as_events(here: Lab) -> None:
     """WS-3."""
-    here.says.append(turn(fakes.text("Whole."), stream=False))
+    here.says.append(turn(testing.text("Whole."), stream=False))
     with here.socket() as talk:
         events = talk.ask("Go.")
     assert text_of(events[-1]["response"]) == "Whole."
@@ -185,7 +185,7 @@ def test_frame_with_ignored_field_of_wrong_type_is_refused(here: Lab, fields: di
 @pytest.mark.parametrize(("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")])
 def test_socket_names_reasoning_events_by_style(here: Lab, style: str | None, name: str) -> None:
     """API-6, STR-10."""
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
+    here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     with here.socket(*([("antiphon-style", style)] if style else [])) as talk:
         kinds = [event["type"] for event in talk.ask("Go.")]
     assert [kind for kind in kinds if kind.startswith("response.reasoning")] == [f"response.{name}.delta", f"response.{name}.done"]
@@ -212,11 +212,11 @@ def test_losses_are_told_to_who_wants_them(here: Lab) -> None:
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
-        (fakes.error(429, headers={"retry-after": "7"}), 429, "rate_limit_exceeded"),
-        (fakes.error(500), 502, "upstream_error"),
-        (fakes.error(401, "bad key"), 502, "upstream_auth_failed"),
-        (fakes.exactly(fakes.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
-        (fakes.exactly(fakes.end("rst")), 502, "upstream_disconnected"),
+        (testing.error(429, headers={"retry-after": "7"}), 429, "rate_limit_exceeded"),
+        (testing.error(500), 502, "upstream_error"),
+        (testing.error(401, "bad key"), 502, "upstream_auth_failed"),
+        (testing.exactly(testing.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
+        (testing.exactly(testing.end("rst")), 502, "upstream_disconnected"),
     ],
 )
 def test_a_failure_before_the_first_event_is_one_envelope(here: Lab, reply: Any, status: int, code: str) -> None:
@@ -229,11 +229,13 @@ def test_a_failure_before_the_first_event_is_one_envelope(here: Lab, reply: Any,
         talk.settle()
 
 
-@pytest.mark.parametrize("ending", [fakes.end("rst"), fakes.end("mid-chunk"), fakes.raw(b'data: {"error":{"message":"oh"}}\n\n')])
+@pytest.mark.parametrize(
+    "ending", [testing.end("rst"), testing.end("mid-chunk"), testing.raw(b'data: {"error":{"message":"oh"}}\n\n')]
+)
 def test_a_failure_after_it_is_response_failed_alone(here: Lab, ending: Any) -> None:
     """WS-3: no `error` before it and no gap in the numbers; what is kept is what was told."""
     gate = Gate()
-    here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), ending, omit=["finish", "usage", "done"]))
+    here.says.append(turn(testing.text("Hel"), testing.wait(gate), ending, omit=["finish", "usage", "done"]))
     with here.socket() as talk:
         talk.send("Go.")
         begun = talk.until("response.output_text.delta")
@@ -283,7 +285,7 @@ def test_a_fault_of_ours_is_an_end_like_any_other() -> None:
 def test_turns_that_are_sent_ahead_are_taken_in_order(here: Lab) -> None:
     """WS-4: one at a time, more of them than may wait; none is lost and none begins before the one before has ended."""
     count = 3 * MAX_WAITING
-    here.says += [turn(fakes.text(f"answer {number}")) for number in range(count)]
+    here.says += [turn(testing.text(f"answer {number}")) for number in range(count)]
     with here.socket() as talk:
         for number in range(count):
             talk.send(f"question {number}")
@@ -296,7 +298,7 @@ def test_turns_that_are_sent_ahead_are_taken_in_order(here: Lab) -> None:
 def test_only_one_turn_is_under_way(here: Lab) -> None:
     """WS-4: while one is being answered the next has not been asked of anybody."""
     gate = Gate()
-    here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")))
+    here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
     with here.socket() as talk:
         talk.send("One")
         talk.send("Two")
@@ -313,7 +315,7 @@ def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
     gate = Gate()
     large = "x" * (MAX_AHEAD // 2)
     with lab() as here, here.socket() as talk:
-        here.says.append(turn(fakes.wait(gate), fakes.text("At last.")))
+        here.says.append(turn(testing.wait(gate), testing.text("At last.")))
         talk.send("One")
         gate.wait_reached(BOUND)
         for _ in range(4):
@@ -342,7 +344,7 @@ def test_a_chain_that_nobody_stores_goes_on_in_the_memory_of_the_connection() ->
         here.told("Something that is stored.")
         before = everything_in(here)
         with here.socket() as talk:
-            here.says += [turn(fakes.text("Yes."), fakes.tool_call("c1", "f", "{}")), turn(fakes.text("42."))]
+            here.says += [turn(testing.text("Yes."), testing.tool_call("c1", "f", "{}")), turn(testing.text("42."))]
             first = talk.told("One", store=False, tools=TOOLS)
             second = talk.told([output("c1")], store=False, previous_response_id=first["id"], tools=TOOLS)
             assert [role for role, _ in here.messages] == ["user", "assistant", "tool"]
@@ -382,9 +384,9 @@ def test_who_stores_nothing_has_only_the_connection(here: Lab) -> None:
 def test_a_continuation_that_fails_evicts_what_it_referred_to(here: Lab) -> None:
     """WS-7: 4xx and 5xx, before the first event and after it; a later try fails with `previous_response_not_found`."""
     failures: list[tuple[Any, dict[str, Any]]] = [
-        (fakes.error(500), {}),
-        (fakes.error(429), {}),
-        (turn(fakes.text("Hel"), fakes.end("rst")), {}),
+        (testing.error(500), {}),
+        (testing.error(429), {}),
+        (turn(testing.text("Hel"), testing.end("rst")), {}),
         (None, {"temperature": "hot"}),
         (None, {"model": "nobody-1"}),
         (None, {"input": [output("c_never")]}),
@@ -404,7 +406,7 @@ def test_a_failure_evicts_nothing_that_it_did_not_refer_to(here: Lab) -> None:
     """WS-7."""
     with here.socket() as talk:
         first = talk.told("One", store=False)
-        here.says.append(fakes.error(500))
+        here.says.append(testing.error(500))
         talk.refused("Another conversation.", store=False)
         talk.refused("And another.", store=False, previous_response_id="resp_never")
         talk.told("Two", store=False, previous_response_id=first["id"])
@@ -417,7 +419,7 @@ def test_what_is_stored_can_be_continued_on_any_connection(here: Lab) -> None:
         second = talk.told("Two", previous_response_id=first["id"])
     with here.socket() as talk:
         third = talk.told("Three", previous_response_id=second["id"])
-        here.says.append(fakes.error(500))
+        here.says.append(testing.error(500))
         talk.refused("Four", previous_response_id=third["id"])
         talk.told("Four", previous_response_id=third["id"])
     here.told("Four", previous_response_id=third["id"])
@@ -482,10 +484,10 @@ def test_a_warm_up_that_could_not_be_asked_is_refused(here: Lab) -> None:
 @pytest.mark.parametrize("store", [True, False])
 def test_an_output_that_matches_no_call_in_the_chain_fails_the_turn(here: Lab, store: bool) -> None:
     """WS-13: `orphan_tool_output`, and nobody is asked; D-3: without a chain it is looked for, among what is stored."""
-    here.says.append(turn(fakes.tool_call("call_elsewhere", "f", "{}")))
+    here.says.append(turn(testing.tool_call("call_elsewhere", "f", "{}")))
     here.told("Elsewhere.", tools=TOOLS)
     with here.socket() as talk:
-        here.says.append(turn(fakes.tool_call("call_here", "f", "{}")))
+        here.says.append(turn(testing.tool_call("call_here", "f", "{}")))
         first = talk.told("One", tools=TOOLS, store=store)
         asked = len(here.chat.received)
         error = talk.refused([output("call_elsewhere")], previous_response_id=first["id"], tools=TOOLS, store=store)
@@ -517,7 +519,7 @@ def test_no_end_is_told_before_the_response_is_kept() -> None:
 def test_a_failure_is_kept_before_it_is_told() -> None:
     with lab(wrap=Hesitant) as here, here.socket() as talk:
         store: Any = here.store
-        here.says.append(turn(fakes.text("Hel"), fakes.end("rst")))
+        here.says.append(turn(testing.text("Hel"), testing.end("rst")))
         talk.send("Go.")
         assert talk.until("response.output_text.delta")
         assert store.asked.wait(BOUND)
@@ -556,7 +558,7 @@ def test_a_turn_under_way_may_end_after_an_hour_and_those_that_wait_are_told() -
     """WS-9, WS-3: an end for each turn."""
     gate = Gate()
     with lab(websocket_lifetime=0.2) as here, here.socket() as talk:
-        here.says.append(turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo.")))
+        here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
         talk.send("One")
         talk.until("response.output_text.delta")
         talk.send("Two")
@@ -583,7 +585,7 @@ def test_a_gateway_that_stops_ends_turns_and_says_goodbye(store: bool) -> None:
 
     gate = Gate()
     with lab(config=hasty) as here, here.socket() as talk, here.socket() as idle, here.socket() as early:
-        here.says += [turn(fakes.text("Hel"), fakes.wait(gate)), turn(fakes.wait(gate))]
+        here.says += [turn(testing.text("Hel"), testing.wait(gate)), turn(testing.wait(gate))]
         talk.send("Go.", store=store)
         talk.until("response.output_text.delta")
         early.send("Go.", store=store)
@@ -629,8 +631,8 @@ def break_the_protocol(talk: Talk) -> None:
     ("said", "seen"),
     [
         (None, None),
-        (fakes.text("Hel"), "response.output_text.delta"),
-        (fakes.tool_call("c1", "f", '{"a":'), "response.function_call_arguments.delta"),
+        (testing.text("Hel"), "response.output_text.delta"),
+        (testing.tool_call("c1", "f", '{"a":'), "response.function_call_arguments.delta"),
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
@@ -639,7 +641,7 @@ def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
 ) -> None:
     """WS-12; one record with a terminal status, and no turn that waited is begun."""
     gate = Gate()
-    here.says.append(turn(*([said] if said else []), fakes.wait(gate), fakes.text("never")))
+    here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never")))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
     with here.socket() as talk:
         talk.send("Go.", tools=TOOLS)
@@ -678,7 +680,7 @@ def test_a_client_that_leaves_while_its_response_is_being_kept_leaves_one_record
 def test_a_client_that_leaves_unstored_leaves_nothing(here: Lab) -> None:
     """WS-12, PREV-4."""
     gate = Gate()
-    here.says.append(turn(fakes.text("Hel"), fakes.wait(gate)))
+    here.says.append(turn(testing.text("Hel"), testing.wait(gate)))
     before, lines = here.count(), len(here.gateway.requests(0))
     with here.socket() as talk:
         talk.send("Go.", store=False)
@@ -694,7 +696,7 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
     """Client: at most 256 KiB wait here, so the upstream cannot have sent everything; then all of it arrives."""
     big = "x" * 65536
     with lab() as here, here.socket() as talk:
-        here.says.append(turn(*[fakes.text(big)] * 250))
+        here.says.append(turn(*[testing.text(big)] * 250))
         until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         talk.send("Go.", store=False)
@@ -715,7 +717,7 @@ def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops
     """STR-5: no gap, though the end comes while a piece waits for the client."""
     gate = Gate()
     with lab() as here, here.socket() as talk:
-        here.says.append(turn(*[fakes.text("x" * 65536)] * 250, fakes.wait(gate)))
+        here.says.append(turn(*[testing.text("x" * 65536)] * 250, testing.wait(gate)))
         until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
         talk.send("Go.", store=False)
@@ -776,7 +778,7 @@ def test_an_upstream_is_used_again_from_turn_to_turn(monkeypatch: pytest.MonkeyP
     with lab() as here, here.socket() as talk:
         network = here.gateway.services.transport
         assert isinstance(network, HttpTransport)
-        here.says.append(fakes.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(said), said), fakes.wait(gate), b"0\r\n\r\n"))
+        here.says.append(testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(said), said), testing.wait(gate), b"0\r\n\r\n"))
         talk.told("One")
         gate.open()
         until(lambda: network.connections_in_use == 0)
@@ -789,7 +791,7 @@ def test_the_next_turn_does_not_wait_for_an_upstream_that_does_not_end() -> None
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     gate = Gate()
     with lab() as here, here.socket() as talk:
-        here.says.append(fakes.exactly(fakes.SSE_HEAD, said, fakes.wait(gate)))
+        here.says.append(testing.exactly(testing.SSE_HEAD, said, testing.wait(gate)))
         first = talk.told("One")
         gate.wait_reached(BOUND)
         talk.told("Two", previous_response_id=first["id"])
@@ -823,7 +825,7 @@ def test_debug_runs_the_grammar_over_our_own_output() -> None:
     )
     said = b"".join(b"data: " + event + b"\n\n" for event in events)
     with lab(condoned={"ITEM-5"}) as here, here.socket() as talk:
-        here.says.append(fakes.exactly(fakes.SSE_HEAD, said, fakes.end("fin")))
+        here.says.append(testing.exactly(testing.SSE_HEAD, said, testing.end("fin")))
         talk.send("Go.", model="other-1")
         assert talk.events_to_end()[-1]["response"]["output"][0]["type"] == "thing"
         [line] = here.gateway.requests(1)

@@ -16,14 +16,14 @@ from tests.store.places import PLACES, Place, chain_of, chained, record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.fakes import ChatServer
 from antiphon.server import retention
 from antiphon.server.logger import Logger
 from antiphon.server.retention import delete_expired, run_retention
-from antiphon.store.conversations import Conversation, Entry
+from antiphon.store.conversations import ConversationEntry, StoredConversation
 from antiphon.store.interface import Store
-from antiphon.store.sqlite import SqliteStore
-from antiphon.store.usage import Usage
+from antiphon.store.sqlite.store import SqliteStore
+from antiphon.store.usage import UsageRow
+from antiphon.testing import ChatServer
 
 DAY = 86_400
 NOW = int(time.time())
@@ -71,9 +71,9 @@ def test_conversations_that_lay_unchanged_for_too_long_are_removed_if_that_is_wa
     async def go() -> None:
         async with place() as store:
             for number in range(10):
-                made = Conversation(id=f"conv_{number}", created_at=NOW - (26 + number) * DAY, metadata=b"{}")
-                await store.create_conversation("anna", made, [Entry(id="a", item=b"{}")])
-            assert await store.add_entries("anna", "conv_9", [Entry(id="b", item=b"{}")])
+                made = StoredConversation(id=f"conv_{number}", created_at=NOW - (26 + number) * DAY, metadata=b"{}")
+                await store.create_conversation("anna", made, [ConversationEntry(id="a", item=b"{}")])
+            assert await store.add_entries("anna", "conv_9", [ConversationEntry(id="b", item=b"{}")])
             assert await store.update_conversation("anna", "conv_8", b'{"a":"b"}')
             assert await delete_expired(store, StoreConfig(retention_days=1)) == (0, 0)
             assert await delete_expired(store, StoreConfig(conversation_days=29.5)) == (0, 4)
@@ -93,9 +93,9 @@ def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
             today = int(NOW) // DAY
-            await store.add_usage([Usage(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)])
+            await store.add_usage([UsageRow(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)])
             await delete_expired(store, StoreConfig(retention_days=30))
-            assert [row.day for row in await store.usage(since=0, until=today)] == [today - 29, today]
+            assert [row.day for row in await store.get_usage(since=0, until=today)] == [today - 29, today]
 
     asyncio.run(go())
 

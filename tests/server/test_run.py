@@ -23,11 +23,11 @@ from tests.running import BOUND, one_upstream, until
 from tests.server import prometheus_text
 from tests.server.probing import ASKED
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import Config, ServerConfig, default_config
 from antiphon.errors import ConfigError
-from antiphon.fakes import ChatServer, Gate, turn
 from antiphon.server.run import bound_listener, embedded_models, listener_url, serve
+from antiphon.testing import ChatServer, Gate, turn
 
 START = 60.0  # seconds; several processes start on a machine that is not ours alone
 # A program that does what `antiphon serve` does: the address on its output, the log on its error output, and an end that unwinds.
@@ -284,7 +284,7 @@ def test_several_processes_are_measured_as_one_also_when_one_has_died(tmp_path: 
 def test_an_answer_under_way_is_finished_before_the_end() -> None:
     gate = Gate()
     answers: list[httpx2.Response] = []
-    with ChatServer([turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."))]) as upstream:
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         with gateway(one_upstream(upstream.base_url), grace=30) as served:
             client = threading.Thread(target=lambda: answers.append(served.post(stream=True)))
             client.start()

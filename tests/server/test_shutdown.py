@@ -23,16 +23,16 @@ from tests.faults.invariants import Told, request
 from tests.running import BOUND, one_upstream, read_all, running, until
 from tests.websocket_client import Closed, WebSocketClient, open_websocket
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer, Gate, turn
 from antiphon.gateway.recording import response_from_record
 from antiphon.protocol.response import Response
 from antiphon.server.access_policy import ANONYMOUS_OWNER
 from antiphon.server.logger import Logger
 from antiphon.server.services import BackgroundControl, Services
 from antiphon.store.interface import Store
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.sqlite.store import SqliteStore
+from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
 START = 60.0  # seconds; several processes start on a machine that is not ours alone
@@ -147,7 +147,7 @@ def events_until(client: WebSocketClient, *kinds: str) -> list[dict[str, Any]]:
 def hesitating() -> tuple[Gate, ChatServer]:
     """An upstream that stops in the middle of each answer, until its gate is opened."""
     gate = Gate()
-    return gate, ChatServer(lambda _: turn(fakes.text("Hel"), fakes.wait(gate), fakes.text("lo."), fakes.usage(5, 2)))
+    return gate, ChatServer(lambda _: turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), testing.usage(5, 2)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

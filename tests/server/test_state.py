@@ -38,12 +38,12 @@ from tests.server.stateful import (
     text_of,
 )
 
-from antiphon import fakes, sse
+from antiphon import sse, testing
 from antiphon.dialects.common.envelope import unseal_reasoning
-from antiphon.fakes import Gate, turn
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
 from antiphon.server.http_protocol import HttpProtocol
+from antiphon.testing import Gate, turn
 
 NEVER = "resp_00000000ffffffffffffffffffffffffffffffff"
 
@@ -72,7 +72,7 @@ def test_a_chain_is_sent_whole_and_in_its_order(here: Lab, how: str) -> None:
     wanted: list[tuple[str, str]] = []
     previous: dict[str, Any] = {}
     for number in range(12):
-        here.says.append(turn(fakes.text(f"answer {number}")))
+        here.says.append(turn(testing.text(f"answer {number}")))
         previous = ask(f"question {number}", **({"previous_response_id": previous["id"]} if previous else {}))
         wanted.append(("user", f"question {number}"))
         assert here.messages == wanted
@@ -104,8 +104,8 @@ def test_a_chain_may_branch(here: Lab) -> None:
 
 def test_calls_and_their_outputs_are_continued_in_their_order(here: Lab) -> None:
     """PREV-1: the server behind takes outputs right after the turn that called, and nothing else."""
-    calls = fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "g", "{}"))
-    here.says += [turn(fakes.reasoning("Hm."), fakes.text("Let me see."), calls), turn(fakes.text("Both."))]
+    calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
+    here.says += [turn(testing.reasoning("Hm."), testing.text("Let me see."), calls), turn(testing.text("Both."))]
     first = here.streamed("Go.", tools=TOOLS)
     assert [item["type"] for item in first["output"]] == ["reasoning", "message", "function_call", "function_call"]
     second = here.told([output("c2", "two"), output("c1", "one")], previous_response_id=first["id"], tools=TOOLS)
@@ -180,9 +180,9 @@ def test_store_false_leaves_nothing_in_storage() -> None:
         here.told("Two", store=False)
         here.streamed("Two", store=False)
         here.streamed("Three", store=False, previous_response_id=first["id"])
-        here.says.append(fakes.error(500))
+        here.says.append(testing.error(500))
         here.refused("Four", store=False)
-        here.says.append(turn(fakes.text("Hel"), fakes.wait(gate)))
+        here.says.append(turn(testing.text("Hel"), testing.wait(gate)))
         with httpx2.Client(timeout=BOUND) as client:
             asked = {"model": "mock-1", "input": "Five", "stream": True, "store": False}
             headers = {"authorization": f"Bearer {ALICE}"}
@@ -211,10 +211,10 @@ def everything_in(here: Lab) -> tuple[list[Any], list[bytes]]:
 def test_a_chain_moves_from_one_server_to_another_and_back(here: Lab) -> None:
     """PREV-5: with calls and reasoning, each turn valid for a strict server of the other dialect."""
     here.says += [
-        turn(fakes.reasoning("A chat thought."), fakes.text("One."), fakes.tool_call("c1", "f", '{"a":1}')),
-        turn(fakes.reasoning("Another thought."), fakes.tool_call("c2", "g", "{}")),
-        turn(fakes.text("Three.")),
-        turn(fakes.text("Four.")),
+        turn(testing.reasoning("A chat thought."), testing.text("One."), testing.tool_call("c1", "f", '{"a":1}')),
+        turn(testing.reasoning("Another thought."), testing.tool_call("c2", "g", "{}")),
+        turn(testing.text("Three.")),
+        turn(testing.text("Four.")),
     ]
     one = here.streamed("Go.", tools=TOOLS)
     two = here.told([output("c1", "11")], previous_response_id=one["id"], model="other-1", tools=TOOLS)
@@ -235,7 +235,7 @@ def test_a_chain_moves_from_one_server_to_another_and_back(here: Lab) -> None:
 
 def test_a_response_that_was_cut_off_can_be_continued(here: Lab) -> None:
     """PREV-1: half a call was never made; the server behind would refuse it, and so would it refuse an output for it."""
-    here.says.append(turn(fakes.text("Well"), fakes.tool_call("c1", "f", '{"a":'), fakes.finish("length")))
+    here.says.append(turn(testing.text("Well"), testing.tool_call("c1", "f", '{"a":'), testing.finish("length")))
     first = here.streamed("Go.", tools=TOOLS)
     assert first["status"] == "incomplete"
     assert here.kept(first["id"]) == first
@@ -247,7 +247,7 @@ def test_a_response_that_was_cut_off_can_be_continued(here: Lab) -> None:
 
 def test_a_stream_that_failed_is_kept_as_it_was_told(here: Lab) -> None:
     """Invariant 2."""
-    here.says.append(turn(fakes.text("Hel"), fakes.end("rst")))
+    here.says.append(turn(testing.text("Hel"), testing.end("rst")))
     failed = here.streamed("Go.")
     assert (failed["status"], failed["error"]["code"]) == ("failed", "upstream_disconnected")
     assert here.kept(failed["id"]) == failed
@@ -258,7 +258,7 @@ def test_a_stream_that_failed_is_kept_as_it_was_told(here: Lab) -> None:
 
 def test_an_item_that_was_sent_or_told_can_be_referred_to(here: Lab) -> None:
     """ITEM-6: `item_reference` finds items of a response's input and of its output, without a chain."""
-    here.says.append(turn(fakes.text("Blue."), fakes.tool_call("c1", "f", "{}")))
+    here.says.append(turn(testing.text("Blue."), testing.tool_call("c1", "f", "{}")))
     first = here.told([message("user", "Which colour?", id="msg_mine"), message("user", "Quickly.")], tools=TOOLS)
     named = [item["id"] for item in here.get(f"{first['id']}/input_items?order=asc").json()["data"]]
     assert named[0] == "msg_mine"
@@ -272,7 +272,7 @@ def test_an_item_that_was_sent_or_told_can_be_referred_to(here: Lab) -> None:
 
 def test_output_items_can_be_sent_back_untouched(here: Lab) -> None:
     """ITEM-6: every shape that output has is taken as input, stored, and found again."""
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Yes."), fakes.tool_call("c1", "f", "{}")))
+    here.says.append(turn(testing.reasoning("Hm."), testing.text("Yes."), testing.tool_call("c1", "f", "{}")))
     first = here.told("Go.", model="other-1", tools=TOOLS)
     back = [message("user", "Go."), *first["output"], output("c1")]
     second = here.told(back, tools=TOOLS)
@@ -292,8 +292,8 @@ def test_a_reference_to_nothing_says_which(here: Lab) -> None:
 
 def test_a_lone_output_gets_its_call_back(here: Lab) -> None:
     """D-3: without a chain, from the owner's store, where exactly one call has this id."""
-    calls = fakes.interleaved(fakes.tool_call("call_a", "f", "{}"), fakes.tool_call("call_b", "g", "{}"))
-    here.says.append(turn(fakes.text("Wait."), calls))
+    calls = testing.interleaved(testing.tool_call("call_a", "f", "{}"), testing.tool_call("call_b", "g", "{}"))
+    here.says.append(turn(testing.text("Wait."), calls))
     here.told("Go.", tools=TOOLS)
     answered = here.told([message("user", "Here:"), output("call_b", "b"), output("call_a", "a")], tools=TOOLS)
     sent = here.chat.received[-1].json["messages"]
@@ -308,7 +308,7 @@ def test_a_lone_output_gets_its_call_back(here: Lab) -> None:
 
 def test_a_lone_output_whose_call_is_not_one_is_refused(here: Lab) -> None:
     """D-3: a call nobody made, and one that two made: `orphan_tool_output`, and nobody is asked."""
-    here.says += [turn(fakes.tool_call("call_0", "f", "{}")), turn(fakes.tool_call("call_0", "f", "{}"))]
+    here.says += [turn(testing.tool_call("call_0", "f", "{}")), turn(testing.tool_call("call_0", "f", "{}"))]
     here.told("One", tools=TOOLS)
     here.told("Two", tools=TOOLS)
     here.chat.received.clear()
@@ -322,7 +322,7 @@ def test_a_lone_output_whose_call_is_not_one_is_refused(here: Lab) -> None:
 
 def test_in_a_chain_only_calls_of_the_chain_count(here: Lab) -> None:
     """D-3, WS-13: an output for a call that some other response made is as lone as one for none."""
-    here.says.append(turn(fakes.tool_call("call_elsewhere", "f", "{}")))
+    here.says.append(turn(testing.tool_call("call_elsewhere", "f", "{}")))
     here.told("One", tools=TOOLS)
     other = here.told("Two", tools=TOOLS)
     error = here.refused([output("call_elsewhere")], previous_response_id=other["id"], tools=TOOLS)
@@ -383,7 +383,7 @@ def test_what_cannot_be_kept_is_not_completed() -> None:
 def test_a_failure_is_told_though_not_even_that_can_be_kept() -> None:
     """Invariant 1: one end, and it is the upstream's."""
     with lab(wrap=Full, has_a_fault=True) as here:
-        here.says.append(turn(fakes.text("Hel"), fakes.end("rst")))
+        here.says.append(turn(testing.text("Hel"), testing.end("rst")))
         events = events_in(here.ask("Go.", stream=True))
         assert events[-1]["response"]["error"]["code"] == "upstream_disconnected"
 
@@ -392,7 +392,7 @@ def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops
     """STR-5: no gap, though the end comes while a piece waits for the client."""
     gate = Gate()
     with lab() as here, here.gateway.connect() as connection:
-        here.says.append(turn(*[fakes.text("x" * 65536)] * 250, fakes.wait(gate)))
+        here.says.append(turn(*[testing.text("x" * 65536)] * 250, testing.wait(gate)))
         connection.sendall(request(stream=True))
         until(lambda: any(protocol.flow.write_paused for protocol in protocols()))
         [task] = next(protocol.tasks for protocol in protocols() if protocol.flow.write_paused)
@@ -415,15 +415,15 @@ def protocols() -> list[HttpProtocol]:
     ("said", "seen"),
     [
         (None, b""),
-        (fakes.text("Hel"), b"response.output_text.delta"),
-        (fakes.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
+        (testing.text("Hel"), b"response.output_text.delta"),
+        (testing.tool_call("c1", "f", '{"a":'), b"response.function_call_arguments.delta"),
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
 def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(here: Lab, stream: bool, said: Any, seen: bytes) -> None:
     """Client: the upstream is cancelled; afterwards there is one record with a terminal status, with what had come."""
     gate = Gate()
-    here.says.append(turn(*([said] if said else []), fakes.wait(gate), fakes.text("never"), stream=True))
+    here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never"), stream=True))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
     with here.gateway.connect() as connection:
         connection.sendall(request(stream=stream, tools=TOOLS))
@@ -464,7 +464,7 @@ def test_the_upstream_of_a_client_that_left_does_not_wait_for_the_store() -> Non
     gate = Gate()
     with lab(wrap=Hesitant) as here:
         store: Any = here.store
-        here.says.append(turn(fakes.text("Hel"), fakes.wait(gate)))
+        here.says.append(turn(testing.text("Hel"), testing.wait(gate)))
         with here.gateway.connect() as connection:
             connection.sendall(request(stream=True))
             gate.wait_reached(BOUND)
@@ -482,7 +482,9 @@ def test_the_upstream_of_a_client_that_left_does_not_wait_for_the_store() -> Non
 def test_what_is_kept_is_what_was_told(here: Lab) -> None:
     """API-1, invariant 2: plain and streamed, with everything a response can have."""
     said = turn(
-        fakes.reasoning("H", "m"), fakes.text("A", "\u0000 \u2028 é 🎻"), fakes.tool_call("c", "f", '{"n":', "9007199254740993}")
+        testing.reasoning("H", "m"),
+        testing.text("A", "\u0000 \u2028 é 🎻"),
+        testing.tool_call("c", "f", '{"n":', "9007199254740993}"),
     )
     settings: dict[str, Any] = {
         "tools": TOOLS, "metadata": {"k": "v"}, "temperature": 0.5, "instructions": "Be kind.", "max_output_tokens": 500,
@@ -496,8 +498,8 @@ def test_what_is_kept_is_what_was_told(here: Lab) -> None:
 
 def test_a_stream_can_be_had_again_from_anywhere(here: Lab) -> None:
     """API-1: `?stream=true` tells the kept response; `starting_after=N` what comes after event N, for every N."""
-    calls = fakes.interleaved(fakes.tool_call("c1", "f", '{"a":', "1}"), fakes.tool_call("c2", "g", "{}"))
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi"), calls))
+    calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
+    here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi"), calls))
     told = here.streamed("Go.", tools=TOOLS)
     events = events_in(here.get(f"{told['id']}?stream=true"))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -510,10 +512,10 @@ def test_a_stream_can_be_had_again_from_anywhere(here: Lab) -> None:
         assert frames[-1].data == sse.DONE
 
 
-@pytest.mark.parametrize("ending", [fakes.finish("length"), fakes.end("rst"), fakes.finish("content_filter")])
+@pytest.mark.parametrize("ending", [testing.finish("length"), testing.end("rst"), testing.finish("content_filter")])
 def test_a_stream_that_ended_otherwise_is_told_again_likewise(here: Lab, ending: Any) -> None:
     """API-1."""
-    here.says.append(turn(fakes.text("Hel"), ending))
+    here.says.append(turn(testing.text("Hel"), ending))
     told = here.streamed("Go.")
     assert told["status"] in ("incomplete", "failed")
     assert events_in(here.get(f"{told['id']}?stream=true"))[-1]["response"] == told
@@ -521,7 +523,7 @@ def test_a_stream_that_ended_otherwise_is_told_again_likewise(here: Lab, ending:
 
 def test_a_stream_is_told_again_in_the_style_that_the_client_reads(here: Lab) -> None:
     """API-1, API-6; and padded if that is asked for (STR-13)."""
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
+    here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     told = here.streamed("Go.")
     path = f"{here.url}/v1/responses/{told['id']}?stream=true"
     with httpx2.Client(timeout=BOUND) as client:
@@ -540,7 +542,7 @@ SEALED = "reasoning.encrypted_content"
 
 def sealed(here: Lab) -> tuple[str, str]:
     """A response whose server sealed its reasoning, which the client had asked for: its id, and what was sealed."""
-    here.says.append(turn(fakes.reasoning("Hm."), fakes.text("Hi")))
+    here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     told = here.told("Go.", model="other-1", include=[SEALED])
     found = told["output"][0]["encrypted_content"]
     return str(told["id"]), str(found)
@@ -575,7 +577,7 @@ def test_sealed_reasoning_among_input_items_is_shown_likewise(here: Lab) -> None
 
 def test_deleted_is_gone(here: Lab) -> None:
     """API-1: it cannot be fetched, listed, continued, referred to or deleted again."""
-    here.says.append(turn(fakes.text("Hi"), fakes.tool_call("call_gone", "f", "{}")))
+    here.says.append(turn(testing.text("Hi"), testing.tool_call("call_gone", "f", "{}")))
     told = here.told("Go.", tools=TOOLS)
     answer = here.delete(told["id"])
     assert (answer.status_code, answer.json()) == (200, {"id": told["id"], "object": "response", "deleted": True})

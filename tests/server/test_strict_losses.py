@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from tests.running import one_upstream, running, until
 from tests.websocket_client import open_websocket
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer, turn
 from antiphon.protocol.losses import MAX_LISTED
+from antiphon.testing import ChatServer, turn
 
 ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello.", "store": False}
 LOSSY: dict[str, Any] = {**ASKED, "tools": [{"type": "web_search"}], "metadata": {"a": "b"}}
-HELLO = turn(fakes.text("Hello."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hello."), testing.usage(5, 2))
 
 
 def test_every_loss_is_named_with_its_place_and_reason() -> None:

@@ -25,11 +25,11 @@ from tests.websocket_client import open_websocket
 
 from antiphon.config import Config, KeyConfig, TelemetryConfig, UpstreamConfig
 from antiphon.errors import ConfigError
-from antiphon.fakes import ChatServer
 from antiphon.server.logger import Logger, RequestLog
 from antiphon.server.metrics import Metrics
 from antiphon.server.otel import OtelTelemetry, open_exporter, provider_names
 from antiphon.server.telemetry import check_telemetry, is_telemetry_enabled, open_telemetry
+from antiphon.testing import ChatServer
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ASKED = {"model": "m", "input": "my secret plan"}

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from tests.server.stateful import ALICE, BOB, TOOLS, Lab, lab_on, message, output
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 
 class Hers(dict[str, str]):
@@ -28,7 +28,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def hers(here: Lab) -> Hers:
     """What alice has: a chain of two, with a call, and an item of her own naming."""
-    here.says.append(turn(fakes.text("A secret."), fakes.tool_call("call_of_alice", "f", '{"secret":1}')))
+    here.says.append(turn(testing.text("A secret."), testing.tool_call("call_of_alice", "f", '{"secret":1}')))
     first = here.told([message("user", "Alice's secret.", id="msg_of_alice")], tools=TOOLS)
     second = here.told([output("call_of_alice")], previous_response_id=first["id"], tools=TOOLS)
     return Hers(
@@ -172,7 +172,7 @@ def test_the_matrix_would_notice(here: Lab, hers: Hers) -> None:
 
 def test_two_may_call_their_things_the_same(here: Lab, hers: Hers) -> None:
     """Ids that clients and servers choose are each owner's own: the same item and call ids, other contents."""
-    here.says.append(turn(fakes.text("Bob's."), fakes.tool_call(hers["call"], "g", "{}")))
+    here.says.append(turn(testing.text("Bob's."), testing.tool_call(hers["call"], "g", "{}")))
     his = here.told([message("user", "Bob's own.", id=hers["sent"])], tools=TOOLS, key=BOB)
     for key, text, name in ((ALICE, "Alice's secret.", "f"), (BOB, "Bob's own.", "g")):
         here.told([{"type": "item_reference", "id": hers["sent"]}, output(hers["call"])], tools=TOOLS, key=key)

@@ -13,11 +13,11 @@ import pytest
 from tests.running import Running, one_upstream, running
 from tests.server.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
 
-from antiphon import fakes
-from antiphon.fakes import ChatServer, GeminiServer, MessagesServer, turn
-from antiphon.fakes.harness import FakeServer
+from antiphon import testing
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, turn
+from antiphon.testing.harness import FakeServer
 
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SERVERS: dict[str, Any] = {"messages": MessagesServer, "gemini": GeminiServer}
 KEY = "lab-key-that-nobody-may-see-0123456789"
 
@@ -137,7 +137,7 @@ def test_what_an_answer_loses_is_told_under_any_setting() -> None:
         "finish_reason": "stop",
     }
     body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice, {**choice, "index": 1}]}
-    with ChatServer([fakes.whole(body)]) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
+    with ChatServer([testing.whole(body)]) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
         answer = CHAT.ask(gateway)
     assert (answer.status_code, CHAT.text_in(answer.json())) == (200, "Hello.")
     assert "choices[1]" in answer.headers["antiphon-losses"]

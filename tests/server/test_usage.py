@@ -11,8 +11,8 @@ import pytest
 from tests.running import until
 from tests.server.stateful import ALICE, BOB, Lab, lab, lab_on
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -30,7 +30,7 @@ def used(here: Lab, query: str = "", key: str = ALICE) -> dict[str, Any]:
 
 def test_an_owner_sees_what_it_used_and_nobody_else_does(here: Lab) -> None:
     """C-5: tokens by model, of turns that stream and of turns that do not."""
-    here.says.append(turn(fakes.text("a"), fakes.usage(5, 2)))
+    here.says.append(turn(testing.text("a"), testing.usage(5, 2)))
     day = datetime.now(UTC).date().isoformat()
     here.told("Hi")
     here.streamed("Hi")

@@ -14,20 +14,20 @@ from antiphon.server import usage_counter
 from antiphon.server.logger import Logger, RequestLog
 from antiphon.server.usage_counter import UsageCounter
 from antiphon.store.interface import Store
-from antiphon.store.usage import Usage
+from antiphon.store.usage import UsageRow
 
 
 class Shelf:
     """All that a counter asks of a store: it keeps what it is given, or says what is wrong."""
 
     def __init__(self, *faults: Exception) -> None:
-        self.kept: list[Usage] = []
+        self.kept: list[UsageRow] = []
         self.asked = 0
         self.waits = asyncio.Event()
         self.waits.set()
         self._faults = list(faults)
 
-    async def add_usage(self, rows: Sequence[Usage]) -> None:
+    async def add_usage(self, rows: Sequence[UsageRow]) -> None:
         self.asked += 1
         await self.waits.wait()
         if self._faults:
@@ -59,7 +59,7 @@ def test_requests_are_added_up_by_day_owner_model_and_upstream() -> None:
         await usage.flush()
         assert shelf.asked == 1
         assert shelf.kept == [
-            Usage(
+            UsageRow(
                 day=20_000,
                 owner="anna",
                 model="m",
@@ -72,7 +72,7 @@ def test_requests_are_added_up_by_day_owner_model_and_upstream() -> None:
                 reasoning_tokens=2,
                 losses=1,
             ),
-            Usage(day=20_000, owner="", model="m", upstream="", requests=1, errors=1),
+            UsageRow(day=20_000, owner="", model="m", upstream="", requests=1, errors=1),
         ]
 
     asyncio.run(story())

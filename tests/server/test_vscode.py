@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from tests.dialects.vscode.reading import ASSISTANT, CALL, RESULT, SYSTEM, USER, data, lines_in, message
 from tests.running import one_upstream, read_all, running
 
-from antiphon import fakes
+from antiphon import testing
 from antiphon.config import KeyConfig, TraceConfig, UpstreamConfig
-from antiphon.fakes import ChatServer, Gate, MessagesServer, turn
 from antiphon.gateway.replay import replay_trace
+from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.trace.reader import read_trace
 
 CHAT, COUNT, MODELS = "/v1/vscode/chat", "/v1/vscode/count_tokens", "/v1/vscode/models"
-HELLO = turn(fakes.text("Hel", "lo."), fakes.usage(5, 2))
-CALLING = turn(fakes.text("Looking."), fakes.tool_call("call_1", "look", '{"path":', '"a.py"}'), fakes.usage(5, 2))
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
+CALLING = turn(testing.text("Looking."), testing.tool_call("call_1", "look", '{"path":', '"a.py"}'), testing.usage(5, 2))
 TOOL = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
 ASKED: dict[str, Any] = {"model": "mock-1", "messages": [message(USER, "Say hello.")]}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "vscode.md"
@@ -70,7 +70,7 @@ def test_a_conversation_with_a_system_prompt_tools_and_results_reaches_a_strict_
 
 def test_thinking_comes_with_a_seal_that_its_maker_gets_back() -> None:
     """A-8, RSN-2."""
-    thought = turn(fakes.reasoning("Hm."), fakes.text("So."), fakes.usage(5, 2))
+    thought = turn(testing.reasoning("Hm."), testing.text("So."), testing.usage(5, 2))
     with MessagesServer([thought, HELLO]) as upstream, running(one_upstream(upstream.base_url, dialect="messages")) as gateway:
         options = {"modelOptions": {"reasoning": {"effort": "low"}}}
         *parts, _ = lines_in(gateway.post({**ASKED, "options": options}, CHAT).content)
@@ -93,7 +93,7 @@ def test_an_answer_in_one_piece_has_the_same_parts() -> None:
 def test_silence_is_filled_with_blank_lines() -> None:
     """HTTP-7."""
     gate = Gate()
-    with ChatServer([turn(fakes.wait(gate), fakes.text("Hello."))]) as upstream:
+    with ChatServer([turn(testing.wait(gate), testing.text("Hello."))]) as upstream:
         with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
             body = msgspec.json.encode(ASKED)
             head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -111,7 +111,7 @@ def test_silence_is_filled_with_blank_lines() -> None:
 def test_a_failure_in_the_middle_is_the_last_line() -> None:
     """STR-8."""
     with (
-        ChatServer([turn(fakes.text("Hel"), fakes.end("mid-chunk"))]) as upstream,
+        ChatServer([turn(testing.text("Hel"), testing.end("mid-chunk"))]) as upstream,
         running(one_upstream(upstream.base_url)) as gateway,
     ):
         *_, last = lines_in(gateway.post(ASKED, CHAT).content)

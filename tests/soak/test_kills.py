@@ -12,7 +12,7 @@ from soak.kills import Answer, Round, Seen
 from tests.running import one_upstream, running
 
 from antiphon.config import StoreConfig
-from antiphon.fakes import ChatServer
+from antiphon.testing import ChatServer
 
 
 def test_what_is_not_there_or_not_the_same_or_cannot_be_continued_is_lost(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from msgspec import Struct
 from tests.store import postgres_server
 
 from antiphon.store.interface import Store
-from antiphon.store.postgres import PostgresStore
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.postgres.store import PostgresStore
+from antiphon.store.sqlite.store import SqliteStore
 
 
 class Bench(Struct, frozen=True):

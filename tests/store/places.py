@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 from tests.store import postgres_server
 
-from antiphon.store.interface import Record, Store, Turn
-from antiphon.store.postgres import PostgresStore
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.interface import ResponseRecord, Store, StoredTurn
+from antiphon.store.postgres.store import PostgresStore
+from antiphon.store.sqlite.store import SqliteStore
 
 Place = Callable[[], AbstractAsyncContextManager[Store]]
 
@@ -35,9 +35,9 @@ async def in_postgres() -> AsyncIterator[Store]:
         await store.close()
 
 
-def record(id: str, previous: str | None = None, *, at: int = 1_700_000_000, says: bytes = b"") -> Record:
+def record(id: str, previous: str | None = None, *, at: int = 1_700_000_000, says: bytes = b"") -> ResponseRecord:
     """A response that says of itself who it is; `says` stands in its output."""
-    return Record(
+    return ResponseRecord(
         id=id,
         previous=previous,
         created_at=at,
@@ -48,30 +48,30 @@ def record(id: str, previous: str | None = None, *, at: int = 1_700_000_000, say
     )
 
 
-def chained(*records: Record) -> bytes:
+def chained(*records: ResponseRecord) -> bytes:
     """What a chain of these is."""
     return b",".join(array for each in records for array in (each.input, each.output))
 
 
 async def chain_of(store: Store, owner: str, id: str) -> bytes | None:
     """A chain, whatever its size."""
-    found = await store.chain(owner, id, NO_LIMIT, drops_oldest=False)
+    found = await store.get_chain(owner, id, NO_LIMIT, drops_oldest=False)
     if found is None:
         return None
     assert (found.size, found.left_out) == (len(found.content) + 1, 0)
     return found.content
 
 
-async def with_item(store: Store, owner: str, item_id: str) -> Turn | None:
+async def with_item(store: Store, owner: str, item_id: str) -> StoredTurn | None:
     """The newest response that has an item of this id."""
     found = await store.find_items(owner, [item_id])
-    return await store.turn(owner, found[item_id]) if found else None
+    return await store.get_turn(owner, found[item_id]) if found else None
 
 
-async def with_call(store: Store, owner: str, call_id: str) -> Turn | None:
+async def with_call(store: Store, owner: str, call_id: str) -> StoredTurn | None:
     """The only response that has a call of this id."""
     found = await store.find_calls(owner, [call_id])
-    return await store.turn(owner, found[call_id]) if found else None
+    return await store.get_turn(owner, found[call_id]) if found else None
 
 
 NO_LIMIT = 2**62

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
 from tests.store.places import record
 
-from antiphon.store.conversations import Conversation, Entry, Page
+from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
 from antiphon.store.interface import Excerpt, Store
 
 ODD = ["", "\0", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
@@ -40,12 +40,12 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-def conversation(id: str = "conv", metadata: bytes = b"{}") -> Conversation:
-    return Conversation(id=id, created_at=7, metadata=metadata)
+def conversation(id: str = "conv", metadata: bytes = b"{}") -> StoredConversation:
+    return StoredConversation(id=id, created_at=7, metadata=metadata)
 
 
-def entries(*ids: str, says: bytes = b"") -> list[Entry]:
-    return [Entry(id=id, item=b'{"id":"%s","says":"%s"}' % (id.encode(), says)) for id in ids]
+def entries(*ids: str, says: bytes = b"") -> list[ConversationEntry]:
+    return [ConversationEntry(id=id, item=b'{"id":"%s","says":"%s"}' % (id.encode(), says)) for id in ids]
 
 
 async def everything(store: Store, id: str = "conv", owner: str = "anna") -> list[str]:
@@ -61,7 +61,7 @@ def test_a_conversation_comes_back_with_its_items_in_order(run: Run) -> None:
         made = conversation(metadata=b'{"topic":"\xf0\x9f\x98\x80", "a" : 1}')
         await store.create_conversation("anna", made, entries("c", "a", "b"))
         assert await store.get_conversation("anna", "conv") == made
-        assert await store.list_entries("anna", "conv", after=None, order="asc", limit=1000) == Page(
+        assert await store.list_entries("anna", "conv", after=None, order="asc", limit=1000) == EntryPage(
             entries=entries("c", "a", "b"), has_more=False
         )
         assert await store.get_entry("anna", "conv", "a") == entries("a")[0]
@@ -149,12 +149,14 @@ def test_pages_follow_each_other(run: Run, order: Literal["asc", "desc"]) -> Non
                     break
                 after = found[-1]
             assert found == (ids if order == "asc" else ids[::-1])
-        assert await store.list_entries("anna", "conv", after=None, order=order, limit=0) == Page(entries=[], has_more=True)
+        assert await store.list_entries("anna", "conv", after=None, order=order, limit=0) == EntryPage(entries=[], has_more=True)
         assert await store.list_entries("anna", "conv", after="nowhere", order=order, limit=2) is None
         assert await store.list_entries("anna", "nowhere", after=None, order=order, limit=2) is None
         assert await store.list_entries("anna", "nowhere", after="item_1", order=order, limit=2) is None
         last = ids[-1] if order == "asc" else ids[0]
-        assert await store.list_entries("anna", "conv", after=last, order=order, limit=1000) == Page(entries=[], has_more=False)
+        assert await store.list_entries("anna", "conv", after=last, order=order, limit=1000) == EntryPage(
+            entries=[], has_more=False
+        )
 
     run(law)
 
@@ -227,12 +229,12 @@ def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
 def test_odd_ids_and_large_items_are_like_any_other(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
-        large = Entry(id="large", item=bytes(range(256)) * 5_000)
+        large = ConversationEntry(id="large", item=bytes(range(256)) * 5_000)
         for id in ODD:
             await store.create_conversation(f"owner {id}", conversation(id), [*entries(*ODD), large])
             assert await everything(store, id, f"owner {id}") == [*ODD, "large"]
             page = await store.list_entries(f"owner {id}", id, after=ODD[-2], order="asc", limit=2)
-            assert page == Page(entries=[*entries(ODD[-1]), large], has_more=False)
+            assert page == EntryPage(entries=[*entries(ODD[-1]), large], has_more=False)
             assert await store.get_entry(f"owner {id}", id, id) == entries(id)[0]
 
     run(law)
@@ -290,7 +292,7 @@ class Model:
     """Conversations as plain as can be."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], tuple[Conversation, dict[str, Entry]]] = {}
+        self.kept: dict[tuple[str, str], tuple[StoredConversation, dict[str, ConversationEntry]]] = {}
         self.number = 0
 
     def ask(self, step: Step) -> Any:
@@ -327,7 +329,7 @@ class Model:
             kept[entry.id] = entry
         return True
 
-    def page(self, kept: list[Entry], step: List) -> Page | None:
+    def page(self, kept: list[ConversationEntry], step: List) -> EntryPage | None:
         if step.order == "desc":
             kept.reverse()
         if step.after is not None:
@@ -335,7 +337,7 @@ class Model:
             if not places:
                 return None
             kept = kept[places[0] + 1 :]
-        return Page(entries=kept[: step.limit], has_more=len(kept) > step.limit)
+        return EntryPage(entries=kept[: step.limit], has_more=len(kept) > step.limit)
 
 
 async def ask(store: Store, step: Step, number: int) -> Any:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.store.places import NO_LIMIT, PLACES, Place, chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
-from antiphon.store.interface import Excerpt, Record, Store, Turn
+from antiphon.store.interface import Excerpt, ResponseRecord, Store, StoredTurn
 
 ODD = ["", "\0", "a\0b", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
 KEPT = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
@@ -41,11 +41,11 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-def turn(kept: Record) -> Turn:
-    return Turn(id=kept.id, input=kept.input, output=kept.output)
+def turn(kept: ResponseRecord) -> StoredTurn:
+    return StoredTurn(id=kept.id, input=kept.input, output=kept.output)
 
 
-async def save(store: Store, *records: Record, owner: str = "anna") -> None:
+async def save(store: Store, *records: ResponseRecord, owner: str = "anna") -> None:
     for each in records:
         await store.save(owner, each, [], [])
 
@@ -55,7 +55,9 @@ async def save(store: Store, *records: Record, owner: str = "anna") -> None:
 
 def test_what_was_saved_comes_back_to_the_byte(run: Run) -> None:
     async def law(store: Store) -> None:
-        kept = Record(id="resp_1", previous="resp_0", created_at=1, status="incomplete", head=KEPT, input=b"[]", output=KEPT * 2)
+        kept = ResponseRecord(
+            id="resp_1", previous="resp_0", created_at=1, status="incomplete", head=KEPT, input=b"[]", output=KEPT * 2
+        )
         await save(store, kept)
         assert await store.get("anna", "resp_1") == kept
 
@@ -87,11 +89,11 @@ def test_a_moment_is_kept_exactly(run: Run, at: int) -> None:
 def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
     async def law(store: Store) -> None:
         for number, id in enumerate(ODD):
-            kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            kept = ResponseRecord(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
             await store.save(f"owner {id}", kept, [id, id], [id])
             await store.save(f"owner {id}", replace(kept, id=f"{id}2", previous=id), [], [])
         for number, id in enumerate(ODD):
-            kept = Record(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            kept = ResponseRecord(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
             assert await store.get(f"owner {id}", id) == kept
             assert await chain_of(store, f"owner {id}", f"{id}2") == chained(kept, kept)
             assert await with_item(store, f"owner {id}", id) == turn(kept)
@@ -325,8 +327,8 @@ def test_many_ids_are_found_in_one_question(run: Run) -> None:
         assert calls == {"one": items["one"], "two": items["two"], f"{long}1": items["one"]}
         assert await store.find_items("anna", []) == await store.find_calls("anna", []) == {}
         assert await store.find_items("bert", ["one"]) == {}
-        assert await store.turn("bert", items["one"]) is None
-        assert await store.turn("anna", max(items.values()) + 1) is None
+        assert await store.get_turn("bert", items["one"]) is None
+        assert await store.get_turn("anna", max(items.values()) + 1) is None
 
     run(law)
 
@@ -342,11 +344,11 @@ def test_a_chain_beyond_the_limit_leaves_out_the_oldest(run: Run, in_order: bool
         for limit in range(sum(sizes) + 2):
             fitting = [each for at, each in enumerate(chain) if sum(sizes[at:]) <= limit]
             wanted = Excerpt(content=chained(*fitting), size=sum(sizes), left_out=3 - len(fitting))
-            assert await store.chain("anna", "c", limit, drops_oldest=True) == wanted
+            assert await store.get_chain("anna", "c", limit, drops_oldest=True) == wanted
             if len(fitting) < 3:
                 wanted = replace(wanted, content=b"")
-            assert await store.chain("anna", "c", limit, drops_oldest=False) == wanted
-        assert await store.chain("anna", "d", NO_LIMIT, drops_oldest=True) is None
+            assert await store.get_chain("anna", "c", limit, drops_oldest=False) == wanted
+        assert await store.get_chain("anna", "d", NO_LIMIT, drops_oldest=True) is None
 
     run(law)
 
@@ -361,15 +363,15 @@ def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
         await store.save("anna", kept[2], ["call_9"], [])
         await store.save("bert", kept[3], ["rs_3"], ["call_3"])
         first, second = kept[0].output, kept[1].output
-        assert await store.outputs_with("anna", ["rs_1", "rs_2", "rs_3"], [], NO_LIMIT) == [first]
-        assert await store.outputs_with("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [first, second]
-        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], NO_LIMIT) == [first, second]
-        assert await store.outputs_with("anna", [], ["call_0"], NO_LIMIT) == []
-        assert await store.outputs_with("anna", [], [], NO_LIMIT) == []
-        assert await store.outputs_with("anna", [], [f"call_{number}" for number in range(1000)], NO_LIMIT) == [first, second]
-        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(first) + len(second)) == [first, second]
-        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(first) + len(second) - 1) == [second]
-        assert await store.outputs_with("anna", ["rs_2"], ["call_2"], len(second) - 1) == []
+        assert await store.find_outputs("anna", ["rs_1", "rs_2", "rs_3"], [], NO_LIMIT) == [first]
+        assert await store.find_outputs("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [first, second]
+        assert await store.find_outputs("anna", ["rs_2"], ["call_2"], NO_LIMIT) == [first, second]
+        assert await store.find_outputs("anna", [], ["call_0"], NO_LIMIT) == []
+        assert await store.find_outputs("anna", [], [], NO_LIMIT) == []
+        assert await store.find_outputs("anna", [], [f"call_{number}" for number in range(1000)], NO_LIMIT) == [first, second]
+        assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(first) + len(second)) == [first, second]
+        assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(first) + len(second) - 1) == [second]
+        assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(second) - 1) == []
 
     run(law)
 
@@ -530,7 +532,7 @@ def test_closing_finishes_what_was_asked_for_and_takes_nothing_more(place: Place
 
 class Save(Struct, frozen=True):
     owner: str
-    record: Record
+    record: ResponseRecord
     items: list[str]
     calls: list[str]
 
@@ -587,7 +589,7 @@ class Model:
         return [each for each in self.kept.values() if each.owner == owner]
 
     def chain(self, owner: str, id: str | None) -> bytes | None:
-        records: list[Record] = []
+        records: list[ResponseRecord] = []
         while id is not None:
             found = self.kept.get((owner, id))
             if found is None or len(records) == len(self.kept):
@@ -639,7 +641,7 @@ json = st.recursive(
 ).map(msgspec.json.encode)
 moments = st.integers(0, 9)
 records = st.builds(
-    Record,
+    ResponseRecord,
     id=ids,
     previous=st.none() | ids,
     created_at=moments,
@@ -651,7 +653,7 @@ records = st.builds(
 saves = st.builds(Save, owners, records, st.lists(ids, max_size=3), st.lists(ids, max_size=3))
 asks = st.builds(Ask, st.sampled_from(["get", "chain", "with_item", "with_call", "delete"]), owners, ids)
 prunes = st.builds(Prune, st.none() | moments, st.none() | st.integers(0, 6), st.integers(1, 4))
-LARGE = Record(
+LARGE = ResponseRecord(
     id="resp_1",
     previous=None,
     created_at=1,

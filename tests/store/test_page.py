@@ -13,12 +13,12 @@ from tests.clients.blocks import block
 from tests.store.postgres_server import fresh_url, sql, url_of
 
 from antiphon.cli import store as command
-from antiphon.cli.entry import parser
+from antiphon.cli.entry import make_parser
 from antiphon.config import StoreConfig, parse_config
-from antiphon.store.interface import Record
+from antiphon.store.interface import ResponseRecord
 from antiphon.store.opening import open_store
 
-RECORD = Record(id="resp_1", previous=None, created_at=1, status="completed", head=b"{}", input=b"[]", output=b"[]")
+RECORD = ResponseRecord(id="resp_1", previous=None, created_at=1, status="completed", head=b"{}", input=b"[]", output=b"[]")
 
 
 def block_of(containing: str) -> str:
@@ -41,7 +41,7 @@ def tell(line: str, folder: Path) -> str:
     program, *words = shlex.split(line)
     assert program == "antiphon"
     out = io.StringIO()
-    assert command.run(parser().parse_args(words), out, io.StringIO(), environ={}, cwd=folder) == 0
+    assert command.run(make_parser().parse_args(words), out, io.StringIO(), environ={}, cwd=folder) == 0
     return out.getvalue()
 
 

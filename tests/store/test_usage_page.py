@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.store.usage import COUNTED
-from antiphon.store.usage_sums import BY
+from antiphon.store.usage import COUNTER_NAMES
+from antiphon.store.usage_sums import GROUPINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "usage.md").read_text(encoding="utf-8")
 
 
 def test_the_page_names_what_is_counted_and_by_what() -> None:
-    assert [name for name in COUNTED if f"`{name}`" not in PAGE] == []
-    assert [by for by in BY if f"`--by {by}`" not in PAGE] == []
+    assert [name for name in COUNTER_NAMES if f"`{name}`" not in PAGE] == []
+    assert [by for by in GROUPINGS if f"`--by {by}`" not in PAGE] == []

@@ -21,9 +21,9 @@ from tests.store.benches import BENCHES, Bench
 from tests.store.places import chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
-from antiphon.store.conversations import Addition, Conversation, Entry
-from antiphon.store.interface import Record, Store
-from antiphon.store.work import Queue, Said, Work
+from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
+from antiphon.store.interface import ResponseRecord, Store
+from antiphon.store.work import EventsAfter, QueueStats, Work
 
 ODD = [b"", b"\n", b"\0", b"{}\n{}", b"\xff\xfe", b"12 ", b'{"a":\n"\xf0\x9f\x98\x80"}', b" " * 3]
 LONG = 600.0  # a lease that does not run out by itself
@@ -48,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-def queued(id: str, *, at: int = 1_700_000_000, previous: str | None = None) -> Record:
+def queued(id: str, *, at: int = 1_700_000_000, previous: str | None = None) -> ResponseRecord:
     return replace(record(id, previous, at=at), status="queued")
 
 
@@ -76,11 +76,11 @@ def test_what_is_enqueued_is_a_response_and_work(run: Run) -> None:
         assert await store.get("anna", "a") == queued("a", at=0)
         assert await with_item(store, "anna", "msg_a") is not None
         assert await chain_of(store, "anna", "a") == chained(queued("a"))
-        assert await store.said("anna", "a", -1) == Said(events=[], status="queued")
-        assert await store.queue() == Queue(waiting=2, running=0, oldest_waiting=0)
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="queued")
+        assert await store.queue_stats() == QueueStats(waiting=2, running=0, oldest_waiting=0)
         assert await store.claim("one", LONG, 5) == [work("a"), work("b")]
-        assert not work("a").has_spoken
-        assert await store.queue() == Queue(waiting=0, running=2, oldest_waiting=None)
+        assert not work("a").has_events
+        assert await store.queue_stats() == QueueStats(waiting=0, running=2, oldest_waiting=None)
 
     run(law)
 
@@ -91,7 +91,7 @@ def test_the_oldest_is_claimed_first_and_no_more_than_wanted(run: Run) -> None:
         await enqueue(store, *"abcde")
         assert await store.claim("one", LONG, 0) == await store.claim("one", LONG, -1) == []
         assert await store.claim("one", LONG, 2) == [work("a"), work("b")]
-        assert await store.queue() == Queue(waiting=3, running=2, oldest_waiting=2)
+        assert await store.queue_stats() == QueueStats(waiting=3, running=2, oldest_waiting=2)
         assert await store.claim("two", LONG, 1) == [work("c")]
         assert await store.claim("one", LONG, 9) == [work("d"), work("e")]
         assert await store.claim("two", LONG, 9) == []
@@ -181,16 +181,16 @@ def test_work_whose_lease_has_run_out_is_claimed_by_another(run: Run) -> None:
         await bench.let_pass(5)
         assert await store.claim("two", 10, 5) == [work("b")]
         await bench.let_pass(6)
-        assert await store.queue() == Queue(waiting=1, running=1, oldest_waiting=0)
+        assert await store.queue_stats() == QueueStats(waiting=1, running=1, oldest_waiting=0)
         [again] = await store.claim("two", 10, 5)
         assert again == work("a", attempt=2, next_event=2)
-        assert again.has_spoken
+        assert again.has_events
         assert await store.append("one", "a", 2, [b"late"], "in_progress") is False
         assert await finish(store, "one", "a", 2, b"late") is False
         assert await store.renew("one", 10, ["a"]) == {}
         await store.release("one", ["a"])
         assert await store.claim("one", 10, 5) == []
-        assert await store.said("anna", "a", -1) == Said(events=[b"0", b"1"], status="in_progress")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[b"0", b"1"], status="in_progress")
         assert await store.append("two", "a", 2, [b"2"], "in_progress")
         assert await finish(store, "two", "a", 3, b"end")
 
@@ -237,7 +237,7 @@ def test_work_that_is_given_back_is_claimed_at_once(run: Run) -> None:
         await store.claim("two", LONG, 1)
         await store.release("one", ["b", "c", "nowhere"])
         await store.release("one", [])
-        assert await store.queue() == Queue(waiting=1, running=2, oldest_waiting=1)
+        assert await store.queue_stats() == QueueStats(waiting=1, running=2, oldest_waiting=1)
         assert await store.append("one", "b", 0, [b"late"], "in_progress") is False
         assert await store.claim("three", LONG, 5) == [work("b", attempt=2)]
 
@@ -256,11 +256,11 @@ def test_events_come_back_to_the_byte_after_any_number(run: Run) -> None:
         assert await store.append("one", "a", 3, ODD[3:4], "in_progress")
         assert await store.append("one", "a", 4, ODD[4:], "in_progress")
         for after in range(-1, len(ODD) + 2):
-            assert await store.said("anna", "a", after) == Said(events=ODD[after + 1 :], status="in_progress")
-        assert await store.said("anna", "a", -(2**70)) == Said(events=ODD, status="in_progress")
-        assert await store.said("anna", "a", 2**70) == Said(events=[], status="in_progress")
+            assert await store.events_after("anna", "a", after) == EventsAfter(events=ODD[after + 1 :], status="in_progress")
+        assert await store.events_after("anna", "a", -(2**70)) == EventsAfter(events=ODD, status="in_progress")
+        assert await store.events_after("anna", "a", 2**70) == EventsAfter(events=[], status="in_progress")
         assert await finish(store, "one", "a", len(ODD), b"end")
-        assert await store.said("anna", "a", -1) == Said(events=[*ODD, b"end"], status="completed")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[*ODD, b"end"], status="completed")
         assert (await store.stats()).events == len(ODD) + 1
 
     run(law)
@@ -273,8 +273,8 @@ def test_megabytes_are_kept_whole(run: Run) -> None:
         [claimed] = await bench.store.claim("one", LONG, 1)
         assert claimed.request == large[0]
         assert await bench.store.append("one", "a", 0, large, "in_progress")
-        assert await bench.store.said("anna", "a", 0) == Said(events=large[1:], status="in_progress")
-        assert await bench.store.said("anna", "a", -1) == Said(events=large, status="in_progress")
+        assert await bench.store.events_after("anna", "a", 0) == EventsAfter(events=large[1:], status="in_progress")
+        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(events=large, status="in_progress")
 
     run(law)
 
@@ -288,10 +288,10 @@ def test_the_same_events_again_change_nothing(run: Run) -> None:
             assert await store.append("one", "a", 0, [b"0", b"1"], "in_progress")
         assert await store.append("one", "a", 1, [b"1", b"2", b"3"], "in_progress")  # of these the first was there
         assert await store.append("one", "a", 0, [b"0"], "incomplete")
-        assert await store.said("anna", "a", -1) == Said(events=[b"0", b"1", b"2", b"3"], status="incomplete")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[b"0", b"1", b"2", b"3"], status="incomplete")
         for _ in range(2):
             assert await finish(store, "one", "a", 3, b"3", b"end")
-        assert await store.said("anna", "a", 1) == Said(events=[b"2", b"3", b"end"], status="completed")
+        assert await store.events_after("anna", "a", 1) == EventsAfter(events=[b"2", b"3", b"end"], status="completed")
 
     run(law)
 
@@ -309,8 +309,8 @@ def test_a_gap_is_a_mistake_and_nothing_is_kept(run: Run) -> None:
         )
         assert [type(outcome) for outcome in outcomes] == [ValueError, bool, ValueError]
         assert "number 1 on came where number 0 is the next" in str(outcomes[0])
-        assert await store.said("anna", "a", -1) == Said(events=[], status="queued")
-        assert await store.said("anna", "b", -1) == Said(events=[b"0"], status="in_progress")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="queued")
+        assert await store.events_after("anna", "b", -1) == EventsAfter(events=[b"0"], status="in_progress")
 
     run(law)
 
@@ -320,7 +320,7 @@ def test_a_status_may_change_without_an_event(run: Run) -> None:
         await enqueue(bench.store, "a")
         await bench.store.claim("one", LONG, 1)
         assert await bench.store.append("one", "a", 0, [], "in_progress")
-        assert await bench.store.said("anna", "a", -1) == Said(events=[], status="in_progress")
+        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(events=[], status="in_progress")
         found = await bench.store.get("anna", "a")
         assert found == replace(queued("a", at=0), status="in_progress")
 
@@ -342,7 +342,7 @@ def test_what_many_say_at_once_is_all_kept(run: Run) -> None:
         renewals = [store.renew("one", LONG, ids[::-1]) for _ in range(10)]
         await asyncio.gather(*map(say, ids), *renewals, *(store.append("two", id, 0, [b"not mine"], "") for id in ids))
         for id in ids:
-            said = await store.said("anna", id, -1)
+            said = await store.events_after("anna", id, -1)
             assert said
             assert said.events == [each for number in range(4) for each in (b"%d" % number, id.encode())] + [b"end"]
 
@@ -355,7 +355,9 @@ def test_what_one_asks_without_waiting_is_kept_in_that_order(run: Run) -> None:
         await bench.store.claim("one", LONG, 1)
         asked = [bench.store.append("one", "a", number, [b"%d" % number], "in_progress") for number in range(20)]
         assert await asyncio.gather(*asked) == [True] * 20
-        assert await bench.store.said("anna", "a", -1) == Said(events=[b"%d" % n for n in range(20)], status="in_progress")
+        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(
+            events=[b"%d" % n for n in range(20)], status="in_progress"
+        )
 
     run(law)
 
@@ -376,7 +378,7 @@ def test_what_is_finished_is_a_response_like_any_other(run: Run) -> None:
         found = await with_call(store, "anna", "call_1")
         assert found is not None
         assert found.id == "a"
-        assert await store.queue() == Queue(waiting=0, running=0, oldest_waiting=None)
+        assert await store.queue_stats() == QueueStats(waiting=0, running=0, oldest_waiting=None)
         await bench.let_pass(10 * LONG)
         assert await store.claim("two", LONG, 5) == []
         assert await store.renew("one", LONG, ["a"]) == {}
@@ -393,12 +395,12 @@ def test_what_it_adds_to_a_conversation_is_kept_with_it(run: Run) -> None:
 
     async def law(bench: Bench) -> None:
         store = bench.store
-        await store.create_conversation("anna", Conversation(id="conv", created_at=1, metadata=b"{}"), [])
+        await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
 
-        def adding(*ids: str, to: str = "conv") -> Addition:
-            return Addition(conversation=to, entries=[Entry(id=id, item=id.encode()) for id in ids])
+        def adding(*ids: str, to: str = "conv") -> ConversationAddition:
+            return ConversationAddition(conversation=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids])
 
         assert await store.finish("two", record("a"), [], [], 0, [b"0"], addition=adding("not mine")) is False
         for _ in range(2):
@@ -425,7 +427,7 @@ def test_work_that_waits_is_cancelled_at_once(run: Run) -> None:
         assert await store.cancel("anna", "a", cancelled) == "cancelled"
         assert await store.get("anna", "a") == cancelled
         assert await with_item(store, "anna", "msg_a") is not None
-        assert await store.said("anna", "a", -1) == Said(events=[], status="cancelled")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="cancelled")
         assert await store.cancel("anna", "a", cancelled) == "ended"
         assert await store.claim("one", LONG, 5) == [work("b")]
         await store.save("anna", record("never"), [], [])
@@ -441,13 +443,13 @@ def test_work_that_runs_is_asked_to_end(run: Run) -> None:
         await store.claim("one", 10, 1)
         cancelled = replace(queued("a"), status="cancelled")
         for _ in range(2):
-            assert await store.cancel("anna", "a", cancelled) == "asked"
+            assert await store.cancel("anna", "a", cancelled) == "requested"
             assert await store.renew("one", 10, ["a"]) == {"a": "cancelled"}
         assert await store.append("one", "a", 0, [b"0"], "in_progress")
         await bench.let_pass(11)
         assert await store.claim("two", 10, 1) == [work("a", attempt=2, next_event=1, is_cancelled=True)]
         assert await store.finish("two", cancelled, [], [], 1, [b"cancelled"])
-        assert await store.said("anna", "a", -1) == Said(events=[b"0", b"cancelled"], status="cancelled")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[b"0", b"cancelled"], status="cancelled")
 
     run(law)
 
@@ -460,8 +462,8 @@ def test_work_that_waits_again_is_over_at_once_only_if_it_has_said_nothing(run: 
         assert await store.append("one", "b", 0, [b"0"], "in_progress")
         await bench.let_pass(11)
         outcomes = [await store.cancel("anna", id, replace(queued(id), status="cancelled")) for id in "ab"]
-        assert outcomes == ["cancelled", "asked"]
-        assert await store.cancel("anna", "c", None) == "asked"
+        assert outcomes == ["cancelled", "requested"]
+        assert await store.cancel("anna", "c", None) == "requested"
         assert await finish(store, "one", "a", 0) is False  # its lease has ended with the work
         claimed = await store.claim("two", 10, 5)
         assert [(each.id, each.is_cancelled) for each in claimed] == [("b", True), ("c", True)]
@@ -476,11 +478,11 @@ def test_of_a_cancellation_and_an_end_one_wins(run: Run) -> None:
             await enqueue(store, id)
             cancelled = replace(queued(id), status="cancelled")
             claimed, outcome = await asyncio.gather(store.claim("one", LONG, 1), other.cancel("anna", id, cancelled))
-            assert (outcome, [each.id for each in claimed]) in [("asked", [id]), ("cancelled", [])]
-            if outcome == "asked":
+            assert (outcome, [each.id for each in claimed]) in [("requested", [id]), ("cancelled", [])]
+            if outcome == "requested":
                 done, late = await asyncio.gather(finish(store, "one", id, 0, b"end"), other.cancel("anna", id, cancelled))
                 assert done
-                assert late in ("asked", "ended")
+                assert late in ("requested", "ended")
                 found = await store.get("anna", id)
                 assert found
                 assert found.status == "completed"
@@ -497,7 +499,7 @@ def test_what_is_deleted_takes_its_work_and_its_events_along(run: Run) -> None:
         assert await finish(store, "one", "b", 0, b"0")
         for id in "abc":
             assert await store.delete("anna", id)
-            assert await store.said("anna", id, -1) is None
+            assert await store.events_after("anna", id, -1) is None
         assert await store.renew("one", LONG, ["a"]) == {}
         assert await store.append("one", "a", 2, [b"2"], "in_progress") is False
         assert await finish(store, "one", "a", 2) is False
@@ -541,9 +543,9 @@ def test_what_has_yet_to_be_made_does_not_grow_old(run: Run) -> None:
         assert await store.prune(before=2**40, keep=0) == 1
         assert await finish(store, "one", "a", 1, b"end")
         assert await store.prune(before=2**40, keep=None) == 1
-        assert await store.said("anna", "a", -1) is None
+        assert await store.events_after("anna", "a", -1) is None
         assert (await store.stats()).events == 0
-        assert await store.queue() == Queue(waiting=1, running=1, oldest_waiting=2)
+        assert await store.queue_stats() == QueueStats(waiting=1, running=1, oldest_waiting=2)
 
     run(law)
 
@@ -551,8 +553,8 @@ def test_what_has_yet_to_be_made_does_not_grow_old(run: Run) -> None:
 def test_what_belongs_to_somebody_else_says_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
-        assert await bench.store.said("bert", "a", -1) is None
-        assert await bench.store.said("anna", "nowhere", -1) is None
+        assert await bench.store.events_after("bert", "a", -1) is None
+        assert await bench.store.events_after("anna", "nowhere", -1) is None
         assert await bench.store.cancel("bert", "a", None) == "unknown"
         assert await bench.store.claim("one", LONG, 1) == [work("a")]
 
@@ -580,7 +582,7 @@ def test_whoever_waits_is_woken_by_whatever_happens(run: Run, where: str) -> Non
         ]
         await there.claim("one", LONG, 2)
         for id, happens in happenings:
-            moment = here.moment
+            moment = here.change_counter
             await happens()
             await woken(here, id, moment)
 
@@ -590,20 +592,20 @@ def test_whoever_waits_is_woken_by_whatever_happens(run: Run, where: str) -> Non
 async def woken(store: Store, id: str | None, moment: int) -> None:
     """Waits for a change since a moment; several times if need be, for a store may return early."""
     async with asyncio.timeout(60):
-        while store.moment == moment:
-            await store.changed(id, 600, moment)
+        while store.change_counter == moment:
+            await store.wait_for_change(id, 600, moment)
 
 
 def test_what_happened_since_a_moment_is_not_missed(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
         await bench.store.claim("one", LONG, 1)
-        moment = bench.store.moment
+        moment = bench.store.change_counter
         await bench.store.append("one", "a", 0, [b"0"], "in_progress")
-        waiting = asyncio.create_task(bench.store.changed("a", 600, moment))
+        waiting = asyncio.create_task(bench.store.wait_for_change("a", 600, moment))
         await asyncio.sleep(0)
         assert waiting.done()
-        await bench.store.changed("a", 0.01, bench.store.moment)
+        await bench.store.wait_for_change("a", 0.01, bench.store.change_counter)
 
     run(law)
 
@@ -611,20 +613,20 @@ def test_what_happened_since_a_moment_is_not_missed(run: Run) -> None:
 def test_whoever_waits_when_the_store_is_closed_waits_no_longer(run: Run) -> None:
     async def law(bench: Bench) -> None:
         other = await bench.another()
-        waiting = [asyncio.create_task(other.changed(id, 1000)) for id in ("a", None)]
+        waiting = [asyncio.create_task(other.wait_for_change(id, 1000)) for id in ("a", None)]
         await asyncio.sleep(0)
         await other.close()
         async with asyncio.timeout(60):
             await asyncio.gather(*waiting)
         with pytest.raises(StorageUnavailable):
-            await other.changed("a", 1)
+            await other.wait_for_change("a", 1)
 
     run(law)
 
 
 def test_whoever_leaves_while_waiting_leaves_nothing_behind(run: Run) -> None:
     async def law(bench: Bench) -> None:
-        waiting = [asyncio.create_task(bench.store.changed("a", 1000)) for _ in range(3)]
+        waiting = [asyncio.create_task(bench.store.wait_for_change("a", 1000)) for _ in range(3)]
         await asyncio.sleep(0)
         for each in waiting:
             each.cancel()
@@ -643,11 +645,11 @@ def test_one_who_left_before_it_was_kept_has_others_told_all_the_same(run: Run) 
         leaving = asyncio.create_task(store.append("one", "a", 0, [b"0"], "in_progress"))
         await asyncio.sleep(0)
         leaving.cancel()
-        moment = store.moment
+        moment = store.change_counter
         async with asyncio.timeout(60):
-            while await store.said("anna", "a", -1) != Said(events=[b"0"], status="in_progress"):
-                await store.changed("a", 600, moment)
-                moment = store.moment
+            while await store.events_after("anna", "a", -1) != EventsAfter(events=[b"0"], status="in_progress"):
+                await store.wait_for_change("a", 600, moment)
+                moment = store.change_counter
         assert leaving.cancelled()
 
     run(law)
@@ -666,13 +668,13 @@ def test_a_tail_hears_every_event_once_and_in_order(run: Run, where: str) -> Non
         async def tail(after: int) -> list[bytes]:
             heard: list[bytes] = []
             while True:
-                moment = heard_by.moment
-                said = await heard_by.said("anna", "a", after + len(heard))
+                moment = heard_by.change_counter
+                said = await heard_by.events_after("anna", "a", after + len(heard))
                 assert said
                 heard += said.events
                 if said.status == "completed":
                     return heard
-                await heard_by.changed("a", 600, moment)
+                await heard_by.wait_for_change("a", 600, moment)
 
         tails = [asyncio.create_task(tail(after)) for after in (-1, 0, 17, 59)]
         number = 0
@@ -696,8 +698,8 @@ def test_a_tail_hears_every_event_once_and_in_order(run: Run, where: str) -> Non
 HEAD = """
 import asyncio, os, sys
 from pathlib import Path
-from antiphon.store.postgres import PostgresStore
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.postgres.store import PostgresStore
+from antiphon.store.sqlite.store import SqliteStore
 from tests.store.places import record
 
 async def main():
@@ -744,7 +746,7 @@ def test_what_was_acknowledged_survives_kill_9_and_is_taken_up_by_another(run: R
         await bench.let_pass(601)
         claimed = {each.id: each for each in await bench.store.claim("heir", LONG, 20)}
         for id in ids:
-            said = await bench.store.said("anna", id, -1)
+            said = await bench.store.events_after("anna", id, -1)
             assert said
             assert len(said.events) >= int(acknowledged[id])
             assert said.events == [b"%d" % number for number in range(len(said.events))]
@@ -864,7 +866,7 @@ class Model:
                 return self.cancel(step)
             case Hear():
                 piece = self.pieces.get(step.id)
-                return piece and Said(events=piece.events[step.after + 1 :], status=piece.status)
+                return piece and EventsAfter(events=piece.events[step.after + 1 :], status=piece.status)
             case Delete():
                 return self.pieces.pop(step.id, None) is not None
             case Pass():
@@ -891,7 +893,7 @@ class Model:
         piece.has_ended = step.ends
         return True
 
-    def cancel(self, step: Cancel) -> Literal["unknown", "ended", "cancelled", "asked"]:
+    def cancel(self, step: Cancel) -> Literal["unknown", "ended", "cancelled", "requested"]:
         piece = self.pieces.get(step.id)
         if piece is None:
             return "unknown"
@@ -899,17 +901,17 @@ class Model:
             return "ended"
         piece.is_cancelled = True
         if not (step.with_record and piece.is_free and not piece.events):
-            return "asked"
+            return "requested"
         piece.has_ended, piece.runner, piece.status = True, None, "cancelled"
         return "cancelled"
 
     def said_by(self, id: str) -> list[bytes]:
         return self.pieces[id].events if id in self.pieces else []
 
-    def figures(self) -> tuple[Queue, int, int]:
+    def figures(self) -> tuple[QueueStats, int, int]:
         waiting = [number for number, piece in enumerate(self.pieces.values()) if piece.is_free]
         running = sum(1 for piece in self.pieces.values() if not piece.is_free and not piece.has_ended)
-        queue = Queue(waiting=len(waiting), running=running, oldest_waiting=1 if waiting else None)
+        queue = QueueStats(waiting=len(waiting), running=running, oldest_waiting=1 if waiting else None)
         return queue, len(self.pieces), sum(len(piece.events) for piece in self.pieces.values())
 
 
@@ -935,7 +937,7 @@ async def ask(bench: Bench, step: Step, before: Sequence[bytes]) -> Any:
             cancelled = replace(queued(step.id, at=1), status="cancelled")
             return await store.cancel("anna", step.id, cancelled if step.with_record else None)
         case Hear():
-            return await store.said("anna", step.id, step.after)
+            return await store.events_after("anna", step.id, step.after)
         case Delete():
             return await store.delete("anna", step.id)
         case Pass():
@@ -993,7 +995,7 @@ def test_all_stores_do_the_same_work(both: tuple[asyncio.Runner, dict[str, Bench
             assert answers == dict.fromkeys(benches, expected)
         for bench in benches.values():
             found = await bench.store.stats()
-            assert (await bench.store.queue(), found.responses, found.events) == model.figures()
+            assert (await bench.store.queue_stats(), found.responses, found.events) == model.figures()
 
     async def clear() -> None:
         for bench in benches.values():

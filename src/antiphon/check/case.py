@@ -7,19 +7,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from antiphon.check.findings import Finding, Level, level_of
-from antiphon.check.session import Session
+from antiphon.check.findings import CheckFinding, Level, level_of
+from antiphon.check.session import CaseSession
 
 Verdict = Literal["pass", "fail", "warn", "skip"]
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class CheckCase(Struct, frozen=True, kw_only=True):
     """`run` asks and looks; it finds, skips, or returns."""
 
     id: str
     rows: tuple[str, ...]
     title: str
-    run: Callable[[Session], Awaitable[None]]
+    run: Callable[[CaseSession], Awaitable[None]]
 
     @property
     def level(self) -> Level:
@@ -27,11 +27,11 @@ class Case(Struct, frozen=True, kw_only=True):
         return "must" if any(level_of(row) == "must" for row in self.rows) else "should"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class CaseOutcome(Struct, frozen=True, kw_only=True):
     """What came of a case: findings, or why there was nothing to see."""
 
-    case: Case
-    findings: list[Finding]
+    case: CheckCase
+    findings: list[CheckFinding]
     skipped: str = ""
     seconds: float = 0.0
 
@@ -44,7 +44,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return "skip" if self.skipped else "pass"
 
 
-def is_conformant(outcomes: list[Outcome]) -> bool:
+def is_conformant(outcomes: list[CaseOutcome]) -> bool:
     """Whether no `must` was broken, and anything could be seen at all."""
     verdicts = {outcome.verdict for outcome in outcomes}
     return "fail" not in verdicts and bool(verdicts & {"pass", "warn"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.check.case import Case
+from antiphon.check.case import CheckCase
 from antiphon.check.cases import errors, items, settings, streaming, tools, transport
 
-CASES: Final[tuple[Case, ...]] = (
+CASES: Final[tuple[CheckCase, ...]] = (
     *transport.CASES,
     *streaming.CASES,
     *items.CASES,
@@ -15,4 +15,4 @@ CASES: Final[tuple[Case, ...]] = (
     *settings.CASES,
     *errors.CASES,
 )
-CASE_OF_ID: Final[dict[str, Case]] = {case.id: case for case in CASES}
+CASES_BY_ID: Final[dict[str, CheckCase]] = {case.id: case for case in CASES}

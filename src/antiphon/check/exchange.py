@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 
 from antiphon.check.findings import Flaw, excerpt
-from antiphon.check.reading import Problem, joined, read
-from antiphon.check.sse_form import blocks_of, type_in
-from antiphon.check.stream import Stream, judge_stream
+from antiphon.check.lenient_decoding import ShapeProblem, decode_with_problems, join_problems
+from antiphon.check.sse_form import event_type_of, parse_blocks
+from antiphon.check.stream import JudgedStream, judge_stream
 from antiphon.protocol.codec import decode_as, decode_response
 from antiphon.protocol.errors import ErrorBody, ErrorPayload
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 
 
-class Exchange:
+class CheckExchange:
     """What was sent, in short, and all that came. `broken` says why the body is not whole, if it is not."""
 
     def __init__(self, sent: str, status: int, headers: Mapping[str, str], body: bytes, broken: str = "") -> None:
-        self.sent = sent
+        self.request_summary = sent
         self.status = status
         self.headers = headers
         self.body = body
@@ -33,7 +33,7 @@ class Exchange:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
-    def came(self) -> str:
+    def answer_summary(self) -> str:
         """The answer in short."""
         head = f"{self.status} {self.content_type or 'without a content type'}"
         return f"{head}: {excerpt(self.body)}" + (f" ({self.broken})" if self.broken else "")
@@ -55,11 +55,11 @@ class Exchange:
 
     @cached_property
     def _as_response(self) -> tuple[Response | None, list[Flaw]]:
-        response, problems = read(self.body, decode_response, {"status": "completed"})
-        rows: dict[str, list[Problem]] = {}
+        response, problems = decode_with_problems(self.body, decode_response, {"status": "completed"})
+        rows: dict[str, list[ShapeProblem]] = {}
         for problem in problems:
             rows.setdefault(_row_of(problem.path), []).append(problem)
-        return response, [Flaw(row, joined(wrong)) for row, wrong in rows.items()]
+        return response, [Flaw(row, join_problems(wrong)) for row, wrong in rows.items()]
 
     @property
     def response(self) -> Response | None:
@@ -72,8 +72,8 @@ class Exchange:
 
     @cached_property
     def _as_error(self) -> tuple[ErrorPayload | None, list[Flaw]]:
-        body, problems = read(self.body, lambda data: decode_as(data, ErrorBody))
-        return (body.error if body else None), [Flaw("ERR-1", joined(problems))] if problems else []
+        body, problems = decode_with_problems(self.body, lambda data: decode_as(data, ErrorBody))
+        return (body.error if body else None), [Flaw("ERR-1", join_problems(problems))] if problems else []
 
     @property
     def error(self) -> ErrorPayload | None:
@@ -89,13 +89,13 @@ class Exchange:
         return self._as_error[1]
 
     @cached_property
-    def stream(self) -> Stream:
+    def stream(self) -> JudgedStream:
         return judge_stream(self.body)
 
     @cached_property
     def frames(self) -> list[Any]:
         """The data of each event as JSON, as it was written; what is none is left out."""
-        datas = [block.data for block in blocks_of(self.body) if type_in(block.data) is not None]
+        datas = [block.data for block in parse_blocks(self.body) if event_type_of(block.data) is not None]
         return [msgspec.json.decode(data) for data in datas]
 
     @property

@@ -14,7 +14,7 @@ from msgspec import Struct
 Level = Literal["must", "should"]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class CheckFinding(Struct, frozen=True, kw_only=True):
     """One thing that is not as it should be: what came and what was wanted, after what was sent."""
 
     row: str
@@ -35,11 +35,11 @@ class Flaw(Struct, frozen=True):
     came: str = ""
 
 
-class Skip(Exception):
+class SkipCase(Exception):
     """This server, or the model behind it, cannot show what the case looks for; the message says why."""
 
 
-class Stop(Exception):
+class StopCase(Exception):
     """What was found leaves nothing more to look at."""
 
 
@@ -54,7 +54,7 @@ def excerpt(data: bytes | str, limit: int = 300) -> str:
     return line if len(line) <= limit and len(text) <= limit * 2 else line[:limit] + "…"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A JSON value as a finding shows it."""
     return excerpt(msgspec.json.encode(value), 80)
 

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from antiphon.check.case import Case, Outcome
-from antiphon.check.findings import Skip, Stop
-from antiphon.check.session import Network, NoAnswer, Session
+from antiphon.check.case import CaseOutcome, CheckCase
+from antiphon.check.findings import SkipCase, StopCase
+from antiphon.check.session import CaseSession, CheckedServer, NoAnswer
 
 AT_ONCE: Final = 4
 
 
-async def run_cases(network: Network, cases: Iterable[Case], tell: Callable[[Outcome], object]) -> list[Outcome]:
+async def run_cases(network: CheckedServer, cases: Iterable[CheckCase], tell: Callable[[CaseOutcome], object]) -> list[CaseOutcome]:
     """The outcomes in the order of the cases; `tell` hears of each when it is there."""
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(case: Case) -> Outcome:
+    async def one(case: CheckCase) -> CaseOutcome:
         async with free:
             outcome = await _run(case, network)
         tell(outcome)
@@ -28,7 +28,7 @@ async def run_cases(network: Network, cases: Iterable[Case], tell: Callable[[Out
     return [task.result() for task in tasks]
 
 
-async def first_model(network: Network) -> str | None:
+async def first_model(network: CheckedServer) -> str | None:
     """The first model that the server lists, None if it lists none. Raises `NoAnswer` where no server is."""
     exchange = await network.exchange("GET", "/models", content_type=None)
     listed: Any = exchange.json.get("data") if exchange.status == 200 else None
@@ -39,17 +39,17 @@ async def first_model(network: Network) -> str | None:
             return None
 
 
-async def _run(case: Case, network: Network) -> Outcome:
-    session = Session(network, case.rows[0])
+async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
+    session = CaseSession(network, case.rows[0])
     clock = asyncio.get_running_loop().time
     begun = clock()
     skipped = ""
     try:
         await case.run(session)
-    except Skip as skip:
+    except SkipCase as skip:
         skipped = str(skip)
-    except Stop:
+    except StopCase:
         pass
     except NoAnswer as nothing:
-        session.find(f"there was no answer: {nothing}; wanted one, whatever was sent", sent=nothing.sent)
-    return Outcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - begun)
+        session.report(f"there was no answer: {nothing}; wanted one, whatever was sent", sent=nothing.sent)
+    return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - begun)

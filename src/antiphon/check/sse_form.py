@@ -13,7 +13,7 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.sse import DONE
 
 
-class Block(Struct):
+class EventBlock(Struct):
     """The lines of one event, by their field."""
 
     events: list[bytes] = field(default_factory=list)
@@ -29,15 +29,15 @@ class Block(Struct):
         return self.data.strip() == DONE
 
 
-def blocks_of(body: bytes) -> list[Block]:
+def parse_blocks(body: bytes) -> list[EventBlock]:
     """The events of a stream, as they were written. Comments are nobody's."""
-    blocks: list[Block] = []
-    block = Block()
+    blocks: list[EventBlock] = []
+    block = EventBlock()
     for line in [*LINE_END.split(body.removeprefix(b"\xef\xbb\xbf")), b""]:
         if not line:
             if block.events or block.datas or block.ids:
                 blocks.append(block)
-            block = Block()
+            block = EventBlock()
             continue
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -51,7 +51,7 @@ def blocks_of(body: bytes) -> list[Block]:
     return blocks
 
 
-def judge_form(blocks: list[Block]) -> list[Flaw]:
+def judge_form(blocks: list[EventBlock]) -> list[Flaw]:
     """All that is wrong with how the events are written."""
     flaws = [flaw for at, block in enumerate(blocks) if not block.is_done for flaw in _judge_block(at, block)]
     flaws += _judge_end(blocks)
@@ -62,9 +62,9 @@ def judge_form(blocks: list[Block]) -> list[Flaw]:
     return flaws
 
 
-def _judge_block(at: int, block: Block) -> list[Flaw]:
+def _judge_block(at: int, block: EventBlock) -> list[Flaw]:
     came = excerpt(block.data)
-    kind = type_in(block.data)
+    kind = event_type_of(block.data)
     if not block.datas:
         return [Flaw("HTTP-3", f"event {at} has no data: line; wanted its JSON on one", came)]
     flaws: list[Flaw] = []
@@ -81,7 +81,7 @@ def _judge_block(at: int, block: Block) -> list[Flaw]:
     return flaws
 
 
-def _judge_end(blocks: list[Block]) -> list[Flaw]:
+def _judge_end(blocks: list[EventBlock]) -> list[Flaw]:
     ends = [at for at, block in enumerate(blocks) if block.is_done]
     if not ends:
         came = excerpt(blocks[-1].data) if blocks else ""
@@ -91,7 +91,7 @@ def _judge_end(blocks: list[Block]) -> list[Flaw]:
     return []
 
 
-def type_in(data: bytes) -> str | None:
+def event_type_of(data: bytes) -> str | None:
     """The type of an event, None where it has none."""
     try:
         value = decode_json(data)

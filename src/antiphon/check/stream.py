@@ -8,15 +8,15 @@ from typing import Final
 from msgspec import Struct
 
 from antiphon.check.findings import Flaw, excerpt
-from antiphon.check.reading import Problem, joined, read
-from antiphon.check.sse_form import blocks_of, judge_form, type_in
+from antiphon.check.lenient_decoding import ShapeProblem, decode_with_problems, join_problems
+from antiphon.check.sse_form import event_type_of, judge_form, parse_blocks
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import Grammar, Violation
 from antiphon.protocol.response import Response
 
 
-class Stream(Struct, frozen=True):
+class JudgedStream(Struct, frozen=True):
     """What a stream said, and all that is wrong with it."""
 
     events: list[StreamEvent]
@@ -31,14 +31,14 @@ class Stream(Struct, frozen=True):
         return [flaw for flaw in self.flaws if flaw.row in rows]
 
 
-def judge_stream(body: bytes) -> Stream:
+def judge_stream(body: bytes) -> JudgedStream:
     """The whole of a recorded stream."""
-    blocks = blocks_of(body)
+    blocks = parse_blocks(body)
     reader = _Reader()
     for block in blocks:
         if block.datas and not block.is_done:
             reader.feed(block.data)
-    return Stream(reader.events, judge_form(blocks) + reader.finish())
+    return JudgedStream(reader.events, judge_form(blocks) + reader.finish())
 
 
 class _Reader:
@@ -52,10 +52,10 @@ class _Reader:
         self._number = 0  # that the next event should have
 
     def feed(self, data: bytes) -> None:
-        kind = type_in(data)
-        event, problems = read(data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)})
+        kind = event_type_of(data)
+        event, problems = decode_with_problems(data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)})
         for row, wrong in _by_row(kind, problems).items():
-            self._tell(Flaw(row, f"{kind or 'an event'}: {joined(wrong)}", excerpt(data)), "" if row == "STR-5" else kind)
+            self._tell(Flaw(row, f"{kind or 'an event'}: {join_problems(wrong)}", excerpt(data)), "" if row == "STR-5" else kind)
         if event is None:
             self._grammar = None  # what follows would be judged as though nothing had come here
             return
@@ -81,8 +81,8 @@ class _Reader:
             self._flaws.append(flaw)
 
 
-def _by_row(kind: str | None, problems: list[Problem]) -> dict[str, list[Problem]]:
-    rows: dict[str, list[Problem]] = {}
+def _by_row(kind: str | None, problems: list[ShapeProblem]) -> dict[str, list[ShapeProblem]]:
+    rows: dict[str, list[ShapeProblem]] = {}
     for problem in problems:
         rows.setdefault("STR-5" if problem.path == "sequence_number" else _row_of(kind or ""), []).append(problem)
     return rows

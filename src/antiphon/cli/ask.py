@@ -10,11 +10,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from antiphon.cli.exits import EXIT_CODES, OK, Failed, Unusable
-from antiphon.cli.gateway_client import GatewayClient, add_url, call_gateway, request_line
-from antiphon.cli.help import FORMAT
+from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
+from antiphon.cli.gateway_client import GatewayClient, add_url, call_gateway, request_id_line
+from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.images import data_url
-from antiphon.cli.outcome import Outcome
+from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
 from antiphon.protocol.content import ContentParam, InputImageParam, InputText
 from antiphon.protocol.items import MessageParam
@@ -31,7 +31,7 @@ def add(subparsers: Any) -> None:
         description="Asks a model through a running gateway and streams its answer. Standard output gets the text of the answer; "
         "reasoning (on a terminal), calls of tools, losses and usage go to standard error.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument(
         "prompt", nargs="*", metavar="PROMPT", help="what to ask; `-`, or nothing when something is piped in, reads standard input"
@@ -73,10 +73,10 @@ def _prompt(words: list[str], stdin: TextIO) -> str:
         try:
             texts.append(stdin.read())
         except UnicodeDecodeError:
-            raise Unusable("what is piped in is no text in UTF-8") from None
+            raise InvalidUsage("what is piped in is no text in UTF-8") from None
     prompt = "\n\n".join(text.strip() for text in texts if text.strip())
     if not prompt:
-        raise Unusable('nothing to ask; write `antiphon ask "What is 2+2?"`, or pipe a question in')
+        raise InvalidUsage('nothing to ask; write `antiphon ask "What is 2+2?"`, or pipe a question in')
     return _utf_8("the question", prompt)
 
 
@@ -85,14 +85,14 @@ def _utf_8(what: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Unusable(f"{what} is no text in UTF-8") from None
+        raise InvalidUsage(f"{what} is no text in UTF-8") from None
     return text
 
 
 async def _some_model(gateway: GatewayClient) -> str:
     names = [model.id for model in await gateway.models()]
     if not names:
-        raise Unusable(f"the gateway at {gateway.url} names no models of its own; say which to ask with --model")
+        raise InvalidUsage(f"the gateway at {gateway.url} names no models of its own; say which to ask with --model")
     return FAVOURITE if FAVOURITE in names else names[0]
 
 
@@ -104,22 +104,22 @@ def _request(model: str, text: str, images: list[str]) -> Request:
 
 
 async def _print_answer(gateway: GatewayClient, request: Request, printer: Printer) -> None:
-    outcome = Outcome()
-    answer = await gateway.begin(request)
+    outcome = ResponseOutcome()
+    answer = await gateway.start_response(request)
     printer.begin(answer.headers.get("antiphon-losses", ""))
     try:
         async with aclosing(gateway.events(answer)) as events:
-            async for told in events:
-                printer.show(told)
-                outcome.note(told.event)
+            async for received in events:
+                printer.show(received)
+                outcome.add_event(received.event)
         fault = outcome.fault()
-    except Failed as failure:
+    except CommandFailed as failure:
         fault = str(failure)
     finally:
         answer.abort()
     printer.finish(outcome)
     if fault is not None:
-        raise Failed(fault + request_line(answer))
+        raise CommandFailed(fault + request_id_line(answer))
 
 
 EPILOG: Final = f"""examples:

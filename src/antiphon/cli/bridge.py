@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from antiphon import sse
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
-from antiphon.cli.help import FORMAT
+from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import one_line
 from antiphon.dialects import chat, codex, messages, responses, vtcode
 from antiphon.dialects.common.json_lines import JsonLines
@@ -29,7 +29,7 @@ def add(subparsers: Any) -> None:
         description="Reads what a command-line agent tells of its work, one JSON object a line, and writes it as a stream of "
         "Open Responses or another API while it comes. What could not be told is said at the end, on standard error.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument("--from", dest="source", required=True, choices=sorted(SOURCES), help="whose lines they are")
     parser.add_argument("--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)")

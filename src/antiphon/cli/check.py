@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from antiphon.check.case import Case, Outcome, Verdict, is_conformant
-from antiphon.check.catalogue import CASE_OF_ID, CASES
-from antiphon.check.findings import Finding
+from antiphon.check.case import CaseOutcome, CheckCase, Verdict, is_conformant
+from antiphon.check.catalogue import CASES, CASES_BY_ID
+from antiphon.check.findings import CheckFinding
 from antiphon.check.run import first_model, run_cases
-from antiphon.check.session import Network, NoAnswer, Target
+from antiphon.check.session import CheckedServer, CheckTarget, NoAnswer
 from antiphon.check.stream import judge_stream
-from antiphon.cli.exits import FAILED, OK, Failed, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Look, Paint, one_line, printable_json
+from antiphon.cli.exits import FAILED, OK, CommandFailed, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
 from antiphon.profiles.suggestions import did_you_mean
 from antiphon.upstream.http import HttpTransport
@@ -36,13 +36,13 @@ def add(subparsers: Any) -> None:
         description="Asks a server that claims Open Responses what its clients will ask it, and says which requirements it breaks, "
         "with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument("url", nargs="?", metavar="URL", help="where the server is, with or without /v1")
     parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
     parser.add_argument("--case", metavar="ID", action="append", help="only this case; may be given several times")
-    parser.add_argument("--timeout", metavar="S", type=seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument("--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)")
     parser.add_argument("--file", metavar="F", type=Path, help="judge a recorded event stream instead of a server")
     parser.add_argument("--list", action="store_true", help="list the cases and the requirements they are about")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -62,17 +62,17 @@ def run(
         return OK
     if args.file is not None:
         if args.url is not None:
-            raise Unusable("a recorded stream is judged without a server: give either URL or --file")
-        return _judge_file(args.file, out, Paint(out, environ), is_json=args.json)
+            raise InvalidUsage("a recorded stream is judged without a server: give either URL or --file")
+        return _judge_file(args.file, out, TextStyler(out, environ), is_json=args.json)
     if args.url is None:
-        raise Unusable("nothing to judge: give the URL of a server, or a recorded stream with --file")
-    target = Target(
+        raise InvalidUsage("nothing to judge: give the URL of a server, or a recorded stream with --file")
+    target = CheckTarget(
         base_url=server_url(args.url),
         model=args.model or "",
-        key=key_in(args.key_env, environ),
+        key=key_from_environ(args.key_env, environ),
         timeouts=Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout),
     )
-    table = _Table(out, Paint(out, environ), is_json=args.json)
+    table = _Table(out, TextStyler(out, environ), is_json=args.json)
     target, outcomes = asyncio.run(_judge(target, cases, table.tell, err, transport or HttpTransport(environ)))
     table.finish(outcomes, {"url": target.base_url, "model": target.model})
     return OK if is_conformant(outcomes) else FAILED
@@ -84,41 +84,41 @@ def server_url(written: str) -> str:
     url = url if "://" in url else f"http://{url}"
     if "@" in url:
         # Not shown: it may hold a password.
-        raise Unusable("the address of a server has no name and no password in it; name the variable of a key with --key-env")
+        raise InvalidUsage("the address of a server has no name and no password in it; name the variable of a key with --key-env")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise Unusable(f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1")
+        raise InvalidUsage(f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1")
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
 async def _judge(
-    target: Target, cases: list[Case], tell: Callable[[Outcome], None], err: TextIO, transport: Transport
-) -> tuple[Target, list[Outcome]]:
+    target: CheckTarget, cases: list[CheckCase], tell: Callable[[CaseOutcome], None], err: TextIO, transport: Transport
+) -> tuple[CheckTarget, list[CaseOutcome]]:
     try:
         # Also where the model is known: no server, no cases.
-        listed = await first_model(Network(target, transport))
+        listed = await first_model(CheckedServer(target, transport))
         if not target.model:
             if listed is None:
-                raise Unusable("the server lists no models; say which one to ask with --model")
+                raise InvalidUsage("the server lists no models; say which one to ask with --model")
             target = msgspec.structs.replace(target, model=listed)
         err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
-        return target, await run_cases(Network(target, transport), cases, tell)
+        return target, await run_cases(CheckedServer(target, transport), cases, tell)
     except NoAnswer as nothing:
-        raise Failed(f"{target.base_url}: {nothing}") from None
+        raise CommandFailed(f"{target.base_url}: {nothing}") from None
     finally:
         await transport.close()
 
 
-def _judge_file(file: Path, out: TextIO, paint: Paint, *, is_json: bool) -> int:
+def _judge_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) -> int:
     try:
         stream = judge_stream(file.read_bytes())
     except OSError as error:
-        raise Unusable(f"{file} cannot be read: {error.strerror}") from None
-    findings = [Finding(row=flaw.row, message=flaw.message, came=flaw.came) for flaw in stream.flaws]
+        raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
+    findings = [CheckFinding(row=flaw.row, message=flaw.message, came=flaw.came) for flaw in stream.flaws]
     conformant = not any(finding.level == "must" for finding in findings)
     if is_json:
         about = {"file": str(file), "conformant": conformant, "events": len(stream.events)}
@@ -134,12 +134,12 @@ def _judge_file(file: Path, out: TextIO, paint: Paint, *, is_json: bool) -> int:
 class _Table:
     """What people read: a line for each case as it ends, its findings below it, and a summary."""
 
-    def __init__(self, out: TextIO, paint: Paint, *, is_json: bool) -> None:
+    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
         self._out = out
         self._paint = paint
         self._is_json = is_json
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, outcome: CaseOutcome) -> None:
         if self._is_json:
             return
         case = outcome.case
@@ -151,7 +151,7 @@ class _Table:
             _tell_finding(finding, self._out, self._paint)
         self._out.flush()
 
-    def finish(self, outcomes: list[Outcome], about: dict[str, str]) -> None:
+    def finish(self, outcomes: list[CaseOutcome], about: dict[str, str]) -> None:
         if self._is_json:
             self._out.write(_json_line(_result(outcomes, about)))
             return
@@ -163,15 +163,15 @@ class _Table:
         self._out.write(f"\n{told}\n{self._paint('bold', verdict)}{broken}\n")
 
 
-def _tell_finding(finding: Finding, out: TextIO, paint: Paint) -> None:
-    look: Look = "red" if finding.level == "must" else "yellow"
+def _tell_finding(finding: CheckFinding, out: TextIO, paint: TextStyler) -> None:
+    look: TextStyle = "red" if finding.level == "must" else "yellow"
     out.write(f"      {paint(look, finding.row)}  {one_line(finding.message)}\n")
     for name, text in (("sent", finding.sent), ("came", finding.came)):
         if text:
             out.write(paint("dim", f"        {name}  {one_line(text)}") + "\n")
 
 
-def _list(cases: list[Case], out: TextIO, *, is_json: bool) -> None:
+def _list(cases: list[CheckCase], out: TextIO, *, is_json: bool) -> None:
     if is_json:
         out.write(_json_line([_about(case) for case in cases]))
         return
@@ -179,42 +179,42 @@ def _list(cases: list[Case], out: TextIO, *, is_json: bool) -> None:
     out.writelines(f"{case.id:{WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases)
 
 
-def _chosen(ids: list[str] | None) -> list[Case]:
+def _chosen(ids: list[str] | None) -> list[CheckCase]:
     for id in ids or ():
-        if id not in CASE_OF_ID:
-            raise Unusable(f"there is no case {id!r}{did_you_mean(id, CASE_OF_ID)} (`antiphon check --list` names them all)")
-    return [CASE_OF_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
+        if id not in CASES_BY_ID:
+            raise InvalidUsage(f"there is no case {id!r}{did_you_mean(id, CASES_BY_ID)} (`antiphon check --list` names them all)")
+    return [CASES_BY_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
 
 
-def key_in(variable: str | None, environ: Mapping[str, str]) -> str | None:
+def key_from_environ(variable: str | None, environ: Mapping[str, str]) -> str | None:
     if variable is None:
         return None
     key = environ.get(variable, "").strip()
     if not key:
-        raise Unusable(f"there is no key in ${variable}, which --key-env names")
+        raise InvalidUsage(f"there is no key in ${variable}, which --key-env names")
     if not key.isascii() or not key.isprintable():
-        raise Unusable(f"${variable} holds characters that cannot be sent in a header; a key is printable ASCII")
+        raise InvalidUsage(f"${variable} holds characters that cannot be sent in a header; a key is printable ASCII")
     return key
 
 
-def seconds(written: str) -> float:
+def parse_seconds(written: str) -> float:
     given = float(written)
     if not 0 < given <= 86_400:
         raise argparse.ArgumentTypeError(f"{written!r} is no time that an answer may take; wanted seconds, up to a day")
     return given
 
 
-def _broken(outcomes: list[Outcome]) -> list[str]:
+def _broken(outcomes: list[CaseOutcome]) -> list[str]:
     """The rows that were broken, each once, those that fail the check before those that do not."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return list(dict.fromkeys(finding.row for finding in sorted(findings, key=lambda finding: finding.level)))
 
 
-def _about(case: Case) -> dict[str, Any]:
+def _about(case: CheckCase) -> dict[str, Any]:
     return {"id": case.id, "rows": case.rows, "level": case.level, "title": case.title}
 
 
-def _result(outcomes: list[Outcome], about: dict[str, str]) -> dict[str, Any]:
+def _result(outcomes: list[CaseOutcome], about: dict[str, str]) -> dict[str, Any]:
     cases = [
         {
             **_about(outcome.case),
@@ -230,7 +230,7 @@ def _result(outcomes: list[Outcome], about: dict[str, str]) -> dict[str, Any]:
     return {**about, "conformant": is_conformant(outcomes), "summary": summary, "broken": _broken(outcomes), "cases": cases}
 
 
-def _told(finding: Finding) -> dict[str, str]:
+def _told(finding: CheckFinding) -> dict[str, str]:
     return {"level": finding.level, **msgspec.structs.asdict(finding)}
 
 
@@ -238,7 +238,7 @@ def _json_line(value: Any) -> str:
     return f"{printable_json(msgspec.json.encode(value))}\n"
 
 
-WORDS: Final[dict[Verdict, tuple[str, Look]]] = {
+WORDS: Final[dict[Verdict, tuple[str, TextStyle]]] = {
     "pass": ("pass", "dim"),
     "fail": ("FAIL", "red"),
     "warn": ("warn", "yellow"),

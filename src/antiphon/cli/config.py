@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from antiphon.cli.exits import EXIT_CODES, OK
-from antiphon.cli.help import FORMAT
-from antiphon.cli.store import keeping_in_words
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.store import describe_retention
 from antiphon.config import default_config, describe_config, find_config, load_config
 
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
-        "config", help="check a configuration", description="Looks at configurations.", epilog=EXIT_CODES, **FORMAT
+        "config", help="check a configuration", description="Looks at configurations.", epilog=EXIT_CODES, **HELP_FORMAT
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
@@ -24,7 +24,7 @@ def add(subparsers: Any) -> None:
         help="say whether a configuration can be used, and what it means",
         description="Reads a configuration as `antiphon serve` would, says what it means, and starts nothing.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     check.add_argument("file", nargs="?", metavar="F", type=Path, help="the configuration; else the one that `serve` would take")
 
@@ -35,7 +35,7 @@ def run(
     del err  # what is wrong is raised
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
-    meaning = [*describe_config(config), keeping_in_words(config.store, environ)]
+    meaning = [*describe_config(config), describe_retention(config.store, environ)]
     out.write(f"{file or 'no file, so the defaults'}: can be used\n")
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {line}\n" for line in meaning)

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, TextIO
 
 from antiphon import __version__
 from antiphon.cli import ask, bridge, check, config, explain, models, probe, serve, store, trace, translate, usage
-from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, UNUSABLE, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Paint, printable
+from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, INVALID_USAGE, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyler, printable
 from antiphon.errors import AntiphonError, ConfigError, ProfileError
 
 
@@ -39,12 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another one
     try:
-        args = parser().parse_args(argv)
+        args = make_parser().parse_args(argv)
     except SystemExit as end:
         return int(end.code or 0)
     if args.command is None:
-        err.write(parser().format_help())
-        return UNUSABLE
+        err.write(make_parser().format_help())
+        return INVALID_USAGE
     try:
         code = COMMANDS[args.command].run(args, out, err)
         out.flush()
@@ -59,13 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
         prog="antiphon",
         description="Any LLM client to any LLM server, through Open Responses.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     top.add_argument("--version", action="version", version=f"antiphon {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -76,8 +76,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _tell(error: AntiphonError, out: TextIO, err: TextIO) -> int:
     out.flush()  # what was answered comes before what went wrong
-    err.write(f"{Paint(err, os.environ)('red', 'antiphon:')} {printable(str(error))}\n")
-    return UNUSABLE if isinstance(error, Unusable | ConfigError | ProfileError) else FAILED
+    err.write(f"{TextStyler(err, os.environ)('red', 'antiphon:')} {printable(str(error))}\n")
+    return INVALID_USAGE if isinstance(error, InvalidUsage | ConfigError | ProfileError) else FAILED
 
 
 COMMANDS: Final[dict[str, Command]] = {

@@ -1,7 +1,7 @@
 """How a command ends: the exit codes that scripts read, and the exceptions that lead to them.
 
 Commands raise; `cli.entry` prints what they raised and ends with its code. Errors of a configuration or a profile
-(`antiphon.errors`) count as `Unusable`.
+(`antiphon.errors`) count as `InvalidUsage`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from antiphon.errors import AntiphonError
 
 OK: Final = 0
 FAILED: Final = 1
-UNUSABLE: Final = 2  # argparse ends with this one too
+INVALID_USAGE: Final = 2  # argparse ends with this one too
 LOSSY: Final = 3  # of `translate --strict` alone: something was lost
 INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
 
@@ -23,9 +23,9 @@ EXIT_CODES: Final = """exit codes:
   130  interrupted with Ctrl-C"""
 
 
-class Failed(AntiphonError):
+class CommandFailed(AntiphonError):
     """It was tried and did not work."""
 
 
-class Unusable(AntiphonError):
+class InvalidUsage(AntiphonError):
     """What the command line or the environment says cannot be used; the message says what to do."""

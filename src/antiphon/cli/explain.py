@@ -13,10 +13,10 @@ from typing import Any, BinaryIO, Final, TextIO, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from antiphon.cli.exits import FAILED, OK, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Paint, one_line, printable_json
-from antiphon.cli.trace import folder_of
+from antiphon.cli.exits import FAILED, OK, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyler, one_line, printable_json
+from antiphon.cli.trace import trace_folder
 from antiphon.diagnosis import Finding, diagnose, guess_dialect, lint_body, lint_for_profile
 from antiphon.errors import ProfileError
 from antiphon.profiles import Dialect, Profile, load_profile
@@ -44,7 +44,7 @@ def add(subparsers: Any) -> None:
         description="Looks through the body of a request for what servers refuse: where it stands, what was wanted there, and "
         "which setting of a profile has the gateway mend it. Nothing is sent anywhere.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="the body (default, and `-`: standard input)")
     parser.add_argument(
@@ -72,7 +72,7 @@ def run(
 ) -> int:
     del err  # what goes wrong is raised
     if args.trace and args.file:
-        raise Unusable("--trace says what to explain; a file does too: give one of them")
+        raise InvalidUsage("--trace says what to explain; a file does too: give one of them")
     case = _recorded(args, environ, cwd or Path.cwd()) if args.trace else Case(body=_input(args.file, stdin or sys.stdin.buffer))
     if args.said is not None:
         case = structs.replace(case, said=args.said, status=400)
@@ -84,7 +84,7 @@ def run(
         told = {"dialect": dialect, "profile": profile.name if profile else None, "findings": findings}
         out.write(f"{printable_json(msgspec.json.encode(told))}\n")
     else:
-        _tell(findings, dialect, out, Paint(out, environ))
+        _tell(findings, dialect, out, TextStyler(out, environ))
     return FAILED if any(finding.certain for finding in findings) else OK
 
 
@@ -97,7 +97,7 @@ def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_the
     return findings
 
 
-def _tell(findings: list[Finding], dialect: Dialect, out: TextIO, paint: Paint) -> None:
+def _tell(findings: list[Finding], dialect: Dialect, out: TextIO, paint: TextStyler) -> None:
     out.write(f"{paint('dim', f'read as a body of the {dialect} dialect')}\n")
     for finding in findings:
         word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
@@ -110,9 +110,9 @@ def _tell(findings: list[Finding], dialect: Dialect, out: TextIO, paint: Paint) 
 
 def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Case:
     try:
-        trace = read_trace(folder_of(args.dir, environ, cwd), args.trace)
+        trace = read_trace(trace_folder(args.dir, environ, cwd), args.trace)
     except TraceError as error:
-        raise Unusable(str(error)) from None
+        raise InvalidUsage(str(error)) from None
     return _case_in(trace)
 
 
@@ -120,7 +120,7 @@ def _case_in(trace: RecordedTrace) -> Case:
     """The last request to the upstream, and what it said to that."""
     sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
     if sent is None:
-        raise Unusable(f"the trace {trace.id} has no request to an upstream: it was answered before there was one")
+        raise InvalidUsage(f"the trace {trace.id} has no request to an upstream: it was answered before there was one")
     request, *answer = trace.records[sent:]
     assert isinstance(request, UpstreamRequest)
     route = next(record for record in trace.records if isinstance(record, Route))
@@ -149,18 +149,18 @@ def _object_in(body: bytes) -> dict[str, Any]:
     try:
         return decode_json(body, type=dict[str, Any])
     except ValueError as error:
-        raise Unusable(f"this is no JSON object: {error}") from None
+        raise InvalidUsage(f"this is no JSON object: {error}") from None
 
 
 def _input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
-            raise Unusable("nothing to explain; name a file, or pipe something in")
+            raise InvalidUsage("nothing to explain; name a file, or pipe something in")
         return stdin.read()
     try:
         return file.read_bytes()
     except OSError as error:
-        raise Unusable(f"{file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
 
 
 EPILOG: Final = """examples:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
-from antiphon.cli.exits import Failed, Unusable
+from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.cli.terminal import one_line
 from antiphon.config import Timeouts
 from antiphon.errors import ApiError, UpstreamFault
@@ -33,16 +33,16 @@ from antiphon.upstream.transport import Transport, UpstreamResponse
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
-class Model(Struct, frozen=True):
+class ListedModel(Struct, frozen=True):
     id: str
     owned_by: str = ""
 
 
 class _Models(Struct, frozen=True):
-    data: list[Model]
+    data: list[ListedModel]
 
 
-class Told(NamedTuple):
+class ReceivedEvent(NamedTuple):
     """An event of an answer, and the bytes it came in."""
 
     raw: bytes
@@ -50,7 +50,7 @@ class Told(NamedTuple):
 
 
 class GatewayClient:
-    """Calls one gateway. Every fault is a `Failed` that says where and what to do."""
+    """Calls one gateway. Every fault is a `CommandFailed` that says where and what to do."""
 
     def __init__(self, url: str, key: str | None, transport: Transport) -> None:
         self.url = url
@@ -64,25 +64,29 @@ class GatewayClient:
         answer = await self._send("GET", "/models", {"accept": "application/json"}, b"")
         return await self._whole(answer)
 
-    async def models(self) -> list[Model]:
+    async def models(self) -> list[ListedModel]:
         return self.read_models(await self.models_body())
 
-    def read_models(self, body: bytes) -> list[Model]:
+    def read_models(self, body: bytes) -> list[ListedModel]:
         try:
             return decode_json(body, type=_Models).data
         except msgspec.DecodeError:
-            raise Failed(f"what answers at {self.url} is no gateway: it was asked for its models and sent something else") from None
+            raise CommandFailed(
+                f"what answers at {self.url} is no gateway: it was asked for its models and sent something else"
+            ) from None
 
-    async def begin(self, request: Request) -> UpstreamResponse:
-        """The head of a streamed answer; what is no such thing is a `Failed`."""
+    async def start_response(self, request: Request) -> UpstreamResponse:
+        """The head of a streamed answer; what is no such thing is a `CommandFailed`."""
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         answer = await self._send("POST", "/responses", headers, encode(request))
         if not answer.headers.get("content-type", "").startswith("text/event-stream"):
             answer.abort()
-            raise Failed(f"what answers at {self.url} is no gateway: it was asked for a stream of events and sent something else")
+            raise CommandFailed(
+                f"what answers at {self.url} is no gateway: it was asked for a stream of events and sent something else"
+            )
         return answer
 
-    async def events(self, answer: UpstreamResponse) -> AsyncGenerator[Told, None]:
+    async def events(self, answer: UpstreamResponse) -> AsyncGenerator[ReceivedEvent, None]:
         """The events of an answer, as they come."""
         decoder = Decoder()
         with self._in_words():
@@ -95,11 +99,11 @@ class GatewayClient:
                 if frame.data != DONE:
                     yield self._told(frame)
 
-    def _told(self, frame: Frame) -> Told:
+    def _told(self, frame: Frame) -> ReceivedEvent:
         try:
-            return Told(frame.data, decode_event(frame.data))
+            return ReceivedEvent(frame.data, decode_event(frame.data))
         except ApiError as error:
-            raise Failed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
+            raise CommandFailed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
 
     async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
         with self._in_words():
@@ -115,15 +119,19 @@ class GatewayClient:
                 body += piece
                 if len(body) > MAX_BODY:
                     answer.abort()
-                    raise Failed(f"what answers at {self.url} sends more than a gateway would")
+                    raise CommandFailed(f"what answers at {self.url} sends more than a gateway would")
         return bytes(body)
 
-    def _refusal(self, answer: UpstreamResponse, body: bytes) -> Failed:
+    def _refusal(self, answer: UpstreamResponse, body: bytes) -> CommandFailed:
         try:
             told: ErrorPayload = decode_as(body, ErrorBody).error
         except ApiError:
-            return Failed(f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be read")
-        return Failed(describe_error(told.type, told.code, told.message, told.param) + _retry_line(answer) + request_line(answer))
+            return CommandFailed(
+                f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be read"
+            )
+        return CommandFailed(
+            describe_error(told.type, told.code, told.message, told.param) + _retry_line(answer) + request_id_line(answer)
+        )
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -132,7 +140,7 @@ class GatewayClient:
         except UpstreamFault as fault:
             # To the transport the gateway is an upstream; to the person who asks it is the gateway.
             told = FAULTS.get(fault.code, "the gateway at {url} sends what is no HTTP")
-            raise Failed(told.format(url=self.url)) from None
+            raise CommandFailed(told.format(url=self.url)) from None
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
@@ -170,9 +178,9 @@ def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
         usable = False
     if "@" in written:
         # Not shown: it may hold a password.
-        raise Unusable("the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY")
+        raise InvalidUsage("the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY")
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise Unusable(f"{one_line(written)!r} is no address of a gateway; wanted is one like {DEFAULT_URL}")
+        raise InvalidUsage(f"{one_line(written)!r} is no address of a gateway; wanted is one like {DEFAULT_URL}")
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -180,7 +188,7 @@ def gateway_key(environ: Mapping[str, str]) -> str | None:
     """The key in `$ANTIPHON_API_KEY`, if there is one."""
     key = environ.get("ANTIPHON_API_KEY", "").strip()
     if not key.isascii() or not key.isprintable():
-        raise Unusable("$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII")
+        raise InvalidUsage("$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII")
     return key or None
 
 
@@ -190,7 +198,7 @@ def describe_error(type: str | None, code: str | None, message: str, param: str 
     return f"{name}: {one_line(message)}" + (f" (at {one_line(param)})" if param else "")
 
 
-def request_line(answer: UpstreamResponse) -> str:
+def request_id_line(answer: UpstreamResponse) -> str:
     """A line that says under which id the request is in the gateway's log (HTTP-8), if the answer says it."""
     id = one_line(answer.headers.get("x-request-id", ""))
     return f"\nrequest {id}" if id else ""

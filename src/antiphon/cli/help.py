@@ -27,4 +27,4 @@ class Help(argparse.HelpFormatter):
 
 LONGEST_COMMAND: Final = len("    translate")
 # For every parser. Options are not abbreviated: a script that does it would break when another option comes.
-FORMAT: Final[dict[str, Any]] = {"formatter_class": Help, "allow_abbrev": False}
+HELP_FORMAT: Final[dict[str, Any]] = {"formatter_class": Help, "allow_abbrev": False}

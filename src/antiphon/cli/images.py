@@ -7,7 +7,7 @@ import mimetypes
 from pathlib import Path
 from typing import Final
 
-from antiphon.cli.exits import Unusable
+from antiphon.cli.exits import InvalidUsage
 from antiphon.protocol.content import MiB
 
 MAX_URL: Final = 20 * MiB  # REQ-8
@@ -18,10 +18,10 @@ def data_url(file: Path) -> str:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise Unusable(f"the image {file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"the image {file} cannot be read: {error.strerror}") from None
     url = f"data:{_media_type(file, data)};base64,{base64.b64encode(data).decode()}"
     if len(url) > MAX_URL:
-        raise Unusable(
+        raise InvalidUsage(
             f"the image {file} is too large: {len(data) / MiB:.1f} MiB, and less than {MAX_URL // MiB * 3 // 4} can be sent"
         )
     return url
@@ -34,7 +34,7 @@ def _media_type(file: Path, data: bytes) -> str:
     guess = mimetypes.guess_type(file.name)[0] or ""
     if data and guess.startswith("image/"):
         return guess
-    raise Unusable(f"{file} is no image: neither its first bytes nor its name say so")
+    raise InvalidUsage(f"{file} is no image: neither its first bytes nor its name say so")
 
 
 MAGIC: Final = (

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from antiphon.cli.exits import EXIT_CODES, OK
-from antiphon.cli.gateway_client import GatewayClient, Model, add_url, call_gateway
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Paint, one_line, printable_json
+from antiphon.cli.gateway_client import GatewayClient, ListedModel, add_url, call_gateway
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.upstream.transport import Transport
 
 
@@ -21,7 +21,7 @@ def add(subparsers: Any) -> None:
         description="Lists the models that a running gateway names, each with the upstream that answers for it. An upstream may "
         "serve others besides: those that match its patterns.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     add_url(parser)
     parser.add_argument("--json", action="store_true", help="print the gateway's answer as it came, on one line")
@@ -41,7 +41,7 @@ def run(
         if args.json:
             out.write(f"{printable_json(body)}\n")
         elif models:
-            out.writelines(f"{row}\n" for row in _table(models, Paint(out, environ), with_heading=out.isatty()))
+            out.writelines(f"{row}\n" for row in _table(models, TextStyler(out, environ), with_heading=out.isatty()))
         else:
             err.write("the gateway names no models; ask for one that matches a pattern of its configuration\n")
 
@@ -49,7 +49,7 @@ def run(
     return OK
 
 
-def _table(models: list[Model], paint: Paint, *, with_heading: bool) -> list[str]:
+def _table(models: list[ListedModel], paint: TextStyler, *, with_heading: bool) -> list[str]:
     """Two columns; the heading is for people, and a script need not skip it."""
     cells = [(one_line(model.id), one_line(model.owned_by)) for model in models]
     width = max(len("MODEL"), *(len(name) for name, _ in cells))

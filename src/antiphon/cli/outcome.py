@@ -18,7 +18,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.response import Response, Usage
 
 
-class Outcome:
+class ResponseOutcome:
     """Sees every event; at the end it knows what to say."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Outcome:
         self._has_refused = False
         self._end: TerminalEvent | None = None
 
-    def note(self, event: StreamEvent) -> None:
+    def add_event(self, event: StreamEvent) -> None:
         match event:
             case RefusalDelta():
                 self._has_refused = True

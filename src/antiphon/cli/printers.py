@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TextIO
 
-from antiphon.cli.gateway_client import Told
-from antiphon.cli.outcome import Outcome
-from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
+from antiphon.cli.gateway_client import ReceivedEvent
+from antiphon.cli.outcome import ResponseOutcome
+from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
 from antiphon.protocol.events import ItemDone, OutputTextDelta, ReasoningDelta, RefusalDelta, SummaryTextDelta
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpCall, Message, Reasoning, UnknownItem
 from antiphon.protocol.response import Usage
@@ -22,9 +22,9 @@ class Printer(Protocol):
         """What the head of the answer says could not be carried."""
         ...
 
-    def show(self, told: Told) -> None: ...
+    def show(self, received: ReceivedEvent) -> None: ...
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ResponseOutcome) -> None:
         """Nothing more comes, be it the end or a fault."""
         ...
 
@@ -38,11 +38,11 @@ class EventPrinter:
     def begin(self, losses: str) -> None:
         pass  # a script that wants them reads the trace
 
-    def show(self, told: Told) -> None:
-        self._out.write(f"{printable_json(told.raw)}\n")
+    def show(self, received: ReceivedEvent) -> None:
+        self._out.write(f"{printable_json(received.raw)}\n")
         self._out.flush()
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ResponseOutcome) -> None:
         pass
 
 
@@ -52,7 +52,7 @@ class TextPrinter:
     def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
         self._err = err
-        self._paint = Paint(err, environ)
+        self._paint = TextStyler(err, environ)
         self._is_watched = err.isatty()
         self._block: str | None = None  # the part of the answer that is being written
         self._open_line: TextIO | None = None  # the stream whose last line has no end yet
@@ -63,8 +63,8 @@ class TextPrinter:
             count, _, paths = one_line(losses).partition("; ")
             self._write_line("yellow", f"{count} lost on the way: {paths}")
 
-    def show(self, told: Told) -> None:
-        match told.event:
+    def show(self, received: ReceivedEvent) -> None:
+        match received.event:
             case OutputTextDelta(item_id=id, content_index=index, delta=delta):
                 self._write(self._out, f"text {id} {index}", printable(delta))
             case ReasoningDelta(item_id=id, content_index=index, delta=delta):
@@ -78,7 +78,7 @@ class TextPrinter:
             case _:
                 pass  # beginnings and ends of what is shown piece by piece
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ResponseOutcome) -> None:
         self._end_line()
         if outcome.usage is not None:
             self._write_line("dim", _describe_usage(outcome.usage))
@@ -87,7 +87,7 @@ class TextPrinter:
         if self._is_watched:
             self._write(self._err, block, text, "dim", heading="" if self._paint.is_on else "[reasoning] ")
 
-    def _write(self, stream: TextIO, block: str, text: str, look: Look | None = None, heading: str = "") -> None:
+    def _write(self, stream: TextIO, block: str, text: str, look: TextStyle | None = None, heading: str = "") -> None:
         """A piece of a block; blocks stand apart by an empty line."""
         if not text:
             return
@@ -108,7 +108,7 @@ class TextPrinter:
         self._has_text = self._has_text or stream is self._out
         self._block = block
 
-    def _write_line(self, look: Look, text: str) -> None:
+    def _write_line(self, look: TextStyle, text: str) -> None:
         """A line of its own, around the answer."""
         self._end_line()
         self._err.write(f"{self._paint(look, text)}\n")

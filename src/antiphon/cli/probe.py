@@ -13,16 +13,16 @@ from typing import Any, Final, TextIO, get_args
 
 import msgspec
 
-from antiphon.cli.check import key_in, seconds, server_url
-from antiphon.cli.exits import FAILED, INTERRUPTED, OK, Failed, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Look, Paint, one_line, printable_json
+from antiphon.cli.check import key_from_environ, parse_seconds, server_url
+from antiphon.cli.exits import FAILED, INTERRUPTED, OK, CommandFailed, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
 from antiphon.config.schema import DEFAULT_PROFILES
-from antiphon.probe.detect import Nothing, first_model, spoken
-from antiphon.probe.finding import Finding, Verdict
-from antiphon.probe.run import Probe, Report, Unanswered, cost_of
-from antiphon.probe.target import Target
+from antiphon.probe.detect import NoServerFound, detect_dialect, first_model
+from antiphon.probe.finding import ProbeFinding, Verdict
+from antiphon.probe.run import Probe, ProbeReport, ServerUnanswered, estimate_cost
+from antiphon.probe.target import ProbeTarget
 from antiphon.profiles import Dialect, load_profile
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
@@ -35,13 +35,13 @@ def add(subparsers: Any) -> None:
         description="Asks a server what clients will ask of it, one thing at a time, and tells what it accepts, refuses or takes "
         "without any effect, each with the request that shows it. The profile it writes makes the gateway get on with that server.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument("url", metavar="URL", help="where the server is, with or without /v1")
     parser.add_argument("--dialect", metavar="D", choices=DIALECTS, help="what it speaks (default: the first that it answers)")
     parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
-    parser.add_argument("--timeout", metavar="S", type=seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument("--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile to this file")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object, with every request and answer")
 
@@ -55,9 +55,11 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     if args.output is not None and not args.output.parent.is_dir():
-        raise Unusable(f"{args.output} cannot be written: there is no folder {args.output.parent}")
+        raise InvalidUsage(f"{args.output} cannot be written: there is no folder {args.output.parent}")
     timeouts = Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2)
-    session = _Session(args, _Table(out, Paint(out, environ), is_json=args.json), err, key_in(args.key_env, environ), timeouts)
+    session = _Session(
+        args, _Table(out, TextStyler(out, environ), is_json=args.json), err, key_from_environ(args.key_env, environ), timeouts
+    )
     try:
         return asyncio.run(session.run(transport or HttpTransport(environ)))
     except KeyboardInterrupt:
@@ -91,11 +93,11 @@ class _Session:
             self._announce(target)
             self._probe = Probe(target, transport, self._table.tell)
             report = await self._probe.run()
-        except Nothing as nothing:
-            raise Failed(f"{nothing}") from None
-        except Unanswered as nothing:
+        except NoServerFound as nothing:
+            raise CommandFailed(f"{nothing}") from None
+        except ServerUnanswered as nothing:
             self.keep(str(nothing))
-            raise Failed(f"{target.base_url} does not answer the plainest request: {nothing}") from None
+            raise CommandFailed(f"{target.base_url} does not answer the plainest request: {nothing}") from None
         finally:
             await transport.close()
         self._finish(report)
@@ -107,18 +109,18 @@ class _Session:
             self._probe.stopped = why
             self._finish(self._probe.report())
 
-    async def _target(self, transport: Transport) -> Target:
+    async def _target(self, transport: Transport) -> ProbeTarget:
         dialects: list[Dialect] = [self._args.dialect] if self._args.dialect else list(DIALECTS)
         targets = [self._of(dialect) for dialect in dialects]
         target = targets[0]
         if not target.model:
             listed = await first_model(targets, transport)
             targets = [msgspec.structs.replace(each, model=listed) for each in targets]
-        return targets[0] if len(targets) == 1 else await spoken(targets, transport)
+        return targets[0] if len(targets) == 1 else await detect_dialect(targets, transport)
 
-    def _of(self, dialect: Dialect) -> Target:
+    def _of(self, dialect: Dialect) -> ProbeTarget:
         base = load_profile(DEFAULT_PROFILES[dialect])
-        return Target(
+        return ProbeTarget(
             base_url=base_url(self._args.url, dialect),
             base=base,
             model=self._args.model or "",
@@ -127,40 +129,40 @@ class _Session:
             timeouts=self._timeouts,
         )
 
-    def _announce(self, target: Target) -> None:
-        cost = cost_of(target.dialect)
+    def _announce(self, target: ProbeTarget) -> None:
+        cost = estimate_cost(target.dialect)
         self._err.write(
             f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n"
             f"{cost.least} to {cost.most} requests, about {cost.tokens_in} tokens read and {cost.tokens_out} written; "
             "Ctrl-C ends it, and keeps what was found\n"
         )
 
-    def _finish(self, report: Report) -> None:
+    def _finish(self, report: ProbeReport) -> None:
         output: Path | None = self._args.output
         if output is not None:
             try:
                 output.write_text(report.profile, encoding="utf-8")
             except OSError as error:
-                raise Failed(f"{output} cannot be written: {error.strerror}") from None
+                raise CommandFailed(f"{output} cannot be written: {error.strerror}") from None
         self._table.finish(report, output)
 
 
 class _Table:
     """What people read: a line for each finding as it is there, then a summary and the profile."""
 
-    def __init__(self, out: TextIO, paint: Paint, *, is_json: bool) -> None:
+    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
         self._out = out
         self._paint = paint
         self._is_json = is_json
 
-    def tell(self, finding: Finding) -> None:
+    def tell(self, finding: ProbeFinding) -> None:
         if self._is_json:
             return
         said = self._paint("dim", one_line(finding.said))
         self._out.write(f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {said}\n")
         self._out.flush()
 
-    def finish(self, report: Report, output: Path | None) -> None:
+    def finish(self, report: ProbeReport, output: Path | None) -> None:
         if self._is_json:
             self._out.write(f"{printable_json(msgspec.json.encode(report))}\n")
             return
@@ -181,7 +183,7 @@ class _Table:
 
 #: In the order in which they are tried where none is named.
 DIALECTS: Final[tuple[Dialect, ...]] = tuple(sorted(get_args(Dialect), key=("responses", "chat", "messages", "gemini").index))
-LOOKS: Final[dict[Verdict, Look]] = {
+LOOKS: Final[dict[Verdict, TextStyle]] = {
     "accepted": "dim",
     "ignored": "yellow",
     "refused": "red",

@@ -18,11 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from antiphon import __version__
-from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, Failed
+from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, CommandFailed
 from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
-from antiphon.cli.help import FORMAT
-from antiphon.cli.store import keeping_in_words
-from antiphon.cli.terminal import Paint
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.store import describe_retention
+from antiphon.cli.terminal import TextStyler
 from antiphon.config import Config, UpstreamConfig, check_config, default_config, describe_config, find_config, load_config
 
 
@@ -39,7 +39,7 @@ def add(subparsers: Any) -> None:
         description="Starts the gateway and says what it serves, where, what it keeps, and how to try it. Without a configuration "
         "it serves the embedded model as `local`, and every provider whose usual key variable is set.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument(
         "--config", metavar="F", type=Path, help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)"
@@ -73,7 +73,7 @@ def run(
 
     def announce(base_url: str) -> None:
         urls.append(base_url)
-        out.writelines(f"{line}\n" for line in _greeting(config, base_url, Paint(out, environ), environ))
+        out.writelines(f"{line}\n" for line in _greeting(config, base_url, TextStyler(out, environ), environ))
         out.flush()
 
     try:
@@ -83,7 +83,7 @@ def run(
         # That is how it is stopped: an end in order, unless it had not begun.
         return OK if urls else INTERRUPTED
     if not urls:
-        raise Failed("the gateway did not start; the log above says why")
+        raise CommandFailed("the gateway did not start; the log above says why")
     return OK
 
 
@@ -141,7 +141,7 @@ def _unwinding() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _greeting(config: Config, base_url: str, paint: Paint, environ: Mapping[str, str]) -> list[str]:
+def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping[str, str]) -> list[str]:
     url = gateway_url(base_url, {})
     model = next((name for upstream in config.upstreams for name in upstream.listed_models()), "MODEL")
     key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
@@ -150,7 +150,7 @@ def _greeting(config: Config, base_url: str, paint: Paint, environ: Mapping[str,
     where = "" if url == DEFAULT_URL else f" --url {url}"
     return [
         f"{paint('bold', f'Antiphon {__version__}')} serves {paint('bold', f'{url}/v1')}",
-        *(f"  {line}" for line in (*describe_config(config), keeping_in_words(config.store, environ))),
+        *(f"  {line}" for line in (*describe_config(config), describe_retention(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',

@@ -14,12 +14,12 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from antiphon.cli.exits import FAILED, OK, Unusable
-from antiphon.cli.help import FORMAT
+from antiphon.cli.exits import FAILED, OK, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import one_line
 from antiphon.config import StoreConfig, default_config, find_config, load_config
-from antiphon.store.interface import Stats, Store
-from antiphon.store.work import Queue
+from antiphon.store.interface import Store, StoreStats
+from antiphon.store.work import QueueStats
 
 
 def add(subparsers: Any) -> None:
@@ -28,7 +28,7 @@ def add(subparsers: Any) -> None:
         help="look after the responses that are kept",
         description="Looks after the responses that the gateway keeps, whether it runs or not.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     stats = _action(actions, "stats", "say how much is kept")
@@ -59,7 +59,7 @@ def run(
     async def do(store: Store) -> int:
         match args.action:
             case "stats":
-                found, queue = await store.stats(), await store.queue()
+                found, queue = await store.stats(), await store.queue_stats()
                 out.writelines([_line(found, queue)] if args.json else _table(found, queue))
                 return OK
             case "prune":
@@ -74,11 +74,11 @@ def run(
     return asyncio.run(with_store(config, environ, do))
 
 
-def keeping_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str:
+def describe_retention(config: StoreConfig, environ: Mapping[str, str]) -> str:
     """Where responses are kept and for how long, in a line of a summary."""
-    from antiphon.store.opening import place_in_words  # SQLite takes a moment to load, which other commands need not wait for
+    from antiphon.store.opening import describe_location  # SQLite takes a moment to load, which other commands need not wait for
 
-    place = place_in_words(config, environ)
+    place = describe_location(config, environ)
     if place is None:
         return "responses: not kept, since [store] url is off"
     most = "" if config.max_responses is None else f", {config.max_responses:,} at most"
@@ -91,7 +91,7 @@ async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callab
 
     store = await open_store(config, environ)
     if store is None:
-        raise Unusable("nothing is kept: [store] url is off in the configuration")
+        raise InvalidUsage("nothing is kept: [store] url is off in the configuration")
     try:
         code: int = await do(store)
         return code
@@ -107,12 +107,12 @@ async def _prune(store: Store, config: StoreConfig, days: float | None, keep: in
     return total
 
 
-def _line(found: Stats, queue: Queue) -> str:
+def _line(found: StoreStats, queue: QueueStats) -> str:
     everything = msgspec.structs.asdict(found) | {"queue": queue}
     return f"{msgspec.json.encode(everything).decode()}\n"
 
 
-def _table(found: Stats, queue: Queue) -> list[str]:
+def _table(found: StoreStats, queue: QueueStats) -> list[str]:
     since = "" if queue.oldest_waiting is None else f", the oldest since {_moment(queue.oldest_waiting)}"
     rows = {
         "responses": f"{found.responses:,}",
@@ -138,7 +138,7 @@ def _counted(count: int, word: str) -> str:
 
 def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **FORMAT
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
     action.add_argument("--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)")
     return action

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
-Look = Literal["dim", "bold", "red", "yellow"]
+TextStyle = Literal["dim", "bold", "red", "yellow"]
 
 
-class Paint:
+class TextStyler:
     """Gives text a look, on streams that are terminals and take colours; elsewhere it stays as it is."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
@@ -22,7 +22,7 @@ class Paint:
     def is_on(self) -> bool:
         return self._is_on
 
-    def __call__(self, look: Look, text: str) -> str:
+    def __call__(self, look: TextStyle, text: str) -> str:
         # Every piece is closed by itself, so that an interruption cannot leave the terminal painted.
         return f"\x1b[{CODES[look]}m{text}\x1b[0m" if self._is_on and text else text
 
@@ -43,6 +43,6 @@ def printable_json(raw: bytes) -> str:
     return UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-CODES: Final[dict[Look, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
+CODES: Final[dict[TextStyle, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
 CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 UNESCAPED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

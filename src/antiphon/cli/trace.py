@@ -12,9 +12,9 @@ from typing import Any, Final, TextIO, assert_never
 
 import msgspec
 
-from antiphon.cli.exits import FAILED, OK, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Look, Paint, one_line, printable, printable_json
+from antiphon.cli.exits import FAILED, OK, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
 from antiphon.config import find_config, load_config
 from antiphon.gateway.replay import NotReplayable, ReplayResult, replay_trace
 from antiphon.protocol.nesting import check_nesting
@@ -43,7 +43,7 @@ def add(subparsers: Any) -> None:
         help="look at what happened to requests",
         description="Looks at traces, which `antiphon serve --trace DIR` writes.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _action(actions, "list", "every trace, newest last")
@@ -55,24 +55,24 @@ def add(subparsers: Any) -> None:
 def run(
     args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
 ) -> int:
-    folder = folder_of(args.dir, environ, cwd or Path.cwd())
+    folder = trace_folder(args.dir, environ, cwd or Path.cwd())
     try:
         match args.action:
             case "list":
                 _list(folder, out, err)
                 return OK
             case "show":
-                _show(read_trace(folder, args.id), out, Paint(out, environ), is_raw=args.raw)
+                _show(read_trace(folder, args.id), out, TextStyler(out, environ), is_raw=args.raw)
                 return OK
             case _:
                 return _replay(read_trace(folder, args.id), out, err)
     except (TraceError, NotReplayable) as error:
-        raise Unusable(str(error)) from None
+        raise InvalidUsage(str(error)) from None
 
 
 def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **FORMAT
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
     if takes_id:
         action.add_argument("id", metavar="ID", help="the id of a request (x-request-id), its beginning, or `last`")
@@ -80,7 +80,7 @@ def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> a
     return action
 
 
-def folder_of(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def trace_folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Where traces are looked for."""
     if given is not None:
         return cwd / given
@@ -123,7 +123,7 @@ def _time(seconds: float) -> str:
 # show
 
 
-def _show(trace: RecordedTrace, out: TextIO, paint: Paint, *, is_raw: bool) -> None:
+def _show(trace: RecordedTrace, out: TextIO, paint: TextStyler, *, is_raw: bool) -> None:
     if is_raw:
         out.writelines(f"{printable_json(encode_record(record))}\n" for record in (trace.summary, *trace.records))
         return
@@ -153,8 +153,8 @@ def _sections(records: Iterable[AnyTraceRecord]) -> list[list[AnyTraceRecord]]:
     return sections
 
 
-def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: Paint) -> None:
-    def title(text: str, look: Look = "bold") -> None:
+def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler) -> None:
+    def title(text: str, look: TextStyle = "bold") -> None:
         out.write(f"\n{paint('dim', f'{first.at:9.3f} s')}  {paint(look, one_line(text))}\n")
 
     first = section[0]

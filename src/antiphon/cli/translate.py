@@ -20,9 +20,9 @@ from msgspec import Raw
 from msgspec.structs import asdict, replace
 
 from antiphon import sse
-from antiphon.cli.exits import LOSSY, OK, Unusable
-from antiphon.cli.help import FORMAT
-from antiphon.cli.terminal import Paint, one_line, printable_json
+from antiphon.cli.exits import LOSSY, OK, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import CLIENT_DIALECTS
@@ -54,7 +54,7 @@ def add(subparsers: Any) -> None:
         description="Translates without a gateway and without a network. Standard output gets the translation, standard error what "
         "it could not carry: where that stood, what it was, and why.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
     parser.add_argument("--from", dest="source", metavar="D", required=True, choices=DIALECTS, help=f"one of {', '.join(DIALECTS)}")
     parser.add_argument("--to", dest="target", metavar="D", required=True, choices=DIALECTS, help="one of the same")
@@ -82,7 +82,7 @@ def run(
     now: Callable[[], float] = time.time,
 ) -> int:
     data = _input(args.file, stdin or sys.stdin.buffer)
-    kind: Kind = args.kind or kind_of(data, args.source)
+    kind: Kind = args.kind or detect_kind(data, args.source)
     profile = _profile(args.profile, args.target if kind == "request" else args.source)
     if kind == "request":
         made = _request(data, args.source, profile, args.model)
@@ -94,11 +94,11 @@ def run(
         told = {"kind": kind, "path": made.path or None, "losses": list(map(asdict, made.losses))}
         err.write(f"{printable_json(msgspec.json.encode(told))}\n")
     else:
-        _tell(made, err, Paint(err, environ))
+        _tell(made, err, TextStyler(err, environ))
     return LOSSY if args.strict and len(made.losses) else OK
 
 
-def kind_of(data: bytes, dialect: Dialect) -> Kind:
+def detect_kind(data: bytes, dialect: Dialect) -> Kind:
     """What a dialect's input looks like: events, or many objects, are a stream; one object is told by what stands in it."""
     begun = data.lstrip()
     if begun.startswith((*EVENT_LINES, b"[")):
@@ -108,7 +108,7 @@ def kind_of(data: bytes, dialect: Dialect) -> Kind:
         return "stream"
     members = _members(data)
     if members is None:
-        raise Unusable("the input is neither a JSON object nor a stream of events")
+        raise InvalidUsage("the input is neither a JSON object nor a stream of events")
     if members.keys() & PIECES[dialect]:
         return "stream"
     return "response" if members.keys() & ANSWERS[dialect] else "request"
@@ -125,16 +125,16 @@ def _members(data: bytes) -> dict[str, Any] | None:
 def _input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
-            raise Unusable("nothing to translate; name a file, or pipe something in")
+            raise InvalidUsage("nothing to translate; name a file, or pipe something in")
         data = stdin.read()
     else:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise Unusable(f"{file} cannot be read: {error.strerror}") from None
+            raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
     data = data.removeprefix(sse.BOM)
     if not data.strip():
-        raise Unusable("nothing to translate; the input is empty")
+        raise InvalidUsage("nothing to translate; the input is empty")
     return data
 
 
@@ -142,7 +142,9 @@ def _profile(name: str | None, dialect: Dialect) -> Profile:
     """That of the server: a request is translated to it, an answer from it."""
     profile = load_profile(name or DEFAULT_PROFILES[dialect])
     if profile.dialect != dialect:
-        raise Unusable(f"the profile {name!r} is for servers of dialect {profile.dialect!r}; the server here speaks {dialect!r}")
+        raise InvalidUsage(
+            f"the profile {name!r} is for servers of dialect {profile.dialect!r}; the server here speaks {dialect!r}"
+        )
     return profile
 
 
@@ -209,7 +211,7 @@ def _frames(data: bytes) -> list[sse.Frame]:
         try:
             return [sse.Frame("", bytes(member)) for member in decode_json(data, type=list[Raw])]
         except msgspec.DecodeError as error:
-            raise Unusable(f"the input begins like an array of JSON, and is none: {error}") from None
+            raise InvalidUsage(f"the input begins like an array of JSON, and is none: {error}") from None
     if begun.startswith(b"{"):
         return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]
     decoder = sse.Decoder()
@@ -233,7 +235,7 @@ def _stamps(second: int) -> Stamps:
     return Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: second)
 
 
-def _tell(made: Translated, err: TextIO, paint: Paint) -> None:
+def _tell(made: Translated, err: TextIO, paint: TextStyler) -> None:
     if made.path:
         err.write(f"{paint('dim', 'to:')} POST {one_line(made.path)}\n")
     err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in made.losses)

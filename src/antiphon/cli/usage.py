@@ -14,13 +14,13 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from antiphon.cli.exits import OK
-from antiphon.cli.help import FORMAT
+from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import with_store
-from antiphon.cli.terminal import Paint, one_line
+from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.config import default_config, find_config, load_config
 from antiphon.store.interface import Store
-from antiphon.store.usage import COUNTED
-from antiphon.store.usage_sums import BY, FIRST_DAY, summed, tokens_of
+from antiphon.store.usage import COUNTER_NAMES
+from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage, total_tokens
 
 USUAL_DAYS: Final = 30
 
@@ -32,9 +32,9 @@ def add(subparsers: Any) -> None:
         description="Shows what was used, of everybody, added up by model, key, upstream or day (of UTC). A gateway that runs "
         "writes it down every few seconds.",
         epilog=EPILOG,
-        **FORMAT,
+        **HELP_FORMAT,
     )
-    parser.add_argument("--by", choices=tuple(BY), default="model", help="what is added up together (default: model)")
+    parser.add_argument("--by", choices=tuple(GROUPINGS), default="model", help="what is added up together (default: model)")
     parser.add_argument(
         "--since",
         metavar="DAY",
@@ -61,12 +61,12 @@ def run(
     since = args.since if isinstance(args.since, date) else until - timedelta(days=args.since - 1)
 
     async def do(store: Store) -> int:
-        rows = await store.usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days)
-        sums = summed(rows, args.by)
+        rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days)
+        sums = sum_usage(rows, args.by)
         if args.json:
             out.write(f"{_line(sums, args.by, since, until)}\n")
         elif sums:
-            out.writelines(_table(sums, args.by, Paint(out, environ)))
+            out.writelines(_table(sums, args.by, TextStyler(out, environ)))
         else:
             err.write(f"nothing was used since {since.isoformat()}\n")
         return OK
@@ -75,18 +75,18 @@ def run(
 
 
 def _line(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
-    data = [{by: name, **dict(zip(COUNTED, counts, strict=True))} for name, counts in sums.items()]
+    data = [{by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))} for name, counts in sums.items()]
     told = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
     return msgspec.json.encode(told).decode()
 
 
-def _table(sums: dict[str, list[int]], by: str, paint: Paint) -> list[str]:
-    most = max(map(tokens_of, sums.values())) or 1
+def _table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
+    most = max(map(total_tokens, sums.values())) or 1
     total = [sum(column) for column in zip(*sums.values(), strict=True)]
     rows = [(one_line(name) or "-", counts) for name, counts in sums.items()]
     cells = [[by.upper(), *HEADINGS], *([name, *map(_number, counts)] for name, counts in [*rows, ("total", total)])]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    bars = ["", *(_bar(tokens_of(counts), most) for _, counts in rows), ""]
+    bars = ["", *(_bar(total_tokens(counts), most) for _, counts in rows), ""]
     return [f"{_aligned(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)]
 
 

@@ -1,8 +1,8 @@
 """The Python API for programs that call a model: `Client` and `AsyncClient`, over HTTP, SSE and WebSocket, to any dialect."""
 
-from antiphon.client.answers import as_input, function_calls, output_text
 from antiphon.client.asynchronous import AsyncClient
 from antiphon.client.blocking import BlockingSocket, BlockingStream, Client
+from antiphon.client.response_content import as_input, function_calls, output_text
 from antiphon.client.retries import Retries
 from antiphon.client.sockets import ResponseSocket
 from antiphon.client.stream import ResponseStream

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from antiphon.client.exchange import MAX_WHOLE, Line, body_of, is_stream, losses_told
+from antiphon.client.event_sources import HttpEventSource
+from antiphon.client.exchange import MAX_BODY, RequestSender, is_stream, losses_in_headers, read_body
 from antiphon.client.functions import Function
-from antiphon.client.reading import raise_failure, read_response
+from antiphon.client.response_decoding import raise_failure, read_response
 from antiphon.client.retries import Retries
-from antiphon.client.server import DEFAULT_URL, Prepared, prepare, server_at
+from antiphon.client.server import DEFAULT_URL, PreparedCall, prepare_call, server_at
 from antiphon.client.sockets import ResponseSocket
-from antiphon.client.sources import HttpSource
 from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.client.tool_loop import ToolRun, run_tools
 from antiphon.config import Timeouts
@@ -55,7 +55,7 @@ class AsyncClient:
             url = environ.get("ANTIPHON_URL") or DEFAULT_URL
             key = key or environ.get("ANTIPHON_API_KEY")  # it is for that address, and is sent to no other
         server = server_at(url, key, dialect=dialect, profile=profile, headers=headers, timeouts=timeouts)
-        self._line = Line(server, HttpTransport(environ), retries or Retries())
+        self._sender = RequestSender(server, HttpTransport(environ), retries or Retries())
         self._defaults: dict[str, Any] = {"model": model} if model else {}
         self._on_losses = on_losses
 
@@ -67,20 +67,20 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Hangs up everywhere."""
-        await self._line.network.close()
+        await self._sender.network.close()
 
     async def create(self, input: Input = None, **settings: Any) -> Response:
         """One turn. `settings` are the fields of a request as the specification names them (`instructions`, `tools`, …)."""
         prepared = self._prepare(input, settings)
-        answer = await self._line.ask("POST", prepared.url, prepared.body)
+        answer = await self._sender.send("POST", prepared.url, prepared.body)
         if is_stream(answer):  # servers that always stream exist
-            source = HttpSource(self._line, _already(answer), prepared, is_kept=False)
+            source = HttpEventSource(self._sender, _already(answer), prepared, is_stored=False)
             return await ResponseStream(source, on_losses=self._on_losses).final()
-        response, losses = read_response(self._line.server, prepared.sent, await body_of(answer, MAX_WHOLE))
+        response, losses = read_response(self._sender.server, prepared.sent, await read_body(answer, MAX_BODY))
         prepared.losses.extend(losses)
-        prepared.losses.extend(losses_told(answer))
+        prepared.losses.extend(losses_in_headers(answer))
         self._report(prepared.losses)
-        raise_failure(self._line.server, response)
+        raise_failure(self._sender.server, response)
         return response
 
     def stream(self, input: Input = None, **settings: Any) -> ResponseStream:
@@ -88,33 +88,33 @@ class AsyncClient:
         prepared = self._prepare(input, {**settings, "stream": True})
 
         async def ask() -> UpstreamResponse:
-            return await self._line.ask("POST", prepared.url, prepared.body)
+            return await self._sender.send("POST", prepared.url, prepared.body)
 
-        source = HttpSource(self._line, ask, prepared, is_kept=bool(prepared.request.background))
+        source = HttpEventSource(self._sender, ask, prepared, is_stored=bool(prepared.request.background))
         return ResponseStream(source, on_losses=self._on_losses)
 
     async def retrieve(self, id: str) -> Response:
         """A response that the server keeps, at whatever point of its life it is."""
-        return await self._kept("GET", self._line.server.url_of_response(id))
+        return await self._kept("GET", self._sender.server.response_url(id))
 
     def resume(self, id: str, after: int | None = None) -> ResponseStream:
         """The stream of a response that the server keeps: every event behind the one with the number `after`, or all. A connection
         that breaks is replaced, and nothing is missed. The snapshot is whole in any case: earlier events are read, and not told."""
-        url = self._line.server.url_of_response(id, "?stream=true")
+        url = self._sender.server.response_url(id, "?stream=true")
 
         async def ask() -> UpstreamResponse:
-            return await self._line.ask("GET", url)
+            return await self._sender.send("GET", url)
 
-        nothing = Prepared(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
-        return ResponseStream(HttpSource(self._line, ask, nothing, is_kept=True), after)
+        nothing = PreparedCall(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
+        return ResponseStream(HttpEventSource(self._sender, ask, nothing, is_stored=True), after)
 
     async def cancel(self, id: str) -> Response:
         """Ends a response that is made in the background; one that has ended stays as it is."""
-        return await self._kept("POST", self._line.server.url_of_response(id, "/cancel"))
+        return await self._kept("POST", self._sender.server.response_url(id, "/cancel"))
 
     async def delete(self, id: str) -> None:
         """Nothing of the response is left."""
-        await self._line.ask_whole("DELETE", self._line.server.url_of_response(id))
+        await self._sender.send_and_read("DELETE", self._sender.server.response_url(id))
 
     async def run_tools(
         self,
@@ -140,14 +140,14 @@ class AsyncClient:
 
     def connect(self) -> ResponseSocket:
         """A WebSocket for turns: `async with client.connect() as socket`. The server remembers the newest response on it."""
-        return ResponseSocket(self._line, self._defaults, self._on_losses)
+        return ResponseSocket(self._sender, self._defaults, self._on_losses)
 
-    def _prepare(self, input: Input, settings: Mapping[str, Any]) -> Prepared:
-        return prepare(self._line.server, {**self._defaults, "input": input, **settings})
+    def _prepare(self, input: Input, settings: Mapping[str, Any]) -> PreparedCall:
+        return prepare_call(self._sender.server, {**self._defaults, "input": input, **settings})
 
     async def _kept(self, method: str, url: str) -> Response:
-        body = await self._line.ask_whole(method, url)
-        return read_response(self._line.server, Request(), body)[0]
+        body = await self._sender.send_and_read(method, url)
+        return read_response(self._sender.server, Request(), body)[0]
 
     def _report(self, losses: Losses) -> None:
         if self._on_losses is not None and len(losses):

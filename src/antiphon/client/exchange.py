@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.client.retries import Retries
-from antiphon.client.server import Server, in_our_words, refusal
+from antiphon.client.server import Server, as_server_fault, error_from_answer
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.losses import Losses
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
-MAX_WHOLE: Final = 64 * 1024 * 1024
+MAX_BODY: Final = 64 * 1024 * 1024
 MAX_ERROR: Final = 256 * 1024
 
 
-class Line:
+class RequestSender:
     """The way to one server."""
 
     def __init__(self, server: Server, network: HttpTransport, retries: Retries) -> None:
@@ -26,7 +26,7 @@ class Line:
         self.network = network
         self.retries = retries
 
-    async def ask(self, method: str, url: str, body: bytes = b"") -> UpstreamResponse:
+    async def send(self, method: str, url: str, body: bytes = b"") -> UpstreamResponse:
         """The answer, if it is one; its body is still to come."""
         attempt = 0
         while True:
@@ -37,17 +37,17 @@ class Line:
                     raise
                 attempt += 1
 
-    async def ask_whole(self, method: str, url: str, body: bytes = b"") -> bytes:
-        return await body_of(await self.ask(method, url, body), MAX_WHOLE)
+    async def send_and_read(self, method: str, url: str, body: bytes = b"") -> bytes:
+        return await read_body(await self.send(method, url, body), MAX_BODY)
 
     async def _ask_once(self, method: str, url: str, body: bytes) -> UpstreamResponse:
         try:
             answer = await self.network.send(method, url, self.server.headers, body, self.server.timeouts)
         except UpstreamFault as fault:
-            raise in_our_words(fault) from None
+            raise as_server_fault(fault) from None
         packed = answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
         if answer.status != 200:
-            raise refusal(self.server, answer.status, answer.headers, b"" if packed else await _words_of(answer))
+            raise error_from_answer(self.server, answer.status, answer.headers, b"" if packed else await _words_of(answer))
         kind = answer.headers.get("content-type", "").lower()
         if packed or kind.startswith("text/html"):
             answer.abort()
@@ -56,7 +56,7 @@ class Line:
         return answer
 
 
-async def body_of(answer: UpstreamResponse, limit: int) -> bytes:
+async def read_body(answer: UpstreamResponse, limit: int) -> bytes:
     """The whole of it."""
     body = bytearray()
     try:
@@ -66,7 +66,7 @@ async def body_of(answer: UpstreamResponse, limit: int) -> bytes:
                 answer.abort()
                 raise UpstreamFault(f"the server's answer is longer than {limit} bytes", code="upstream_invalid_response")
     except UpstreamFault as fault:
-        raise in_our_words(fault) from None
+        raise as_server_fault(fault) from None
     return bytes(body)
 
 
@@ -78,7 +78,7 @@ def is_json(answer: UpstreamResponse) -> bool:
     return answer.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def losses_told(answer: UpstreamResponse) -> Losses:
+def losses_in_headers(answer: UpstreamResponse) -> Losses:
     """F-4: what a gateway says that the server behind it could not be told."""
     losses = Losses()
     for path in filter(None, answer.headers.get("antiphon-losses", "").partition("; ")[2].split(", ")):
@@ -88,7 +88,7 @@ def losses_told(answer: UpstreamResponse) -> Losses:
 
 async def _words_of(answer: UpstreamResponse) -> bytes:
     try:
-        return await body_of(answer, MAX_ERROR)
+        return await read_body(answer, MAX_ERROR)
     except UpstreamFault:
         answer.abort()
         return b""  # the status alone says enough

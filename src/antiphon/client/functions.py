@@ -32,14 +32,14 @@ class PythonTool(Struct, frozen=True, kw_only=True):
         return self.param.name
 
 
-class Outcome(Struct, frozen=True):
+class CallOutcome(Struct, frozen=True):
     """What a call came to, as the model is told."""
 
     output: str
     failed: bool = False
 
 
-def tool_of(function: Function) -> PythonTool:
+def tool_from_function(function: Function) -> PythonTool:
     """A function as a tool. Its parameters need names; their types are what msgspec knows: JSON's own, dataclasses, enums, …"""
     name = getattr(function, "__name__", "")
     if not NAME.fullmatch(name):
@@ -66,7 +66,7 @@ def tool_of(function: Function) -> PythonTool:
     )
 
 
-async def call(tool: PythonTool, arguments: str) -> Outcome:
+async def call_function(tool: PythonTool, arguments: str) -> CallOutcome:
     """Calls the function with a model's arguments: in this task if it is a coroutine function, else in a thread."""
     try:
         # A model's "3" for 3 is good enough.
@@ -76,9 +76,9 @@ async def call(tool: PythonTool, arguments: str) -> Outcome:
             result = await tool.function(**named)
         else:
             result = await asyncio.to_thread(tool.function, **named)
-        return Outcome(result if isinstance(result, str) else msgspec.json.encode(result).decode())
+        return CallOutcome(result if isinstance(result, str) else msgspec.json.encode(result).decode())
     except Exception as error:  # the edge of somebody else's code: the model is told
-        return Outcome(f"{type(error).__name__}: {error}", failed=True)
+        return CallOutcome(f"{type(error).__name__}: {error}", failed=True)
 
 
 def _schema(arguments: type[Struct], defaults: dict[str, Any]) -> JsonSchema:

@@ -39,18 +39,18 @@ class Server(Struct, frozen=True, kw_only=True):
     base_url: str
     profile: Profile
     wire: Wire
-    speech: ServerDialect
+    dialect: ServerDialect
     headers: dict[str, str]
     timeouts: Timeouts
 
     @property
-    def keeps_responses(self) -> bool:
+    def stores_responses(self) -> bool:
         """Whether what it answered can be asked for again."""
         return isinstance(self.wire, ResponsesWire) and self.wire.stateful
 
-    def url_of_response(self, id: str, rest: str = "") -> str:
+    def response_url(self, id: str, rest: str = "") -> str:
         """Where a response is kept; `rest` follows its id."""
-        if not self.keeps_responses:
+        if not self.stores_responses:
             said = f"this server ({self.profile.name}) keeps no responses: only those of the responses dialect can"
             raise UnsupportedParameter(said, param="id")
         if not id or not id.isascii() or not id.replace("_", "").replace("-", "").isalnum():
@@ -58,7 +58,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return f"{self.base_url}/responses/{id}{rest}"
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class PreparedCall(Struct, frozen=True, kw_only=True):
     """A turn before it is sent."""
 
     request: Request  # as it was asked
@@ -93,42 +93,42 @@ def server_at(
         base_url=_base(url, chosen.dialect),
         profile=chosen,
         wire=wire,
-        speech=SERVER_DIALECTS[chosen.dialect],
+        dialect=SERVER_DIALECTS[chosen.dialect],
         headers=sent,
         timeouts=timeouts or PATIENCE,
     )
 
 
-def prepare(server: Server, settings: Mapping[str, Any]) -> Prepared:
+def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
     """A turn with these fields of a request. What no server could take is refused here, with its place (ERR-3)."""
     request = codec.decode_request(codec.encode({name: value for name, value in settings.items() if value is not UNSET}))
-    if not server.keeps_responses:
+    if not server.stores_responses:
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(request, name):
                 said = f"{name}: this server ({server.profile.name}) keeps no responses, so nothing can be continued there"
                 raise UnsupportedParameter(said, param=name)
     sent, losses = server.profile.apply_quirks(request)
-    body, found = server.speech.request_from_hub(sent, server.wire)
+    body, found = server.dialect.request_from_hub(sent, server.wire)
     losses.extend(found)
-    url = server.speech.url(server.base_url, request.model or "", streams=bool(request.stream))
-    return Prepared(request=request, sent=sent, body=body, url=url, losses=losses)
+    url = server.dialect.url(server.base_url, request.model or "", streams=bool(request.stream))
+    return PreparedCall(request=request, sent=sent, body=body, url=url, losses=losses)
 
 
-def refusal(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+def error_from_answer(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """What an answer that is not 200 says, with the status it came with."""
     if status < 400:
         said = f"the server answered with status {status}; a redirect is not followed: give the address it leads to"
         return UpstreamFault(said, code="upstream_invalid_response", status=status)
-    if status in REFUSED_KEY:
+    if status in KEY_ERROR_CODES:
         words = _words_in(body)
         said = "the server refused the key" + (f": {words}" if words else "")
-        return ClientFault(said, code=REFUSED_KEY[status], status=status)
-    error = server.speech.error_to_hub(status, headers, body)
+        return ClientFault(said, code=KEY_ERROR_CODES[status], status=status)
+    error = server.dialect.error_to_hub(status, headers, body)
     error.status = status
     return error
 
 
-def in_our_words(fault: UpstreamFault) -> UpstreamFault:
+def as_server_fault(fault: UpstreamFault) -> UpstreamFault:
     """A fault of the network: to that every server is an upstream, to the caller it is the server."""
     said = fault.message.replace("the upstream", "the server")
     return UpstreamFault(said, code=fault.code, status=fault.status, retry_after=fault.retry_after)
@@ -171,4 +171,4 @@ DEFAULT_PROFILES: Final[dict[Dialect, str]] = {
     "gemini": "gemini",
 }
 VERSIONS: Final[dict[Dialect, str]] = {"responses": "/v1", "chat": "/v1", "messages": "/v1", "gemini": "/v1beta"}
-REFUSED_KEY: Final = {401: "invalid_api_key", 402: "payment_required", 403: "access_denied"}
+KEY_ERROR_CODES: Final = {401: "invalid_api_key", 402: "payment_required", 403: "access_denied"}

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from antiphon import sse
-from antiphon.client.exchange import Line
-from antiphon.client.reading import events_to_hub
-from antiphon.client.server import Prepared, in_our_words, prepare, refusal
+from antiphon.client.exchange import RequestSender
+from antiphon.client.response_decoding import events_to_hub
+from antiphon.client.server import PreparedCall, as_server_fault, error_from_answer, prepare_call
 from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.events import StreamEvent
@@ -25,23 +25,25 @@ from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocke
 class ResponseSocket:
     """A connection for turns. Entering it connects; a turn that is left before its end ends the connection."""
 
-    def __init__(self, line: Line, defaults: dict[str, Any], on_losses: OnLosses | None) -> None:
-        self._line = line
+    def __init__(self, sender: RequestSender, defaults: dict[str, Any], on_losses: OnLosses | None) -> None:
+        self._sender = sender
         self._on_losses = on_losses
         self._defaults = defaults
         self._socket: WebSocket | None = None
-        self._turn: SocketSource | None = None
+        self._turn: SocketEventSource | None = None
 
     async def __aenter__(self) -> Self:
-        server = self._line.server
+        server = self._sender.server
         if server.profile.dialect != "responses":
             raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} takes no turns over a WebSocket")
         try:
-            self._socket = await open_websocket(self._line.network, f"{server.base_url}/responses", server.headers, server.timeouts)
+            self._socket = await open_websocket(
+                self._sender.network, f"{server.base_url}/responses", server.headers, server.timeouts
+            )
         except UpgradeRefused as refused:
-            raise refusal(server, refused.status, refused.headers, refused.body) from None
+            raise error_from_answer(server, refused.status, refused.headers, refused.body) from None
         except UpstreamFault as fault:
-            raise in_our_words(fault) from None
+            raise as_server_fault(fault) from None
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
@@ -55,30 +57,32 @@ class ResponseSocket:
         """One turn, as it comes."""
         if self._socket is None:
             raise ClientFault("the WebSocket is not open: use it as `async with client.connect() as socket`")
-        prepared = prepare(self._line.server, {**self._defaults, "input": input, **settings})
-        return ResponseStream(SocketSource(self._line, self._socket, prepared, self._begins), on_losses=self._on_losses)
+        prepared = prepare_call(self._sender.server, {**self._defaults, "input": input, **settings})
+        return ResponseStream(SocketEventSource(self._sender, self._socket, prepared, self._begins), on_losses=self._on_losses)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
 
-    def _begins(self, turn: SocketSource) -> None:
-        if self._turn is not None and self._turn.is_under_way:
+    def _begins(self, turn: SocketEventSource) -> None:
+        if self._turn is not None and self._turn.is_in_flight:
             raise ClientFault("a turn is under way on this WebSocket: read it to its end first (WS-4)")
         self._turn = turn
 
 
-class SocketSource:
+class SocketEventSource:
     """One turn over a WebSocket."""
 
-    def __init__(self, line: Line, socket: WebSocket, prepared: Prepared, begins: Callable[[SocketSource], None]) -> None:
+    def __init__(
+        self, sender: RequestSender, socket: WebSocket, prepared: PreparedCall, begins: Callable[[SocketEventSource], None]
+    ) -> None:
         self.error: ApiError | None = None
-        self.is_under_way = False
-        self._line = line
+        self.is_in_flight = False
+        self._sender = sender
         self._socket = socket
         self._prepared = prepared
         self._begins = begins
-        self._to_hub = events_to_hub(line.server, prepared.sent)
+        self._to_hub = events_to_hub(sender.server, prepared.sent)
         self._has_begun = False
 
     @property
@@ -91,14 +95,14 @@ class SocketSource:
     async def open(self) -> None:
         self._begins(self)
         self._socket.send('{"type":"response.create",' + self._prepared.body.decode()[1:])
-        self.is_under_way = True
+        self.is_in_flight = True
 
     async def next(self) -> list[StreamEvent]:
-        while self.is_under_way:
+        while self.is_in_flight:
             try:
                 events = self._take((await self._socket.receive()).encode())
             except UpstreamFault as fault:
-                self.is_under_way = False
+                self.is_in_flight = False
                 if not self._has_begun:
                     raise
                 events = self._to_hub.finish(fault)
@@ -110,12 +114,12 @@ class SocketSource:
 
     def end(self) -> None:
         """The connection is free for the next turn."""
-        self.is_under_way = False
+        self.is_in_flight = False
 
     def close(self) -> None:
         """After its end the connection is free for the next turn; before that, leaving is the only way to have it ended (WS-12)."""
-        if self.is_under_way:
-            self.is_under_way = False
+        if self.is_in_flight:
+            self.is_in_flight = False
             self._socket.close()
 
     def _take(self, message: bytes) -> list[StreamEvent]:
@@ -123,8 +127,8 @@ class SocketSource:
         if status is None:
             return self._to_hub.feed(sse.Frame("", message))
         # WS-10: an error in place of the response, or in the middle of it.
-        error = refusal(self._line.server, status, {}, message)
-        self.is_under_way = False
+        error = error_from_answer(self._sender.server, status, {}, message)
+        self.is_in_flight = False
         if not self._has_begun:
             raise error
         return self._to_hub.finish(error)

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Self
 
-from antiphon.client.answers import output_text
-from antiphon.client.sources import Source
+from antiphon.client.event_sources import EventSource
+from antiphon.client.response_content import output_text
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import OutputTextDelta, ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.fold import Fold
@@ -25,7 +25,7 @@ class ResponseStream:
     Events end with exactly one terminal event, also where the server broke off: then it is `response.failed`, and `error` says why.
     """
 
-    def __init__(self, source: Source, after: int | None = None, on_losses: OnLosses | None = None) -> None:
+    def __init__(self, source: EventSource, after: int | None = None, on_losses: OnLosses | None = None) -> None:
         self._source = source
         self._on_losses = on_losses
         self._after = -1 if after is None else after

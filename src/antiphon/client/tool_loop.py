@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from antiphon.client.answers import as_input, function_calls
-from antiphon.client.functions import Function, PythonTool, call, tool_of
+from antiphon.client.functions import Function, PythonTool, call_function, tool_from_function
+from antiphon.client.response_content import as_input, function_calls
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCall, FunctionCallOutputParam, ItemParam
@@ -50,7 +50,7 @@ async def run_tools(ask: Ask, functions: Sequence[Function], settings: Mapping[s
 class _Loop:
     def __init__(self, ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], most: int) -> None:
         self._ask = ask
-        self._tools: dict[str, PythonTool] = {tool.name: tool for tool in map(tool_of, functions)}
+        self._tools: dict[str, PythonTool] = {tool.name: tool for tool in map(tool_from_function, functions)}
         if len(self._tools) < len(functions):
             raise ClientFault("tools: two functions have the same name", param="tools")
         others = list(settings.get("tools") or [])
@@ -94,7 +94,7 @@ class _Loop:
         if tool is None:
             output, failed = f"there is no tool named {each.name!r}; there is {', '.join(self._tools)}", True
         else:
-            outcome = await call(tool, each.arguments)
+            outcome = await call_function(tool, each.arguments)
             output, failed = outcome.output, outcome.failed
         return ToolCall(name=each.name, arguments=each.arguments, output=output, failed=failed)
 

@@ -18,8 +18,8 @@ from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
-from antiphon.store.conversations import Addition, ConversationStore, Entry
-from antiphon.store.record import Record
+from antiphon.store.conversations import ConversationAddition, ConversationEntry, ConversationStore
+from antiphon.store.record import ResponseRecord
 
 
 class JoinedConversation(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def conversation_id_of(request: Request) -> str | None:
     return id
 
 
-def make_addition(conversation: str, record: Record, stamps: Stamps) -> Addition | None:
+def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> ConversationAddition | None:
     """What a turn that has ended adds: what it was asked, then what it said. One that failed adds nothing: the client will ask
     again."""
     if record.status not in ENDED_WELL:
@@ -53,23 +53,23 @@ def make_addition(conversation: str, record: Record, stamps: Stamps) -> Addition
     items: list[ItemParam] = [
         item for array in (record.input, record.output) for item in codec.decode_stored(array, list[ItemParam])
     ]
-    return Addition(conversation=conversation, entries=make_entries(items, stamps))
+    return ConversationAddition(conversation=conversation, entries=make_entries(items, stamps))
 
 
-def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[Entry]:
+def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[ConversationEntry]:
     """Items as they are kept, each under an id. What only asks for something to be done is no part of a conversation."""
-    kept: list[Entry] = []
+    kept: list[ConversationEntry] = []
     for item in items:
         if isinstance(item, CompactionTrigger):
             continue
         id = id_of(item)
         if id is None:
             item, id = with_id(item, stamps.new_id)
-        kept.append(Entry(id=id, item=codec.encode(item)))
+        kept.append(ConversationEntry(id=id, item=codec.encode(item)))
     return kept
 
 
-def entries_to_array(entries: Iterable[Entry]) -> bytes:
+def entries_to_array(entries: Iterable[ConversationEntry]) -> bytes:
     """Entries as one array of items."""
     return b"[" + b",".join(entry.item for entry in entries) + b"]"
 

@@ -38,7 +38,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.status import ItemStatus
-from antiphon.store.interface import Excerpt, Store, Turn
+from antiphon.store.interface import Excerpt, Store, StoredTurn
 
 PastTurns = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
 FindLocalTurns = Callable[[str], PastTurns | None]
@@ -90,7 +90,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
     async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
         store = self.store
-        kept = await store.chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
+        kept = await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
         if kept is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
@@ -133,7 +133,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         missing = find_missing_reasoning(items)
         if self.store is None or not any(missing):
             return items
-        outputs = await self.store.outputs_with(self.owner, *missing, budget.remaining)
+        outputs = await self.store.find_outputs(self.owner, *missing, budget.remaining)
         return restore_reasoning(items, [decode_past_turns([output]) for output in outputs], maker)
 
 
@@ -213,7 +213,7 @@ def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
     return b"[%b]" % b",".join(raws[begin:]) if begin < len(raws) else b""
 
 
-def past_turns_of(turn: Turn) -> PastTurns:
+def past_turns_of(turn: StoredTurn) -> PastTurns:
     """What one turn leaves behind."""
     return [turn.input, turn.output]
 

@@ -16,8 +16,8 @@ from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
-from antiphon.store.conversations import Addition
-from antiphon.store.interface import Record, Store, Turn
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.interface import ResponseRecord, Store, StoredTurn
 
 
 class ResponseRecorder:
@@ -33,11 +33,11 @@ class ResponseRecorder:
         self._joined = joined
         self._input, self._item_ids = input_with_ids(own, stamps)
 
-    async def save(self, response: Response) -> Turn:
+    async def save(self, response: Response) -> StoredTurn:
         """Once this returns, the response is safe; `StorageUnavailable` if it is not. Without a store it is only written down."""
         self.has_started = True
         if self._store is None and self._joined is None:
-            return Turn(id=response.id, input=self._input, output=codec.encode(response.output))
+            return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
         record, item_ids, call_ids = self.make_record(response)
         added = self.make_addition(record)
         try:
@@ -49,11 +49,11 @@ class ResponseRecorder:
             assert task is not None
             task.uncancel()
             await self._save(record, item_ids, call_ids, added)
-        return Turn(id=record.id, input=record.input, output=record.output)
+        return StoredTurn(id=record.id, input=record.input, output=record.output)
 
-    def make_record(self, response: Response) -> tuple[Record, list[str], list[str]]:
+    def make_record(self, response: Response) -> tuple[ResponseRecord, list[str], list[str]]:
         """What a store is given: the response, and the ids by which its items and its calls can be found."""
-        record = Record(
+        record = ResponseRecord(
             id=response.id,
             previous=response.previous_response_id,
             created_at=response.created_at,
@@ -65,11 +65,13 @@ class ResponseRecorder:
         item_ids = self._item_ids + [id for item in response.output if (id := id_of(item)) is not None]
         return record, item_ids, [item.call_id for item in response.output if isinstance(item, CALLS)]
 
-    def make_addition(self, record: Record) -> Addition | None:
+    def make_addition(self, record: ResponseRecord) -> ConversationAddition | None:
         """What the turn adds to the conversation it belongs to, if it belongs to one and ended well."""
         return make_addition(self._joined.id, record, self._stamps) if self._joined is not None else None
 
-    async def _save(self, record: Record, item_ids: list[str], call_ids: list[str], added: Addition | None) -> None:
+    async def _save(
+        self, record: ResponseRecord, item_ids: list[str], call_ids: list[str], added: ConversationAddition | None
+    ) -> None:
         """The response and what it adds are safe together, or neither is."""
         if self._store is None:
             if self._joined is not None and added is not None:
@@ -97,7 +99,7 @@ def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[
     return codec.encode(with_ids), [group, *ids] if group else ids
 
 
-def response_from_record(record: Record) -> Response:
+def response_from_record(record: ResponseRecord) -> Response:
     """A kept response, whole."""
     output: list[Item] = codec.decode_stored(record.output, list[Item])
     # What is made in the background has its head written when it begins and when it ends, and its status whenever that changes.

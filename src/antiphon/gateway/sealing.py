@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError, UnsupportedParameter
-from antiphon.store.opening import sqlite_file
+from antiphon.store.opening import sqlite_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -82,7 +82,7 @@ def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
     one process, in its memory alone."""
     if config.compaction.keys_env:
         return lambda: config.compaction.keys(environ)
-    file = sqlite_file(config.store, environ)
+    file = sqlite_path(config.store, environ)
     if file is not None:
         return lambda: [load_or_create_key(file.with_name(file.name + KEY_FILE_SUFFIX))]
     if config.store.url == "off" and config.server.workers == 1:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from antiphon.gateway.item_ids import group_id_of
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
-from antiphon.store.interface import Store, Turn
+from antiphon.store.interface import Store, StoredTurn
 
 Kind = Literal["item", "call"]
 
@@ -75,7 +75,7 @@ class StoredItems:
     async def _read(self, number: int, use: Callable[[str, bytes], Any]) -> None:
         """Reads one response, and gives what is wanted of it to `use`."""
         assert self._store is not None
-        turn = await self._store.turn(self._owner, number)
+        turn = await self._store.get_turn(self._owner, number)
         wanted = self._in_response[number]
         found: dict[str, list[Raw]] = {}
         for id, raw in self._members(turn) if turn is not None else ():
@@ -85,7 +85,7 @@ class StoredItems:
             if len(raws) == 1 or self._kind == "item":  # D-3: of two calls nobody knows which is meant
                 use(id, bytes(raws[0]))
 
-    def _members(self, turn: Turn) -> Iterator[tuple[str, Raw]]:
+    def _members(self, turn: StoredTurn) -> Iterator[tuple[str, Raw]]:
         """The items of a response as they are kept, each with what it is looked up by."""
         for array in (turn.input, turn.output):
             for raw in msgspec.json.decode(array, type=list[Raw]):

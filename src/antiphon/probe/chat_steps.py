@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.probe.finding import (
-    LONG,
+    LONG_TEXT,
     Body,
     Choice,
     Experiment,
     Step,
-    calls,
-    calls_nothing,
-    calls_two,
+    calls_no_tool,
+    calls_tool,
+    calls_two_tools,
+    counts_tools,
+    has_effect,
+    is_counted,
     is_json,
-    is_person,
-    knows_tools,
-    shows,
-    weighs,
+    is_person_json,
 )
 from antiphon.probe.samples import (
     ALICE,
@@ -33,13 +33,13 @@ from antiphon.probe.samples import (
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
-    Form,
+    TextForm,
 )
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-def minimal(form: Form) -> Body:
+def minimal(form: TextForm) -> Body:
     """The plainest turn there is."""
     return {"messages": [_said("user", HELLO, form)]}
 
@@ -48,7 +48,7 @@ def limited(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: Form) -> list[Step]:
+def steps(form: TextForm) -> list[Step]:
     """The nine payloads of the published table, in the words of this API, then everything else."""
 
     def user(text: str) -> Body:
@@ -57,68 +57,76 @@ def steps(form: Form) -> list[Step]:
     hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
     tools: dict[str, Any] = {"tools": [WEATHER]}
     return [
-        Experiment("developer", "developer message first", _chat(_said("developer", LONG), hello), weighs),
-        Experiment("tools", "tools offered", _chat(paris, **tools), knows_tools),
-        Experiment("assistant.string", "assistant's turn as a string", _chat(hi, _said("assistant", LONG), hello), weighs),
-        Experiment("assistant.parts", "assistant's turn as parts", _chat(hi, _said("assistant", LONG, "parts"), hello), weighs),
-        Experiment("calls.paired", "call and its result", _chat(paris, _calls(""), _result(LONG), **tools), weighs),
-        Experiment("result.alone", "result without any call", _chat(paris, _result(LONG), **tools), weighs),
+        Experiment("developer", "developer message first", _chat(_said("developer", LONG_TEXT), hello), is_counted),
+        Experiment("tools", "tools offered", _chat(paris, **tools), counts_tools),
+        Experiment("assistant.string", "assistant's turn as a string", _chat(hi, _said("assistant", LONG_TEXT), hello), is_counted),
+        Experiment(
+            "assistant.parts", "assistant's turn as parts", _chat(hi, _said("assistant", LONG_TEXT, "parts"), hello), is_counted
+        ),
+        Experiment("calls.paired", "call and its result", _chat(paris, _calls(""), _result(LONG_TEXT), **tools), is_counted),
+        Experiment("result.alone", "result without any call", _chat(paris, _result(LONG_TEXT), **tools), is_counted),
         Experiment(
             "result.after-text",
             "result after a call told as text",
-            _chat(paris, _said("assistant", CALL_AS_TEXT), _result(LONG), **tools),
-            weighs,
+            _chat(paris, _said("assistant", CALL_AS_TEXT), _result(LONG_TEXT), **tools),
+            is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _chat(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG), **tools),
-            weighs,
+            _chat(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            is_counted,
         ),
         # Roles and their places.
-        Experiment("system", "system message first", _chat(_said("system", LONG), hello), weighs),
-        Experiment("system.middle", "system message in the middle", _chat(hi, _said("system", LONG), hello), weighs, ("system",)),
-        # Strings and parts.
-        Experiment("user.string", "user's text as a string", _chat(_said("user", f"{HELLO} {LONG}")), weighs),
-        Experiment("user.parts", "user's text as parts", _chat(_said("user", f"{HELLO} {LONG}", "parts")), weighs),
+        Experiment("system", "system message first", _chat(_said("system", LONG_TEXT), hello), is_counted),
         Experiment(
-            "result.parts", "result as parts", _chat(paris, _calls(""), _parts_result(), **tools), weighs, ("calls.paired",)
+            "system.middle", "system message in the middle", _chat(hi, _said("system", LONG_TEXT), hello), is_counted, ("system",)
+        ),
+        # Strings and parts.
+        Experiment("user.string", "user's text as a string", _chat(_said("user", f"{HELLO} {LONG_TEXT}")), is_counted),
+        Experiment("user.parts", "user's text as parts", _chat(_said("user", f"{HELLO} {LONG_TEXT}", "parts")), is_counted),
+        Experiment(
+            "result.parts", "result as parts", _chat(paris, _calls(""), _parts_result(), **tools), is_counted, ("calls.paired",)
         ),
         # Calls in the history, and what stands beside them.
-        Experiment("calls.null", "call with content null", _chat(paris, _calls(None), _result(LONG), **tools), weighs),
-        Experiment("calls.absent", "call without content", _chat(paris, _without_content(), _result(LONG), **tools), weighs),
+        Experiment("calls.null", "call with content null", _chat(paris, _calls(None), _result(LONG_TEXT), **tools), is_counted),
         Experiment(
-            "calls.reasoning", "call with reasoning_content", _chat(paris, _thought("reasoning_content"), _result(LONG), **tools)
+            "calls.absent", "call without content", _chat(paris, _without_content(), _result(LONG_TEXT), **tools), is_counted
         ),
-        Experiment("calls.thought", "call with reasoning", _chat(paris, _thought("reasoning"), _result(LONG), **tools)),
-        Experiment("calls.text-before", "text and call", _chat(paris, _calls("I look."), _result(LONG), **tools), weighs),
+        Experiment(
+            "calls.reasoning",
+            "call with reasoning_content",
+            _chat(paris, _thought("reasoning_content"), _result(LONG_TEXT), **tools),
+        ),
+        Experiment("calls.thought", "call with reasoning", _chat(paris, _thought("reasoning"), _result(LONG_TEXT), **tools)),
+        Experiment("calls.text-before", "text and call", _chat(paris, _calls("I look."), _result(LONG_TEXT), **tools), is_counted),
         Experiment(
             "calls.parallel",
-            "two calls, then both results",
-            _chat(paris, _calls("", "call_probe_1", "call_probe_2"), _result("rain"), _result(LONG, "call_probe_2"), **tools),
-            weighs,
+            "two calls_tool, then both results",
+            _chat(paris, _calls("", "call_probe_1", "call_probe_2"), _result("rain"), _result(LONG_TEXT, "call_probe_2"), **tools),
+            is_counted,
         ),
         Experiment(
             "calls.unanswered", "call without its result", _chat(paris, _calls(""), hello, **tools), None, ("calls.paired",)
         ),
         # What is no text.
-        Experiment("image", "image", _chat(_with(IMAGE)), shows),
-        Experiment("file", "file", _chat(_with(FILE)), shows),
+        Experiment("image", "image", _chat(_with(IMAGE)), has_effect),
+        Experiment("file", "file", _chat(_with(FILE)), has_effect),
         Experiment(
             "result.image",
             "image in a result",
             _chat(paris, _calls(""), {**_result(""), "content": [IMAGE]}, **tools),
-            shows,
+            has_effect,
             ("calls.paired", "image"),
         ),
         # Tools and the form of the output.
-        Experiment("tools.strict", "strict tool", _chat(paris, tools=[STRICT]), knows_tools, ("tools",)),
-        Experiment("tools.required", "tool_choice required", _chat(hello, tool_choice="required", **tools), calls),
-        Experiment("tools.named", "tool_choice of one tool", _chat(hello, tool_choice=NAMED, **tools), calls),
-        Experiment("tools.none", "tool_choice none", _chat(paris, tool_choice="none", **tools), calls_nothing, ("tools",)),
-        Experiment("tools.parallel", "two calls in one answer", _chat(user(BOTH), **tools), calls_two, ("tools",)),
-        Experiment("tools.custom", "custom tool", _chat(user("Run ls. Call shell."), tools=[SHELL]), knows_tools),
-        Experiment("format.schema", "output by a JSON schema", _chat(user(ALICE), response_format=SCHEMA), is_person),
+        Experiment("tools.strict", "strict tool", _chat(paris, tools=[STRICT]), counts_tools, ("tools",)),
+        Experiment("tools.required", "tool_choice required", _chat(hello, tool_choice="required", **tools), calls_tool),
+        Experiment("tools.named", "tool_choice of one tool", _chat(hello, tool_choice=NAMED, **tools), calls_tool),
+        Experiment("tools.none", "tool_choice none", _chat(paris, tool_choice="none", **tools), calls_no_tool, ("tools",)),
+        Experiment("tools.parallel", "two calls in one answer", _chat(user(BOTH), **tools), calls_two_tools, ("tools",)),
+        Experiment("tools.custom", "custom tool", _chat(user("Run ls. Call shell."), tools=[SHELL]), counts_tools),
+        Experiment("format.schema", "output by a JSON schema", _chat(user(ALICE), response_format=SCHEMA), is_person_json),
         Experiment("format.json", "output as a JSON object", _chat(user(ALICE), response_format={"type": "json_object"}), is_json),
         # Settings.
         Choice("field", "setting", minimal(form), FIELDS),
@@ -144,7 +152,7 @@ def steps(form: Form) -> list[Step]:
     ]
 
 
-def _effort(word: str, form: Form) -> Experiment:
+def _effort(word: str, form: TextForm) -> Experiment:
     body = {**minimal(form), "reasoning_effort": word}
     return Experiment(f"effort.{word}", f"reasoning_effort {word}", body, needs=("effort.low",))
 
@@ -153,7 +161,7 @@ def _chat(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], **settings}
 
 
-def _said(role: str, text: str, form: Form = "string") -> Body:
+def _said(role: str, text: str, form: TextForm = "string") -> Body:
     return {"role": role, "content": text if form == "string" else [{"type": "text", "text": text}]}
 
 
@@ -180,7 +188,7 @@ def _result(text: str, id: str = "call_probe_1") -> Body:
 
 
 def _parts_result() -> Body:
-    return {**_result(""), "content": [{"type": "text", "text": LONG}]}
+    return {**_result(""), "content": [{"type": "text", "text": LONG_TEXT}]}
 
 
 FUNCTION: Body = {"name": "get_weather", "description": "Tells the weather in a city.", "parameters": CITY}

@@ -1,4 +1,4 @@
-"""From findings to a profile: what is known of the server (`Known`), the settings that follow (`Draft`), and the file they make."""
+"""From findings to a profile: the verdicts so far (`Verdicts`), the settings that follow (`ProfileDraft`), and the TOML file."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from antiphon.probe.finding import Finding
-from antiphon.probe.samples import Form
+from antiphon.probe.finding import ProbeFinding
+from antiphon.probe.samples import TextForm
 
 
-class Known:
+class Verdicts:
     """The verdicts so far, by the names of the experiments."""
 
-    def __init__(self, findings: Iterable[Finding] = (), form: Form = "parts") -> None:
-        self.form: Form = form
+    def __init__(self, findings: Iterable[ProbeFinding] = (), form: TextForm = "parts") -> None:
+        self.form: TextForm = form
         self._verdicts = {finding.id: finding.verdict for finding in findings}
 
     def has(self, id: str) -> bool:
@@ -39,7 +39,7 @@ class Known:
         return taken if any(self.lacks(f"{group}.{word}") for word in known) else []
 
 
-class Draft:
+class ProfileDraft:
     """A profile in the making."""
 
     def __init__(self, *, extends: str) -> None:
@@ -55,7 +55,7 @@ class Draft:
         if holds:
             self.wire |= settings
 
-    def toml(self, about: str, findings: Iterable[Finding]) -> str:
+    def toml(self, about: str, findings: Iterable[ProbeFinding]) -> str:
         """The file; what was found stands at its end, as comments."""
         lines = [f"about = {_toml(_comment(about))}", f"extends = {_toml(self.extends)}"]
         if self.key_header:

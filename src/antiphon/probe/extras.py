@@ -9,8 +9,8 @@ import msgspec
 
 from antiphon import sse
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.probe.finding import Body, Evidence, Finding, Verdict, excerpt
-from antiphon.probe.target import Came, Line
+from antiphon.probe.finding import Body, Evidence, ProbeFinding, Verdict, excerpt
+from antiphon.probe.target import ProbeResult, ServerConnection
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.grammar import Grammar
 from antiphon.protocol.nesting import decode_json
@@ -19,35 +19,35 @@ from antiphon.upstream.transport import Transport
 from antiphon.upstream.websocket import UpgradeRefused, open_websocket
 
 #: Asks carefully, as every experiment is asked.
-Ask = Callable[[Body], Awaitable[Came]]
+Ask = Callable[[Body], Awaitable[ProbeResult]]
 
 
-def usage(least: Came) -> Finding:
+def usage(least: ProbeResult) -> ProbeFinding:
     told = least.response is not None and least.response.usage is not None
     said = "tokens are counted" if told else "tokens are not counted, so what is ignored cannot always be told from what is read"
-    return Finding(
+    return ProbeFinding(
         id="usage", title="usage of an answer", verdict="accepted" if told else "ignored", said=said, evidence=least.evidence
     )
 
 
-async def wrong_request(ask: Ask, least: Body) -> Finding:
+async def wrong_request(ask: Ask, least: Body) -> ProbeFinding:
     """What a mistake is answered with."""
     field = next(name for name in ("input", "messages", "contents") if name in least)
     came = await ask({**least, field: 7})
     return _error("error.shape", "error for a request that is wrong", came)
 
 
-async def wrong_model(ask: Ask, least: Body) -> Finding:
+async def wrong_model(ask: Ask, least: Body) -> ProbeFinding:
     came = await ask({**least, "model": "no-such-model-for-probe"})
     return _error("error.model", "error for a model that is not there", came)
 
 
-async def stream_order(line: Line, least: Body) -> Finding:
+async def stream_order(line: ServerConnection, least: Body) -> ProbeFinding:
     """Whether the events of a stream come in the order that the specification wants."""
     id, title = "stream.order", "order of a stream's events"
     came = await line.ask({**least, "stream": True}, streams=True)
     if came.verdict != "accepted":
-        return Finding(id=id, title=title, verdict=came.verdict, said=came.said, evidence=came.evidence)
+        return ProbeFinding(id=id, title=title, verdict=came.verdict, said=came.message, evidence=came.evidence)
     grammar = Grammar()
     problems: list[str] = []
     frames = sse.Decoder()
@@ -60,47 +60,49 @@ async def stream_order(line: Line, least: Body) -> Finding:
             problems.append(error.message)
     problems += [violation.message for violation in grammar.finish()]
     said = f"{len(problems)} faults, the first: {excerpt(problems[0], 120)}" if problems else "as the specification wants it"
-    return Finding(id=id, title=title, verdict="ignored" if problems else "accepted", said=said, evidence=came.evidence)
+    return ProbeFinding(id=id, title=title, verdict="ignored" if problems else "accepted", said=said, evidence=came.evidence)
 
 
-async def state(ask: Ask, least: Body) -> Finding:
+async def state(ask: Ask, least: Body) -> ProbeFinding:
     """Whether a response can be continued by its id."""
     id, title = "state", "response continued by its id"
     first = await ask({**least, "store": True})
     kept = _json(first.body).get("id")
     if first.verdict != "accepted" or not isinstance(kept, str):
-        return Finding(id=id, title=title, verdict="refused", said=f"nothing is kept: {first.said}", evidence=first.evidence)
+        return ProbeFinding(
+            id=id, title=title, verdict="refused", said=f"nothing is kept: {first.message}", evidence=first.evidence
+        )
     second = await ask({**least, "previous_response_id": kept})
     if second.verdict != "accepted":
-        return Finding(id=id, title=title, verdict=second.verdict, said=second.said, evidence=second.evidence)
+        return ProbeFinding(id=id, title=title, verdict=second.verdict, said=second.message, evidence=second.evidence)
     counts = [came.response.usage.input_tokens for came in (first, second) if came.response and came.response.usage]
     grown = len(counts) == 2 and counts[1] > counts[0]
     said = "the earlier turn was read again" if grown else "taken, and no token was counted for the earlier turn"
-    return Finding(id=id, title=title, verdict="accepted" if grown else "ignored", said=said, evidence=second.evidence)
+    return ProbeFinding(id=id, title=title, verdict="accepted" if grown else "ignored", said=said, evidence=second.evidence)
 
 
-async def websocket(line: Line, transport: Transport) -> Finding:
+async def websocket(line: ServerConnection, transport: Transport) -> ProbeFinding:
     """Whether turns can be asked over a WebSocket."""
     id, title = "websocket", "turns over a WebSocket"
     url = line.target.url()
     evidence = Evidence(request=f"GET {url.removeprefix(line.target.base_url)} (upgrade)", body=None, status=None, excerpt="")
     if not isinstance(transport, HttpTransport):
-        return Finding(id=id, title=title, verdict="untried", said="this network has none", evidence=evidence)
+        return ProbeFinding(id=id, title=title, verdict="untried", said="this network has none", evidence=evidence)
     line.count += 1
     headers = {name: value for name, value in line.target.headers.items() if name != "content-type"}
     try:
         socket = await open_websocket(transport, url, headers, line.target.timeouts)
     except UpgradeRefused as refused:
         told = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
-        return Finding(id=id, title=title, verdict="refused", said=f"{refused.status} to the upgrade", evidence=told)
+        return ProbeFinding(id=id, title=title, verdict="refused", said=f"{refused.status} to the upgrade", evidence=told)
     except UpstreamFault as fault:
-        return Finding(id=id, title=title, verdict="refused", said=excerpt(fault.message, 120), evidence=evidence)
+        return ProbeFinding(id=id, title=title, verdict="refused", said=excerpt(fault.message, 120), evidence=evidence)
     socket.close()
     opened = msgspec.structs.replace(evidence, status=101)
-    return Finding(id=id, title=title, verdict="accepted", said="the upgrade is taken", evidence=opened)
+    return ProbeFinding(id=id, title=title, verdict="accepted", said="the upgrade is taken", evidence=opened)
 
 
-def _error(id: str, title: str, came: Came) -> Finding:
+def _error(id: str, title: str, came: ProbeResult) -> ProbeFinding:
     verdict: Verdict = "accepted"
     match _json(came.body):
         case _ if came.verdict == "accepted":
@@ -109,7 +111,7 @@ def _error(id: str, title: str, came: Came) -> Finding:
             said = f"{came.evidence.status}, an object with {', '.join(sorted(error))}"
         case _:
             verdict, said = "refused", f"{came.evidence.status}, in no form that clients read"
-    return Finding(id=id, title=title, verdict=verdict, said=said, evidence=came.evidence)
+    return ProbeFinding(id=id, title=title, verdict=verdict, said=said, evidence=came.evidence)
 
 
 def _json(body: bytes) -> dict[str, Any]:

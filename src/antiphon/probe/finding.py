@@ -28,7 +28,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class ProbeFinding(Struct, frozen=True, kw_only=True):
     id: str
     title: str
     verdict: Verdict
@@ -37,7 +37,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Observation(Struct, frozen=True, kw_only=True):
     """An answer that was taken for one: the response in it, and the tokens that the plainest request of all is counted as."""
 
     response: Response
@@ -66,7 +66,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 #: Whether an answer shows an effect, and in words what it shows.
-Look = Callable[[Seen], tuple[bool, str]]
+Inspection = Callable[[Observation], tuple[bool, str]]
 
 
 class Experiment(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Experiment(Struct, frozen=True):
     id: str
     title: str
     body: Body
-    look: Look | None = None
+    look: Inspection | None = None
     #: Experiments that must have been accepted, or this one shows nothing.
     needs: tuple[str, ...] = ()
     streams: bool = False
@@ -99,7 +99,7 @@ Step = Experiment | Choice
 # What an answer shows.
 
 
-def weighs(seen: Seen) -> tuple[bool, str]:
+def is_counted(seen: Observation) -> tuple[bool, str]:
     """Whether something long was read: the answer speaks of it, or it is charged for."""
     if LAMP in seen.text:
         return True, "the answer speaks of it"
@@ -108,33 +108,33 @@ def weighs(seen: Seen) -> tuple[bool, str]:
     return seen.growth >= LEAST_GROWTH, f"{seen.growth} tokens were counted for it"
 
 
-def shows(seen: Seen) -> tuple[bool, str]:
+def has_effect(seen: Observation) -> tuple[bool, str]:
     """Whether something that is no text was looked at."""
     if seen.growth == 0 and seen.text == seen.least_text:
         return False, "not a token was counted for it, and the answer is the same"
     return True, "taken"
 
 
-def calls(seen: Seen) -> tuple[bool, str]:
+def calls_tool(seen: Observation) -> tuple[bool, str]:
     """Whether a tool was called that had to be."""
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
     return seen.was_cut, f"no call came, but {_shown(seen)}"
 
 
-def calls_two(seen: Seen) -> tuple[bool, str]:
+def calls_two_tools(seen: Observation) -> tuple[bool, str]:
     if len(seen.calls) > 1:
         return True, f"called: {', '.join(seen.calls)}"
     return seen.was_cut, f"{len(seen.calls)} call came, though two were asked for"
 
 
-def calls_nothing(seen: Seen) -> tuple[bool, str]:
+def calls_no_tool(seen: Observation) -> tuple[bool, str]:
     if seen.calls:
         return False, f"called all the same: {', '.join(seen.calls)}"
     return True, "no call came"
 
 
-def knows_tools(seen: Seen) -> tuple[bool, str]:
+def counts_tools(seen: Observation) -> tuple[bool, str]:
     """Whether tools that were offered reach the model: it calls one, or at least they are charged for."""
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
@@ -143,18 +143,18 @@ def knows_tools(seen: Seen) -> tuple[bool, str]:
     return True, "taken; the model called none"
 
 
-def is_json(seen: Seen) -> tuple[bool, str]:
+def is_json(seen: Observation) -> tuple[bool, str]:
     return seen.was_cut or isinstance(_json_in(seen.text), dict), _shown(seen)
 
 
-def is_person(seen: Seen) -> tuple[bool, str]:
+def is_person_json(seen: Observation) -> tuple[bool, str]:
     """Whether a schema was obeyed: a name and an age, and nothing else."""
     value = _json_in(seen.text)
     obeyed = isinstance(value, dict) and value.keys() == {"name", "age"} and isinstance(value["age"], int)
     return seen.was_cut or obeyed, _shown(seen)
 
 
-def is_cut(seen: Seen) -> tuple[bool, str]:
+def reports_truncation(seen: Observation) -> tuple[bool, str]:
     """Whether the server tells that a limit ended its answer."""
     if seen.was_cut:
         return True, "it says that the answer was cut"
@@ -174,7 +174,7 @@ def _json_in(text: str) -> Any:
         return None
 
 
-def _shown(seen: Seen) -> str:
+def _shown(seen: Observation) -> str:
     return f"the answer is {excerpt(seen.text, 60)!r}"
 
 
@@ -187,8 +187,15 @@ def excerpt(data: bytes | str, limit: int = 300) -> str:
 
 LAMP: Final = "lamp"
 #: These look at what the answer says, which takes some tokens.
-READ: Final[tuple[Look, ...]] = (calls, calls_two, calls_nothing, knows_tools, is_json, is_person)
+READING_INSPECTIONS: Final[tuple[Inspection, ...]] = (
+    calls_tool,
+    calls_two_tools,
+    calls_no_tool,
+    counts_tools,
+    is_json,
+    is_person_json,
+)
 #: A text that cannot be read without being charged for: more than eighty tokens, whatever counts them.
-LONG: Final = f"The {LAMP} stands on the table. " * 14
+LONG_TEXT: Final = f"The {LAMP} stands on the table. " * 14
 LEAST_GROWTH: Final = 60
 LEAST_TOOL: Final = 15

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.probe.finding import (
-    LONG,
+    LONG_TEXT,
     Body,
     Choice,
     Experiment,
     Step,
-    calls,
-    calls_nothing,
-    calls_two,
+    calls_no_tool,
+    calls_tool,
+    calls_two_tools,
+    counts_tools,
+    has_effect,
+    is_counted,
     is_json,
-    is_person,
-    knows_tools,
-    shows,
-    weighs,
+    is_person_json,
 )
 from antiphon.probe.samples import (
     ALICE,
@@ -30,13 +30,13 @@ from antiphon.probe.samples import (
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
-    Form,
+    TextForm,
 )
 
 LIMITS = ("maxOutputTokens",)
 
 
-def minimal(form: Form) -> Body:  # noqa: ARG001 - a text is always a part here
+def minimal(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a part here
     """The plainest turn there is."""
     return _talk(_said("user", HELLO))
 
@@ -45,45 +45,49 @@ def limited(body: Body, name: str, tokens: int) -> Body:
     return {**body, "generationConfig": {name: tokens, **body.get("generationConfig", {})}}
 
 
-def steps(form: Form) -> list[Step]:
+def steps(form: TextForm) -> list[Step]:
     """The nine payloads of the published table, in the words of this API, then everything else."""
     hi, paris, hello = _said("user", "Hi."), _said("user", WEATHER_IN_PARIS), _said("user", HELLO)
     yes = _said("model", "Hello.")
     return [
-        Experiment("system", "systemInstruction", {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG}]}}, weighs),
-        Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), knows_tools),
-        Experiment("assistant.parts", "model's turn", _talk(hi, _said("model", LONG), hello), weighs),
-        Experiment("calls.paired", "call and its result", _talk(paris, _call(), _result(LONG), tools=TOOLS), weighs),
-        Experiment("result.alone", "result without any call", _talk(paris, yes, _result(LONG), tools=TOOLS), weighs),
+        Experiment(
+            "system", "systemInstruction", {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}}, is_counted
+        ),
+        Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), counts_tools),
+        Experiment("assistant.parts", "model's turn", _talk(hi, _said("model", LONG_TEXT), hello), is_counted),
+        Experiment("calls.paired", "call and its result", _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS), is_counted),
+        Experiment("result.alone", "result without any call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted),
         Experiment(
             "result.after-text",
             "result after a call told as text",
-            _talk(paris, _said("model", CALL_AS_TEXT), _result(LONG), tools=TOOLS),
-            weighs,
+            _talk(paris, _said("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
+            is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _talk(paris, _said("model", CALL_AS_TEXT), _said("user", RESULT_AS_TEXT + LONG), tools=TOOLS),
-            weighs,
+            _talk(paris, _said("model", CALL_AS_TEXT), _said("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS),
+            is_counted,
         ),
         Experiment(
             "calls.ids",
             "call and its result with ids",
-            _talk(paris, _call(id="call_probe_1"), _result(LONG, id="call_probe_1"), tools=TOOLS),
-            weighs,
+            _talk(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
+            is_counted,
         ),
         Experiment("model.last", "model with the last word", _talk(hello, _said("model", "Good"))),
         # What is no text.
-        Experiment("image", "image", _talk(_with("image/png", PNG)), shows),
-        Experiment("file", "file", _talk(_with("application/pdf", PDF)), shows),
+        Experiment("image", "image", _talk(_with("image/png", PNG)), has_effect),
+        Experiment("file", "file", _talk(_with("application/pdf", PDF)), has_effect),
         # Tools and the form of the output.
-        Experiment("tools.required", "mode ANY", _talk(hello, tools=TOOLS, **_mode("ANY")), calls),
-        Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_nothing, ("tools",)),
-        Experiment("tools.parallel", "two calls in one answer", _talk(_said("user", BOTH), tools=TOOLS), calls_two, ("tools",)),
-        Experiment("tools.openapi", "parameters in the older form", _talk(paris, tools=_tools("parameters", NARROW)), knows_tools),
-        Experiment("format.schema", "output by responseJsonSchema", _formed(responseJsonSchema=PERSON), is_person),
-        Experiment("format.openapi", "output by responseSchema", _formed(responseSchema=NARROW_PERSON), is_person),
+        Experiment("tools.required", "mode ANY", _talk(hello, tools=TOOLS, **_mode("ANY")), calls_tool),
+        Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_no_tool, ("tools",)),
+        Experiment(
+            "tools.parallel", "two calls in one answer", _talk(_said("user", BOTH), tools=TOOLS), calls_two_tools, ("tools",)
+        ),
+        Experiment("tools.openapi", "parameters in the older form", _talk(paris, tools=_tools("parameters", NARROW)), counts_tools),
+        Experiment("format.schema", "output by responseJsonSchema", _formed(responseJsonSchema=PERSON), is_person_json),
+        Experiment("format.openapi", "output by responseSchema", _formed(responseSchema=NARROW_PERSON), is_person_json),
         Experiment("format.json", "output as JSON", _formed(), is_json),
         # Thinking and settings.
         Experiment("thinking.budget", "thinkingBudget", _set(hello, thinkingConfig={"thinkingBudget": 1024})),

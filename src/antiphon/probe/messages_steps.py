@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.probe.finding import (
-    LONG,
+    LONG_TEXT,
     Body,
     Choice,
     Experiment,
     Step,
-    calls,
-    calls_nothing,
-    calls_two,
-    is_person,
-    knows_tools,
-    shows,
-    weighs,
+    calls_no_tool,
+    calls_tool,
+    calls_two_tools,
+    counts_tools,
+    has_effect,
+    is_counted,
+    is_person_json,
 )
 from antiphon.probe.samples import (
     ALICE,
@@ -29,13 +29,13 @@ from antiphon.probe.samples import (
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
-    Form,
+    TextForm,
 )
 
 LIMITS = ("max_tokens",)
 
 
-def minimal(form: Form) -> Body:
+def minimal(form: TextForm) -> Body:
     """The plainest turn there is."""
     return {"messages": [_said("user", HELLO, form)]}
 
@@ -44,7 +44,7 @@ def limited(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: Form) -> list[Step]:
+def steps(form: TextForm) -> list[Step]:
     """The nine payloads of the published table, in the words of this API, then everything else."""
 
     def user(text: str) -> Body:
@@ -54,55 +54,63 @@ def steps(form: Form) -> list[Step]:
     tools: dict[str, Any] = {"tools": [WEATHER]}
     yes = _said("assistant", "Hello.")
     return [
-        Experiment("system", "system text beside the messages", {**_talk(hello), "system": LONG}, weighs),
-        Experiment("tools", "tools offered", _talk(paris, **tools), knows_tools),
-        Experiment("assistant.string", "assistant's turn as a string", _talk(hi, _said("assistant", LONG), hello), weighs),
-        Experiment("assistant.parts", "assistant's turn as blocks", _talk(hi, _said("assistant", LONG, "parts"), hello), weighs),
-        Experiment("calls.paired", "call and its result", _talk(paris, _calls(), _results(), **tools), weighs),
-        Experiment("result.alone", "result without any call", _talk(paris, yes, _results(), **tools), weighs),
+        Experiment("system", "system text beside the messages", {**_talk(hello), "system": LONG_TEXT}, is_counted),
+        Experiment("tools", "tools offered", _talk(paris, **tools), counts_tools),
+        Experiment("assistant.string", "assistant's turn as a string", _talk(hi, _said("assistant", LONG_TEXT), hello), is_counted),
+        Experiment(
+            "assistant.parts", "assistant's turn as blocks", _talk(hi, _said("assistant", LONG_TEXT, "parts"), hello), is_counted
+        ),
+        Experiment("calls.paired", "call and its result", _talk(paris, _calls(), _results(), **tools), is_counted),
+        Experiment("result.alone", "result without any call", _talk(paris, yes, _results(), **tools), is_counted),
         Experiment(
             "result.after-text",
             "result after a call told as text",
             _talk(paris, _said("assistant", CALL_AS_TEXT), _results(), **tools),
-            weighs,
+            is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _talk(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG), **tools),
-            weighs,
+            _talk(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            is_counted,
         ),
         # Roles and their places.
-        Experiment("system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG)]}, weighs),
+        Experiment("system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted),
         Experiment(
-            "system.middle", "system message in the middle", _talk(hi, yes, hello, _said("system", LONG)), weighs, ("system",)
+            "system.middle",
+            "system message in the middle",
+            _talk(hi, yes, hello, _said("system", LONG_TEXT)),
+            is_counted,
+            ("system",),
         ),
-        Experiment("user.twice", "two messages of the user's, one after the other", _talk(hi, user(f"{HELLO} {LONG}")), weighs),
+        Experiment(
+            "user.twice", "two messages of the user's, one after the other", _talk(hi, user(f"{HELLO} {LONG_TEXT}")), is_counted
+        ),
         # Calls and thoughts in the history.
         Experiment(
             "calls.parallel",
-            "two calls, then both results",
+            "two calls_tool, then both results",
             _talk(paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools),
-            weighs,
+            is_counted,
             ("calls.paired",),
         ),
         Experiment("calls.unanswered", "call without its result", _talk(paris, _calls(), hello, **tools), needs=("calls.paired",)),
         Experiment("thinking.unsigned", "thoughts that nobody signed", _talk(hi, _thought(), hello)),
         # What is no text.
-        Experiment("image", "image", _talk(_with(IMAGE)), shows),
-        Experiment("document", "document", _talk(_with(DOCUMENT)), shows),
+        Experiment("image", "image", _talk(_with(IMAGE)), has_effect),
+        Experiment("document", "document", _talk(_with(DOCUMENT)), has_effect),
         # Tools and the form of the output.
-        Experiment("tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), knows_tools, ("tools",)),
-        Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls),
-        Experiment("tools.named", "tool_choice of one tool", _talk(hello, tool_choice=NAMED, **tools), calls),
+        Experiment("tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), counts_tools, ("tools",)),
+        Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls_tool),
+        Experiment("tools.named", "tool_choice of one tool", _talk(hello, tool_choice=NAMED, **tools), calls_tool),
         Experiment(
-            "tools.none", "tool_choice none", _talk(paris, tool_choice={"type": "none"}, **tools), calls_nothing, ("tools",)
+            "tools.none", "tool_choice none", _talk(paris, tool_choice={"type": "none"}, **tools), calls_no_tool, ("tools",)
         ),
-        Experiment("tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two, ("tools",)),
+        Experiment("tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)),
         Experiment(
-            "format.output_config", "output by output_config", _talk(user(ALICE), output_config={"format": SCHEMA}), is_person
+            "format.output_config", "output by output_config", _talk(user(ALICE), output_config={"format": SCHEMA}), is_person_json
         ),
-        Experiment("format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person),
+        Experiment("format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person_json),
         # Thinking.
         Experiment("thinking.adaptive", "thinking adaptive", _talk(hello, thinking={"type": "adaptive"})),
         Experiment(
@@ -140,7 +148,7 @@ def _text(text: str) -> Body:
     return {"type": "text", "text": text}
 
 
-def _said(role: str, text: str, form: Form = "string") -> Body:
+def _said(role: str, text: str, form: TextForm = "string") -> Body:
     return {"role": role, "content": text if form == "string" else [_text(text)]}
 
 
@@ -156,7 +164,7 @@ def _calls(*ids: str) -> Body:
 def _results(*ids: str) -> Body:
     return {
         "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": id, "content": LONG} for id in ids or ("toolu_probe_1",)],
+        "content": [{"type": "tool_result", "tool_use_id": id, "content": LONG_TEXT} for id in ids or ("toolu_probe_1",)],
     }
 
 

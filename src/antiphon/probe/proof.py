@@ -17,16 +17,16 @@ from antiphon.protocol.codec import decode_request
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 
-class Proof(NamedTuple):
+class ProofRequest(NamedTuple):
     id: str
     title: str
     body: Any
     streams: bool
 
 
-def proofs(profile: Profile, model: str) -> list[Proof]:
+def make_proofs(profile: Profile, model: str) -> list[ProofRequest]:
     """Every turn that can be sent, as the server is to get it."""
-    found: list[Proof] = []
+    found: list[ProofRequest] = []
     for name, turn in TURNS.items():
         streams = bool(turn.get("stream"))
         request, _ = profile.apply_quirks(decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn})))
@@ -34,7 +34,7 @@ def proofs(profile: Profile, model: str) -> list[Proof]:
             body, _ = SERVER_DIALECTS[profile.dialect].request_from_hub(request, profile.wire)
         except ApiError:
             continue
-        found.append(Proof(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))
+        found.append(ProofRequest(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))
     return found
 
 

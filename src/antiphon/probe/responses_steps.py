@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.probe.finding import (
-    LONG,
+    LONG_TEXT,
     Body,
     Choice,
     Experiment,
     Step,
-    calls,
-    calls_nothing,
-    calls_two,
-    is_cut,
+    calls_no_tool,
+    calls_tool,
+    calls_two_tools,
+    counts_tools,
+    has_effect,
+    is_counted,
     is_json,
-    is_person,
-    knows_tools,
-    shows,
-    weighs,
+    is_person_json,
+    reports_truncation,
 )
 from antiphon.probe.samples import (
     ALICE,
@@ -35,13 +35,13 @@ from antiphon.probe.samples import (
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
-    Form,
+    TextForm,
 )
 
 LIMITS = ("max_output_tokens",)
 
 
-def minimal(form: Form) -> Body:
+def minimal(form: TextForm) -> Body:
     """The plainest turn there is."""
     return {"input": [_user(HELLO, form)]}
 
@@ -50,109 +50,114 @@ def limited(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: Form) -> list[Step]:
+def steps(form: TextForm) -> list[Step]:
     """The nine payloads of the published table first, then everything else."""
 
     def user(text: str) -> Body:
         return _user(text, form)
 
     paris, tools = user(WEATHER_IN_PARIS), [WEATHER]
-    after_call = [paris, CALL, _output(LONG)]
+    after_call = [paris, CALL, _output(LONG_TEXT)]
     return [
         Experiment(
-            "developer", "developer message before the user's", _input(_said("developer", LONG, form), user(HELLO)), look=weighs
+            "developer",
+            "developer message before the user's",
+            _input(_said("developer", LONG_TEXT, form), user(HELLO)),
+            look=is_counted,
         ),
-        Experiment("tools", "tools offered", _input(paris, tools=tools), look=knows_tools),
+        Experiment("tools", "tools offered", _input(paris, tools=tools), look=counts_tools),
         Experiment(
             "assistant.string",
             "assistant's turn as a string",
-            _input(user("Hi."), _said("assistant", LONG, "string"), user(HELLO)),
-            look=weighs,
+            _input(user("Hi."), _said("assistant", LONG_TEXT, "string"), user(HELLO)),
+            look=is_counted,
         ),
         Experiment(
             "assistant.output_text",
             "assistant's turn as output_text",
             _input(user("Hi."), _assistant("output_text"), user(HELLO)),
-            look=weighs,
+            look=is_counted,
         ),
-        Experiment("calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=weighs),
-        Experiment("result.alone", "output without any call", _input(paris, _output(LONG), tools=tools), look=weighs),
+        Experiment("calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=is_counted),
+        Experiment("result.alone", "output without any call", _input(paris, _output(LONG_TEXT), tools=tools), look=is_counted),
         Experiment(
             "result.after-text",
             "output after a call told as text",
-            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), _output(LONG), tools=tools),
-            look=weighs,
+            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
+            look=is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and output told as text",
-            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG), tools=tools),
-            look=weighs,
+            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools),
+            look=is_counted,
         ),
         # The assistant's turns.
         Experiment(
             "assistant.input_text",
             "assistant's turn as input_text",
             _input(user("Hi."), _assistant("input_text"), user(HELLO)),
-            look=weighs,
+            look=is_counted,
         ),
         Experiment(
             "assistant.refusal",
             "assistant's turn that was a refusal",
             _input(
                 user("Hi."),
-                {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG}]},
+                {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG_TEXT}]},
                 user(HELLO),
             ),
         ),
         # Roles and their places.
-        Experiment("system", "system message first", _input(_said("system", LONG, form), user(HELLO)), look=weighs),
+        Experiment("system", "system message first", _input(_said("system", LONG_TEXT, form), user(HELLO)), look=is_counted),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _input(user("Hi."), _said("system", LONG, form), user(HELLO)),
-            look=weighs,
+            _input(user("Hi."), _said("system", LONG_TEXT, form), user(HELLO)),
+            look=is_counted,
             needs=("system",),
         ),
         Experiment(
             "developer.middle",
             "developer message in the middle",
-            _input(user("Hi."), _said("developer", LONG, form), user(HELLO)),
-            look=weighs,
+            _input(user("Hi."), _said("developer", LONG_TEXT, form), user(HELLO)),
+            look=is_counted,
             needs=("developer",),
         ),
-        Experiment("instructions", "instructions", {**_input(user(HELLO)), "instructions": LONG}, look=weighs),
+        Experiment("instructions", "instructions", {**_input(user(HELLO)), "instructions": LONG_TEXT}, look=is_counted),
         # Strings and parts.
-        Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG}, look=weighs),
-        Experiment("user.string", "user's text as a string", _input(_said("user", HELLO + " " + LONG, "string")), look=weighs),
-        Experiment("user.parts", "user's text as parts", _input(_said("user", HELLO + " " + LONG, "parts")), look=weighs),
+        Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, look=is_counted),
+        Experiment(
+            "user.string", "user's text as a string", _input(_said("user", HELLO + " " + LONG_TEXT, "string")), look=is_counted
+        ),
+        Experiment("user.parts", "user's text as parts", _input(_said("user", HELLO + " " + LONG_TEXT, "parts")), look=is_counted),
         Experiment(
             "output.parts",
             "output as parts",
-            _input(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG}]}, tools=tools),
-            look=weighs,
+            _input(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG_TEXT}]}, tools=tools),
+            look=is_counted,
             needs=("calls.paired",),
         ),
         # Calls in the history.
         Experiment(
             "calls.text-before",
             "text before a call",
-            _input(paris, _said("assistant", "I look.", "string"), CALL, _output(LONG), tools=tools),
-            look=weighs,
+            _input(paris, _said("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
+            look=is_counted,
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.parallel",
-            "two calls, then both outputs",
+            "two calls_tool, then both outputs",
             _input(
                 paris,
                 CALL,
                 {**CALL, "call_id": "call_probe_2"},
                 _output("rain"),
-                {**_output(LONG), "call_id": "call_probe_2"},
+                {**_output(LONG_TEXT), "call_id": "call_probe_2"},
                 tools=tools,
             ),
-            look=weighs,
+            look=is_counted,
             needs=("calls.paired",),
         ),
         Experiment(
@@ -167,11 +172,11 @@ def steps(form: Form) -> list[Step]:
                 {
                     "type": "message",
                     "role": "user",
-                    "content": [{"type": "tool_result", "tool_use_id": CALL["call_id"], "content": LONG}],
+                    "content": [{"type": "tool_result", "tool_use_id": CALL["call_id"], "content": LONG_TEXT}],
                 },
                 tools=tools,
             ),
-            look=weighs,
+            look=is_counted,
         ),
         # Items.
         Experiment(
@@ -179,7 +184,7 @@ def steps(form: Form) -> list[Step]:
             "reasoning with its open text",
             _input(
                 user("Hi."),
-                {**REASONING, "content": [{"type": "reasoning_text", "text": LONG}]},
+                {**REASONING, "content": [{"type": "reasoning_text", "text": LONG_TEXT}]},
                 _said("assistant", "Hello.", "string"),
                 user(HELLO),
             ),
@@ -189,7 +194,7 @@ def steps(form: Form) -> list[Step]:
             "reasoning with a summary alone",
             _input(
                 user("Hi."),
-                {**REASONING, "summary": [{"type": "summary_text", "text": LONG}]},
+                {**REASONING, "summary": [{"type": "summary_text", "text": LONG_TEXT}]},
                 _said("assistant", "Hello.", "string"),
                 user(HELLO),
             ),
@@ -200,10 +205,10 @@ def steps(form: Form) -> list[Step]:
             _input(
                 paris,
                 {"type": "custom_tool_call", "call_id": "call_probe_1", "name": "shell", "input": "ls"},
-                {"type": "custom_tool_call_output", "call_id": "call_probe_1", "output": LONG},
+                {"type": "custom_tool_call_output", "call_id": "call_probe_1", "output": LONG_TEXT},
                 tools=[SHELL],
             ),
-            look=weighs,
+            look=is_counted,
         ),
         Experiment("item.unknown", "item of a type that nobody knows", _input({"type": "antiphon:note", "text": "x"}, user(HELLO))),
         Experiment(
@@ -243,14 +248,14 @@ def steps(form: Form) -> list[Step]:
             "image",
             "image",
             _input(_parts({"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"})),
-            look=shows,
+            look=has_effect,
             needs=("user.parts",),
         ),
         Experiment(
             "file",
             "file",
             _input(_parts({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})),
-            look=shows,
+            look=has_effect,
             needs=("user.parts",),
         ),
         # Tools and the form of the output.
@@ -258,30 +263,30 @@ def steps(form: Form) -> list[Step]:
             "tools.required",
             "tool_choice required",
             _input(user(HELLO), tools=tools, tool_choice="required"),
-            look=calls,
+            look=calls_tool,
         ),
         Experiment(
             "tools.named",
             "tool_choice of one tool",
             _input(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
-            look=calls,
+            look=calls_tool,
         ),
         Experiment(
-            "tools.none", "tool_choice none", _input(paris, tools=tools, tool_choice="none"), look=calls_nothing, needs=("tools",)
+            "tools.none", "tool_choice none", _input(paris, tools=tools, tool_choice="none"), look=calls_no_tool, needs=("tools",)
         ),
         Experiment(
             "tools.parallel",
             "two calls in one answer",
             _input(user(BOTH), tools=tools, parallel_tool_calls=True),
-            look=calls_two,
+            look=calls_two_tools,
             needs=("tools",),
         ),
-        Experiment("tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=knows_tools),
+        Experiment("tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=counts_tools),
         Experiment(
             "format.schema",
             "output by a JSON schema",
             _input(user(ALICE), text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}}),
-            look=is_person,
+            look=is_person_json,
         ),
         Experiment(
             "format.json", "output as a JSON object", _input(user(ALICE), text={"format": {"type": "json_object"}}), look=is_json
@@ -305,7 +310,7 @@ def steps(form: Form) -> list[Step]:
             "cut",
             "answer that a limit cuts",
             {**_input(user(COUNTING)), "max_output_tokens": 16},
-            look=is_cut,
+            look=reports_truncation,
             needs=("limit.max_output_tokens",),
         ),
         Experiment(
@@ -322,17 +327,17 @@ def _input(*items: Body, **settings: Any) -> Body:
     return {"input": [*items], **settings}
 
 
-def _said(role: str, text: str, form: Form) -> Body:
+def _said(role: str, text: str, form: TextForm) -> Body:
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": text if form == "string" else [{"type": kind, "text": text}]}
 
 
-def _user(text: str, form: Form) -> Body:
+def _user(text: str, form: TextForm) -> Body:
     return _said("user", text, form)
 
 
 def _assistant(kind: str) -> Body:
-    return {"type": "message", "role": "assistant", "content": [{"type": kind, "text": LONG}]}
+    return {"type": "message", "role": "assistant", "content": [{"type": kind, "text": LONG_TEXT}]}
 
 
 def _parts(part: Body) -> Body:

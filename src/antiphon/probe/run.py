@@ -25,11 +25,11 @@ from antiphon.probe import (
     responses,
     responses_steps,
 )
-from antiphon.probe.draft import Draft, Known
-from antiphon.probe.finding import READ, Body, Choice, Experiment, Finding, Seen, Step, text_of
-from antiphon.probe.proof import proofs
-from antiphon.probe.samples import Form
-from antiphon.probe.target import Came, Line, Target
+from antiphon.probe.draft import ProfileDraft, Verdicts
+from antiphon.probe.finding import READING_INSPECTIONS, Body, Choice, Experiment, Observation, ProbeFinding, Step, text_of
+from antiphon.probe.proof import make_proofs
+from antiphon.probe.samples import TextForm
+from antiphon.probe.target import ProbeResult, ProbeTarget, ServerConnection
 from antiphon.profiles import Dialect
 from antiphon.profiles.loading import load_profile
 from antiphon.profiles.profile import Profile, parse_profile
@@ -37,13 +37,13 @@ from antiphon.upstream.transport import Transport
 
 #: Tokens that an answer may have: enough for a call or a small object after some thinking; else few.
 ENOUGH: Final = 300
-BRIEF: Final = 32
+BRIEF_TOKENS: Final = 32
 USUAL_ANSWER: Final = 40
-Tell = Callable[[Finding], object]
+Tell = Callable[[ProbeFinding], object]
 Sleep = Callable[[float], Awaitable[Any]]
 
 
-class Unanswered(Exception):
+class ServerUnanswered(Exception):
     """The server does not answer even the plainest request; the message says what it does instead."""
 
 
@@ -54,14 +54,14 @@ class Steps(Protocol):
     def LIMITS(self) -> tuple[str, ...]:
         """What a limit on the answer may be called, the usual name first."""
 
-    def minimal(self, form: Form) -> Body: ...
+    def minimal(self, form: TextForm) -> Body: ...
 
     def limited(self, body: Body, name: str, tokens: int) -> Body: ...
 
-    def steps(self, form: Form) -> list[Step]: ...
+    def steps(self, form: TextForm) -> list[Step]: ...
 
 
-class Cost(Struct, frozen=True):
+class ProbeCost(Struct, frozen=True):
     """What a run will take, roughly: requests at least and at most, and tokens read and written."""
 
     least: int
@@ -70,20 +70,20 @@ class Cost(Struct, frozen=True):
     tokens_out: int
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class ProbeReport(Struct, frozen=True, kw_only=True):
     """All that was found, and the profile that follows from it."""
 
     url: str
     dialect: Dialect
     model: str
-    findings: list[Finding]
+    findings: list[ProbeFinding]
     requests: int
     #: Why the run ended before its time, if it did.
     stopped: str
     profile: str
 
 
-def cost_of(dialect: Dialect) -> Cost:
+def estimate_cost(dialect: Dialect) -> ProbeCost:
     """Told before anything is sent."""
     all_steps = STEPS[dialect].steps("parts")
     tries = [step for step in all_steps if isinstance(step, Experiment)]
@@ -91,25 +91,25 @@ def cost_of(dialect: Dialect) -> Cost:
     least = len(tries) + len(choices) + len(STEPS[dialect].LIMITS) + AROUND
     most = least + sum(len(choice.members) for choice in choices) + AGAIN
     tokens_in = sum(len(msgspec.json.encode(step.body)) for step in all_steps) // 3
-    return Cost(least, most, tokens_in, len(tries) * USUAL_ANSWER)
+    return ProbeCost(least, most, tokens_in, len(tries) * USUAL_ANSWER)
 
 
 class Probe:
     """One run. `findings` is what is known so far, at any time."""
 
-    def __init__(self, target: Target, transport: Transport, tell: Tell, *, sleep: Sleep = asyncio.sleep) -> None:
-        self.findings: dict[str, Finding] = {}
-        self.line = Line(target, transport)
+    def __init__(self, target: ProbeTarget, transport: Transport, tell: Tell, *, sleep: Sleep = asyncio.sleep) -> None:
+        self.findings: dict[str, ProbeFinding] = {}
+        self.connection = ServerConnection(target, transport)
         self.stopped = ""
         self._transport = transport
         self._tell = tell
         self._sleep = sleep
         self._steps: Steps = STEPS[target.dialect]
-        self._form: Form = "parts" if target.dialect == "responses" else "string"
+        self._form: TextForm = "parts" if target.dialect == "responses" else "string"
         self._limit = ""
-        self._least: Came | None = None
+        self._least: ProbeResult | None = None
 
-    async def run(self) -> Report:
+    async def run(self) -> ProbeReport:
         """Everything, to the end or to where the server goes away."""
         await self._begin()
         try:
@@ -117,19 +117,19 @@ class Probe:
                 await self._try(step)
             await self._look_around()
             await self._prove()
-        except Unanswered as gone:
+        except ServerUnanswered as gone:
             self.stopped = str(gone)
         return self.report()
 
-    def report(self) -> Report:
+    def report(self) -> ProbeReport:
         """What is known so far."""
-        target = self.line.target
-        return Report(
+        target = self.connection.target
+        return ProbeReport(
             url=target.base_url,
             dialect=target.dialect,
             model=target.model,
             findings=list(self.findings.values()),
-            requests=self.line.count,
+            requests=self.connection.count,
             stopped=self.stopped,
             profile=self._toml(),
         )
@@ -140,12 +140,12 @@ class Probe:
         """Finds a form of the plainest request that is answered: where the key goes, how text stands, how a limit is called."""
         came = await self._plainest()
         if came.verdict != "accepted":
-            self._found(Finding(id="minimal", title=MINIMAL, verdict=came.verdict, said=came.said, evidence=came.evidence))
-            raise Unanswered(came.said)
+            self._found(ProbeFinding(id="minimal", title=MINIMAL, verdict=came.verdict, said=came.message, evidence=came.evidence))
+            raise ServerUnanswered(came.message)
 
-    async def _plainest(self) -> Came:
-        forms: tuple[Form, ...] = (self._form, "string" if self._form == "parts" else "parts")
-        first: Came | None = None
+    async def _plainest(self) -> ProbeResult:
+        forms: tuple[TextForm, ...] = (self._form, "string" if self._form == "parts" else "parts")
+        first: ProbeResult | None = None
         for form in forms:
             for limit in (*self._steps.LIMITS, ""):
                 came = await self._ask_with_key(self._body(self._steps.minimal(form), limit))
@@ -163,45 +163,47 @@ class Probe:
         """The names of the limit that come after the one that is taken are tried as well."""
         names = self._steps.LIMITS
         for name in names[names.index(limit) + 1 :] if limit else ():
-            body = self._steps.limited(self._steps.minimal(self._form), name, BRIEF)
+            body = self._steps.limited(self._steps.minimal(self._form), name, BRIEF_TOKENS)
             await self._try(Experiment(f"limit.{name}", f"limit {name}", body), limit="")
 
-    def _keep(self, came: Came, form: Form, limit: str, first: Came | None) -> None:
+    def _keep(self, came: ProbeResult, form: TextForm, limit: str, first: ProbeResult | None) -> None:
         self._form, self._limit, self._least = form, limit, came
-        self._found(Finding(id="minimal", title=MINIMAL, verdict="accepted", said="taken", evidence=came.evidence))
-        if form != ("parts" if self.line.target.dialect == "responses" else "string") and first is not None:
+        self._found(ProbeFinding(id="minimal", title=MINIMAL, verdict="accepted", said="taken", evidence=came.evidence))
+        if form != ("parts" if self.connection.target.dialect == "responses" else "string") and first is not None:
             other = "user.parts" if form == "string" else "user.string"
-            self._found(Finding(id=other, title=FORMS[other], verdict="refused", said=first.said, evidence=first.evidence))
+            self._found(ProbeFinding(id=other, title=FORMS[other], verdict="refused", said=first.message, evidence=first.evidence))
         names = self._steps.LIMITS
         for name in names[: names.index(limit)] if limit else names:
-            said = first.said if first else "refused"
+            said = first.message if first else "refused"
             self._found(
-                Finding(id=f"limit.{name}", title=f"limit {name}", verdict="refused", said=said, evidence=first and first.evidence)
+                ProbeFinding(
+                    id=f"limit.{name}", title=f"limit {name}", verdict="refused", said=said, evidence=first and first.evidence
+                )
             )
         if limit:
             self._found(
-                Finding(id=f"limit.{limit}", title=f"limit {limit}", verdict="accepted", said="taken", evidence=came.evidence)
+                ProbeFinding(id=f"limit.{limit}", title=f"limit {limit}", verdict="accepted", said="taken", evidence=came.evidence)
             )
 
-    async def _ask_with_key(self, body: Body) -> Came:
+    async def _ask_with_key(self, body: Body) -> ProbeResult:
         """A key that is refused in one header is tried in the others."""
         came = await self._patiently(body)
-        target = self.line.target
+        target = self.connection.target
         if target.key is None or came.evidence.status not in (401, 403):
             return came
         for header in KEY_HEADERS:
             if header == target.key_header:
                 continue
-            self.line.target = replace(target, key_header=header)
+            self.connection.target = replace(target, key_header=header)
             again = await self._patiently(body)
             if again.evidence.status not in (401, 403):
                 return again
-        self.line.target = target
+        self.connection.target = target
         return came
 
-    def _body(self, body: Body, limit: str | None = None, tokens: int = BRIEF) -> Body:
+    def _body(self, body: Body, limit: str | None = None, tokens: int = BRIEF_TOKENS) -> Body:
         limit = self._limit if limit is None else limit
-        model = {} if self.line.target.dialect == "gemini" else {"model": self.line.target.model}
+        model = {} if self.connection.target.dialect == "gemini" else {"model": self.connection.target.model}
         return {**model, **(self._steps.limited(body, limit, tokens) if limit else body)}
 
     def _least_body(self) -> Body:
@@ -214,7 +216,7 @@ class Probe:
             return
         missing = [id for id in step.needs if id not in self.findings or self.findings[id].verdict != "accepted"]
         if missing:
-            self._found(Finding(id=step.id, title=step.title, verdict="untried", said=f"needs {', '.join(missing)}"))
+            self._found(ProbeFinding(id=step.id, title=step.title, verdict="untried", said=f"needs {', '.join(missing)}"))
         elif isinstance(step, Experiment):
             self._found(await self._finding(step, limit))
         else:
@@ -229,54 +231,56 @@ class Probe:
         for name, member in choice.members.items():
             id, title = f"{choice.id}.{name}", f"{choice.title} {name}"
             if came.verdict == "accepted":
-                self._found(Finding(id=id, title=title, verdict="accepted", said="taken, with the others", evidence=came.evidence))
+                self._found(
+                    ProbeFinding(id=id, title=title, verdict="accepted", said="taken, with the others", evidence=came.evidence)
+                )
             else:
                 self._found(await self._finding(Experiment(id, title, _merged(choice.body, member))))
 
-    async def _finding(self, step: Experiment, limit: str | None = None) -> Finding:
-        body = self._body(step.body, "" if step.path else limit, ENOUGH if step.look in READ else BRIEF)
+    async def _finding(self, step: Experiment, limit: str | None = None) -> ProbeFinding:
+        body = self._body(step.body, "" if step.path else limit, ENOUGH if step.look in READING_INSPECTIONS else BRIEF_TOKENS)
         came = await self._careful(body, streams=step.streams, path=step.path)
-        verdict, said = came.verdict, came.said
+        verdict, said = came.verdict, came.message
         if came.response is not None and step.look is not None:
             effect, said = step.look(self._seen(came))
             verdict = "accepted" if effect else "ignored"
-        return Finding(id=step.id, title=step.title, verdict=verdict, said=said, evidence=came.evidence)
+        return ProbeFinding(id=step.id, title=step.title, verdict=verdict, said=said, evidence=came.evidence)
 
-    def _seen(self, came: Came) -> Seen:
+    def _seen(self, came: ProbeResult) -> Observation:
         assert came.response is not None
         assert self._least is not None
         assert self._least.response is not None
         least = self._least.response
         tokens = least.usage.input_tokens if least.usage is not None else None
-        return Seen(response=came.response, least_tokens=tokens, least_text=text_of(least))
+        return Observation(response=came.response, least_tokens=tokens, least_text=text_of(least))
 
-    async def _careful(self, body: Body, *, streams: bool, path: str) -> Came:
-        """A verdict about this request, and not about the moment. Raises `Unanswered` where the server is gone."""
+    async def _careful(self, body: Body, *, streams: bool, path: str) -> ProbeResult:
+        """A verdict about this request, and not about the moment. Raises `ServerUnanswered` where the server is gone."""
         came = await self._patiently(body, streams=streams, path=path)
         if came.verdict != "down":
             return came
         least = await self._patiently(self._least_body())
         if least.verdict == "down":
-            raise Unanswered(f"after {self.line.count} requests the server is gone: {least.said}")
+            raise ServerUnanswered(f"after {self.connection.count} requests the server is gone: {least.message}")
         if came.timed_out:
-            return came._replace(said=f"{came.said}, though it answers others")
+            return came._replace(message=f"{came.message}, though it answers others")
         again = await self._patiently(body, streams=streams, path=path)
         if again.verdict == "down" and again.evidence.status is not None and again.evidence.status not in WAITING:
-            return again._replace(verdict="refused", said=f"{again.said} (twice, though it answers others)")
+            return again._replace(verdict="refused", message=f"{again.message} (twice, though it answers others)")
         return again
 
-    async def _patiently(self, body: Body, *, streams: bool = False, path: str = "") -> Came:
+    async def _patiently(self, body: Body, *, streams: bool = False, path: str = "") -> ProbeResult:
         """Once more where the server says when."""
-        came = await self.line.ask(body, streams=streams, path=path)
+        came = await self.connection.ask(body, streams=streams, path=path)
         if came.evidence.status in WAITING and 0 < came.retry_after <= LONGEST_WAIT:
             await self._sleep(came.retry_after)
-            came = await self.line.ask(body, streams=streams, path=path)
+            came = await self.connection.ask(body, streams=streams, path=path)
         return came
 
     async def _look_around(self) -> None:
         least = self._least_body()
 
-        async def ask(body: Body) -> Came:
+        async def ask(body: Body) -> ProbeResult:
             return await self._careful(body, streams=False, path="")
 
         assert self._least is not None
@@ -284,23 +288,23 @@ class Probe:
         self._found(await extras.wrong_request(ask, least))
         if "model" in least:  # else it stands in the address
             self._found(await extras.wrong_model(ask, least))
-        if self.line.target.dialect == "responses":
-            self._found(await extras.stream_order(self.line, least))
+        if self.connection.target.dialect == "responses":
+            self._found(await extras.stream_order(self.connection, least))
             self._found(await extras.state(ask, least))
-            self._found(await extras.websocket(self.line, self._transport))
+            self._found(await extras.websocket(self.connection, self._transport))
 
     # The profile
 
     async def _prove(self) -> None:
         """What the gateway would send with the profile that follows."""
         profile = self.profile()
-        for id, title, body, streams in proofs(profile, self.line.target.model):
+        for id, title, body, streams in make_proofs(profile, self.connection.target.model):
             came = await self._careful(body, streams=streams, path="")
-            self._found(Finding(id=id, title=title, verdict=came.verdict, said=came.said, evidence=came.evidence))
+            self._found(ProbeFinding(id=id, title=title, verdict=came.verdict, said=came.message, evidence=came.evidence))
 
-    def draft(self) -> Draft:
-        target = self.line.target
-        draft = CONCLUSIONS[target.dialect](Known(self.findings.values(), self._form))
+    def draft(self) -> ProfileDraft:
+        target = self.connection.target
+        draft = CONCLUSIONS[target.dialect](Verdicts(self.findings.values(), self._form))
         if target.key is not None and target.key_header != target.base.key_header:
             draft.key_header = target.key_header
         return draft
@@ -309,18 +313,18 @@ class Probe:
         return parse_profile(self._toml(), "probed", find_parent=load_profile)
 
     def _toml(self) -> str:
-        target = self.line.target
+        target = self.connection.target
         refused = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
-        about = f"{target.base_url}, model {target.model}; facts from {self.line.count} requests of `antiphon probe`"
+        about = f"{target.base_url}, model {target.model}; facts from {self.connection.count} requests of `antiphon probe`"
         cut = f", which ended before its time: {self.stopped}" if self.stopped else f"; {refused} things refused or without effect"
         return self.draft().toml(f"{about}{cut}.", self.findings.values())
 
-    def _found(self, finding: Finding) -> None:
+    def _found(self, finding: ProbeFinding) -> None:
         self.findings[finding.id] = finding
         self._tell(finding)
 
 
-def _is_missing(came: Came) -> bool:
+def _is_missing(came: ProbeResult) -> bool:
     """Nothing is there: neither another form nor another limit will help."""
     return came.evidence.status in (403, 404, 405)
 
@@ -336,7 +340,7 @@ STEPS: Final[dict[Dialect, Steps]] = {
     "messages": messages_steps,
     "gemini": gemini_steps,
 }
-CONCLUSIONS: Final[dict[Dialect, Callable[[Known], Draft]]] = {
+CONCLUSIONS: Final[dict[Dialect, Callable[[Verdicts], ProfileDraft]]] = {
     "responses": responses.conclude,
     "chat": chat.conclude,
     "messages": messages.conclude,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 #: How a plain text stands in a user's message: as a string, or as a list of parts.
-Form = Literal["string", "parts"]
+TextForm = Literal["string", "parts"]
 
 HELLO: Final = "Say hello in one word."
 WEATHER_IN_PARIS: Final = "What is the weather in Paris? Call get_weather."

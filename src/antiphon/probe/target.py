@@ -30,7 +30,7 @@ from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import Transport
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class ProbeTarget(Struct, frozen=True, kw_only=True):
     """Where the server is, up to the version; the model to ask, and how long an answer may take."""
 
     base_url: str
@@ -57,12 +57,12 @@ class Target(Struct, frozen=True, kw_only=True):
         return headers
 
 
-class Came(NamedTuple):
+class ProbeResult(NamedTuple):
     """What a server said to one request, judged by itself."""
 
     #: `refused` is meant for this request; `down` may be a bad moment.
     verdict: Verdict
-    said: str
+    message: str
     evidence: Evidence
     response: Response | None = None
     retry_after: float = 0.0
@@ -73,15 +73,15 @@ class Came(NamedTuple):
     is_no_api: bool = False
 
 
-class Line:
+class ServerConnection:
     """The way to one server."""
 
-    def __init__(self, target: Target, transport: Transport) -> None:
+    def __init__(self, target: ProbeTarget, transport: Transport) -> None:
         self.target = target
         self.count = 0
         self._transport = transport
 
-    async def ask(self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST") -> Came:
+    async def ask(self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST") -> ProbeResult:
         """Sends a body and judges what comes."""
         url = self.target.url(path, streams=streams)
         sent = b"" if body is None else msgspec.json.encode(body)
@@ -91,7 +91,9 @@ class Line:
             answer = await self._transport.send(method, url, self.target.headers, sent, self.target.timeouts)
         except UpstreamFault as fault:
             words = FAULTS.get(fault.code, "it sends what is no HTTP")
-            return Came("down", words, replace(evidence, excerpt=words), timed_out=fault.code == "upstream_timeout", is_no_api=True)
+            return ProbeResult(
+                "down", words, replace(evidence, excerpt=words), timed_out=fault.code == "upstream_timeout", is_no_api=True
+            )
         body_came = bytearray()
         broken: UpstreamFault | None = None
         try:
@@ -99,22 +101,22 @@ class Line:
                 body_came += piece
                 if len(body_came) > MAX_BODY:
                     answer.abort()
-                    return Came("down", f"more than {MAX_BODY} bytes came", evidence, is_no_api=True)
+                    return ProbeResult("down", f"more than {MAX_BODY} bytes came", evidence, is_no_api=True)
         except UpstreamFault as fault:
             broken = fault
         came = bytes(body_came)
         evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(came)))
         if broken is not None:
             words = FAULTS.get(broken.code, "it sends what is no HTTP")
-            return Came("down", words, evidence, timed_out=broken.code == "upstream_timeout", body=came, is_no_api=True)
+            return ProbeResult("down", words, evidence, timed_out=broken.code == "upstream_timeout", body=came, is_no_api=True)
         return self._judge(answer.status, answer.headers, came, evidence, streams=streams, is_turn=not path)
 
     def _judge(
         self, status: int, headers: Mapping[str, str], body: bytes, evidence: Evidence, *, streams: bool, is_turn: bool
-    ) -> Came:
+    ) -> ProbeResult:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if 300 <= status < 400:
-            return Came(
+            return ProbeResult(
                 "down",
                 f"it leads elsewhere: {excerpt(headers.get('location', 'nowhere'), 100)}",
                 evidence,
@@ -122,27 +124,29 @@ class Line:
                 is_no_api=True,
             )
         if kind == "text/html":
-            return Came(
+            return ProbeResult(
                 "down", f"a page of HTML came ({status}): a login page, or no API at all", evidence, body=body, is_no_api=True
             )
         if status >= 400:
             words = self._clean(f"{status}: {excerpt(message_in(body), 160)}")
             passing = status in PASSING or status >= 500
-            return Came("down" if passing else "refused", words, evidence, retry_after=retry_after(headers) or 0.0, body=body)
+            return ProbeResult(
+                "down" if passing else "refused", words, evidence, retry_after=retry_after(headers) or 0.0, body=body
+            )
         if not is_turn:
-            return Came("accepted", f"{status}", evidence, body=body)
+            return ProbeResult("accepted", f"{status}", evidence, body=body)
         if streams and kind != "text/event-stream":
-            return Came("refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body)
+            return ProbeResult("refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body)
         try:
             response = self._streamed(body) if streams else self._whole(body)
         except ApiError as error:
-            return Came(
+            return ProbeResult(
                 "refused", self._clean(f"{status}, with an error inside: {excerpt(error.message, 160)}"), evidence, body=body
             )
         if response.status == ResponseStatus.FAILED:
             why = response.error.message if response.error else "no reason is told"
-            return Came("refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body)
-        return Came("accepted", "taken", evidence, response, body=body)
+            return ProbeResult("refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body)
+        return ProbeResult("accepted", "taken", evidence, response, body=body)
 
     def _whole(self, body: bytes) -> Response:
         request = Request(model=self.target.model)

@@ -33,8 +33,8 @@ from antiphon.server.exchange import shutdown_error
 from antiphon.server.logger import RequestLog
 from antiphon.server.services import BackgroundTimings, Services, new_id
 from antiphon.server.turn_lifecycle import prepare_turn, violation_reporter
-from antiphon.store.conversations import Addition
-from antiphon.store.interface import Record, Store
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.interface import ResponseRecord, Store
 from antiphon.store.work import Work
 from antiphon.trace.writer import Trace
 
@@ -128,7 +128,7 @@ class BackgroundRunner:
         now = asyncio.get_running_loop().time()
         if now - self._counted >= self._timings.lease / 3:
             self._counted = now
-            self.waiting_jobs = (await self._store.queue()).waiting
+            self.waiting_jobs = (await self._store.queue_stats()).waiting
 
     def _is_over(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
@@ -161,10 +161,10 @@ class _Ended(Struct, frozen=True, kw_only=True):
     """What a response came to."""
 
     response: Response
-    record: Record
+    record: ResponseRecord
     item_ids: list[str]
     call_ids: list[str]
-    addition: Addition | None = None
+    addition: ConversationAddition | None = None
 
 
 class _Job:
@@ -226,14 +226,14 @@ class _Job:
     async def _live(self, log_entry: RequestLog, trace: Trace | None) -> None:
         if self._work.is_cancelled:
             why: ApiError | None = cancelled_error()
-        elif self._work.has_spoken:
+        elif self._work.has_events:
             why = ApiError("the gateway that made this response was restarted", code="server_restarted", status=503)
         else:
             why = await self._make(log_entry, trace)
         if self._is_lost:
             return
-        has_spoken = await self._log.has_spoken()
-        if not has_spoken and why is not None and why is self._why and why.code == SHUTDOWN:
+        has_events = await self._log.has_events()
+        if not has_events and why is not None and why is self._why and why.code == SHUTDOWN:
             await self._store.release(self._runner, [self._work.id])
             return
         ended = await self._close(why or shutdown_error()) if self._making is None else self._making.end(why)
@@ -292,7 +292,7 @@ class _Job:
     async def _close(self, why: ApiError) -> _Ended | None:
         """The end of a response whose maker is not here: what it said is read once more, and brought to its end."""
         record = await self._store.get(self._work.owner, self._work.id)
-        said = await self._store.said(self._work.owner, self._work.id, -1)
+        said = await self._store.events_after(self._work.owner, self._work.id, -1)
         if record is None or said is None:
             return None  # it was deleted
         queued = queued_response(record)
@@ -316,7 +316,7 @@ class _Job:
 class _Making:
     """A turn whose client is the log."""
 
-    def __init__(self, services: Services, turn: UpstreamTurn, log: _Log, log_entry: RequestLog, record: Record) -> None:
+    def __init__(self, services: Services, turn: UpstreamTurn, log: _Log, log_entry: RequestLog, record: ResponseRecord) -> None:
         self.turn = turn
         self._own = record.input  # the items of the request, with the ids that they were given when it came
         self._services = services
@@ -431,7 +431,7 @@ class _Log:
             self._written.clear()
             await self._written.wait()
 
-    async def has_spoken(self) -> bool:
+    async def has_events(self) -> bool:
         """Whether somebody can have seen any of it."""
         async with self._lock:
             return self.number > 0

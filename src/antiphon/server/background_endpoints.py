@@ -33,7 +33,7 @@ async def enqueue_response(services: Services, exchange: Exchange, request: Requ
     assert recorder is not None
     assert services.background is not None  # where there is a store
     owner = require_owner(exchange)
-    queue = await store.queue()
+    queue = await store.queue_stats()
     if queue.waiting >= services.config.background.waiting:
         said = "too much work waits in the background already: try again later"
         raise ApiError(said, code="overloaded", status=503, retry_after=10)
@@ -73,11 +73,11 @@ async def _ended(services: Services, exchange: Exchange) -> Response:
     store = require_store(services)
     deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT
     while True:
-        moment = store.moment
+        moment = store.change_counter
         response = response_from_record(await find_response(services, exchange))
         left = deadline - asyncio.get_running_loop().time()
         if response.status not in UNFINISHED_STATUSES:
             return response
         if left <= 0:
             return replace(response, status=ResponseStatus.CANCELLED)
-        await store.changed(response.id, left, moment)
+        await store.wait_for_change(response.id, left, moment)

@@ -27,7 +27,7 @@ from antiphon.server.event_stream import SSE_HEADERS, EventStream
 from antiphon.server.exchange import Exchange, losses_header
 from antiphon.server.request_options import requested_style
 from antiphon.server.services import Services
-from antiphon.store.interface import Record, Store
+from antiphon.store.interface import ResponseRecord, Store
 
 T = TypeVar("T")
 POLL_INTERVAL: Final = 5.0  # seconds after which it is looked at all the same
@@ -84,14 +84,14 @@ class _Source:
 
     @property
     def moment(self) -> int:
-        return self._store.moment
+        return self._store.change_counter
 
     async def changed(self, since: int) -> None:
-        await self._store.changed(self._id, POLL_INTERVAL, since)
+        await self._store.wait_for_change(self._id, POLL_INTERVAL, since)
 
     async def after(self, number: int, *, is_patient: bool) -> tuple[list[StreamEvent], bool]:
         """The events after one, and whether there will be no more."""
-        said = await self._ask(lambda: self._store.said(self._owner, self._id, number), is_patient)
+        said = await self._ask(lambda: self._store.events_after(self._owner, self._id, number), is_patient)
         if said is None:
             raise response_not_found(self._id)
         events = [codec.decode_event(line) for line in said.events]
@@ -117,12 +117,12 @@ def response_not_found(id: str) -> ClientFault:
     return ClientFault(f"no response with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param="id")
 
 
-def queued_response(record: Record) -> Response:
+def queued_response(record: ResponseRecord) -> Response:
     """What its client was told when it asked."""
     return replace(response_from_record(record), status=ResponseStatus.QUEUED)
 
 
-def _told_by(record: Record | None, is_over: bool) -> list[StreamEvent]:
+def _told_by(record: ResponseRecord | None, is_over: bool) -> list[StreamEvent]:
     """What can be told of a response of which nothing is written down: the very events that whoever makes it will begin with, so
     that who asked for it knows its id while it waits; and, if it was cancelled before anybody did, its end."""
     if record is None or (record.status in UNFINISHED_STATUSES) is is_over:

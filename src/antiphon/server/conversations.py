@@ -28,7 +28,7 @@ from antiphon.server.listing import render_item, render_page
 from antiphon.server.query_parameters import QueryParameters
 from antiphon.server.services import Services
 from antiphon.server.stored_responses import require_owner, require_store
-from antiphon.store.conversations import Conversation, Entry
+from antiphon.store.conversations import ConversationEntry, StoredConversation
 
 Body = TypeVar("Body", bound=Shape)
 
@@ -40,7 +40,7 @@ async def create_conversation(services: Services, exchange: Exchange) -> None:
     asked = await _body(services, exchange, CreateConversation)
     entries = await _entries(services, exchange, asked.items or [])
     id, now = services.stamps.new_id("conv"), services.stamps.now()
-    made = Conversation(id=id, created_at=now, metadata=msgspec.json.encode(asked.metadata or {}))
+    made = StoredConversation(id=id, created_at=now, metadata=msgspec.json.encode(asked.metadata or {}))
     await store.create_conversation(require_owner(exchange), made, entries)
     await _tell(exchange, made)
 
@@ -125,7 +125,7 @@ async def _body(services: Services, exchange: Exchange, kind: type[Body]) -> Bod
     return read
 
 
-async def _entries(services: Services, exchange: Exchange, items: list[ItemParam]) -> list[Entry]:
+async def _entries(services: Services, exchange: Exchange, items: list[ItemParam]) -> list[ConversationEntry]:
     """Items of a body as they are kept; what they refer to is kept in their place."""
     for number, item in enumerate(items):
         if isinstance(item, CompactionTrigger):
@@ -137,7 +137,7 @@ async def _entries(services: Services, exchange: Exchange, items: list[ItemParam
     return make_entries(await resolve_references(items, [], archive, HistoryBudget(archive.limit), "items"), services.stamps)
 
 
-async def _find(services: Services, exchange: Exchange) -> Conversation:
+async def _find(services: Services, exchange: Exchange) -> StoredConversation:
     """The conversation that the path names."""
     found = await require_store(services).get_conversation(require_owner(exchange), exchange.path_parameter)
     if found is None:
@@ -152,13 +152,13 @@ async def _no_item(services: Services, exchange: Exchange) -> ClientFault:
     return ClientFault(said, type="not_found", code="not_found", param="item_id")
 
 
-async def _tell(exchange: Exchange, conversation: Conversation) -> None:
+async def _tell(exchange: Exchange, conversation: StoredConversation) -> None:
     metadata: dict[str, Any] = msgspec.json.decode(conversation.metadata)
     told = ConversationResource(id=conversation.id, created_at=conversation.created_at, metadata=metadata)
     await exchange.respond(200, [JSON], codec.encode(told))
 
 
-async def _tell_items(exchange: Exchange, entries: Iterable[Entry], include: list[str], *, has_more: bool) -> None:
+async def _tell_items(exchange: Exchange, entries: Iterable[ConversationEntry], include: list[str], *, has_more: bool) -> None:
     items = [render_item(item, include) for item in decode_past_turns([entries_to_array(entries)])]
     await exchange.respond(200, [JSON], render_page(items, has_more=has_more))
 

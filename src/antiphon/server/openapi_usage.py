@@ -6,8 +6,8 @@ from typing import Final
 
 from antiphon.server.openapi_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, ErrorCodes, error_responses
 from antiphon.server.openapi_parts import Schema, json_response, query_parameter
-from antiphon.store.usage import COUNTED
-from antiphon.store.usage_sums import BY
+from antiphon.store.usage import COUNTER_NAMES
+from antiphon.store.usage_sums import GROUPINGS
 
 
 def usage_operation() -> Schema:
@@ -16,7 +16,7 @@ def usage_operation() -> Schema:
         "summary": "What was used",
         "description": "Requests, tokens, errors and losses of the key's own owner, added up. Days are those of UTC.",
         "parameters": [
-            query_parameter("by", "What is added up together.", {"enum": list(BY), "default": "model"}),
+            query_parameter("by", "What is added up together.", {"enum": list(GROUPINGS), "default": "model"}),
             query_parameter("since", "The first day; without it, 30 days up to the last.", DAY),
             query_parameter("until", "The last day; without it, today.", DAY),
         ],
@@ -28,14 +28,14 @@ def usage_operation() -> Schema:
 
 
 def _list() -> Schema:
-    names = {by: {"type": "string"} for by in BY}
-    counts = {name: {"type": "integer", "minimum": 0} for name in COUNTED}
+    names = {by: {"type": "string"} for by in GROUPINGS}
+    counts = {name: {"type": "integer", "minimum": 0} for name in COUNTER_NAMES}
     entry = {"type": "object", "properties": {"object": {"const": "usage"}, **names, **counts}, "required": ["object", *counts]}
     return {
         "type": "object",
         "properties": {
             "object": {"const": "list"},
-            "by": {"enum": list(BY)},
+            "by": {"enum": list(GROUPINGS)},
             "since": DAY,
             "until": DAY,
             "data": {"type": "array", "items": entry},

@@ -20,7 +20,7 @@ from antiphon.server.listing import raw_item_id, render_item, render_page
 from antiphon.server.query_parameters import QueryParameters
 from antiphon.server.request_options import requested_style
 from antiphon.server.services import Services
-from antiphon.store.interface import Record, Store
+from antiphon.store.interface import ResponseRecord, Store
 
 
 async def get_response(services: Services, exchange: Exchange) -> None:
@@ -81,7 +81,7 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
     await exchange.respond(200, [JSON], render_page(shown[:limit], has_more=len(shown) > (limit or 0)))
 
 
-async def find_response(services: Services, exchange: Exchange) -> Record:
+async def find_response(services: Services, exchange: Exchange) -> ResponseRecord:
     """The response that the path names."""
     record = await require_store(services).get(require_owner(exchange), exchange.path_parameter)
     if record is None:

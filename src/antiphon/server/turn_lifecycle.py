@@ -31,7 +31,7 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.server.logger import RequestLog
 from antiphon.server.services import Services
-from antiphon.store.interface import Turn as Kept
+from antiphon.store.interface import StoredTurn as Kept
 from antiphon.trace.writer import Trace
 from antiphon.upstream.transport import Flow
 

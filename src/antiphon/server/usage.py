@@ -13,8 +13,8 @@ from antiphon.server.exchange import Exchange
 from antiphon.server.query_parameters import QueryParameters
 from antiphon.server.services import Services
 from antiphon.server.stored_responses import require_owner, require_store
-from antiphon.store.usage import COUNTED
-from antiphon.store.usage_sums import BY, FIRST_DAY, summed
+from antiphon.store.usage import COUNTER_NAMES
+from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage
 
 USUAL_DAYS: Final = 30
 
@@ -23,19 +23,19 @@ async def show_usage(services: Services, exchange: Exchange) -> None:
     """Nobody sees what others use."""
     store = require_store(services)
     query = QueryParameters(exchange, {"by", "since", "until"})
-    by = query.one_of("by", tuple(BY), "model")
+    by = query.one_of("by", tuple(GROUPINGS), "model")
     until = _day(query, "until") or datetime.fromtimestamp(services.stamps.now(), UTC).date()
     since = _day(query, "since") or until - timedelta(days=USUAL_DAYS - 1)
     assert services.usage is not None  # where there is a store
     await services.usage.flush()  # what this process knows by now counts too
-    rows = await store.usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange))
-    data = [_entry(by, name, counts) for name, counts in summed(rows, by).items()]
+    rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange))
+    data = [_entry(by, name, counts) for name, counts in sum_usage(rows, by).items()]
     told = {"object": "list", "by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
     await exchange.respond(200, [JSON], msgspec.json.encode(told))
 
 
 def _entry(by: str, name: str, counts: list[int]) -> dict[str, Any]:
-    return {"object": "usage", by: name, **dict(zip(COUNTED, counts, strict=True))}
+    return {"object": "usage", by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))}
 
 
 def _day(query: QueryParameters, name: str) -> date | None:

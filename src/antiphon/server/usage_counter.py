@@ -13,7 +13,7 @@ from typing import Final
 from antiphon.errors import StorageUnavailable
 from antiphon.server.logger import Logger, RequestLog
 from antiphon.store.interface import Store
-from antiphon.store.usage import COUNTED, Usage
+from antiphon.store.usage import COUNTER_NAMES, UsageRow
 
 EVERY: Final = 5.0  # seconds between two writings
 MOST_KEYS: Final = 10_000  # in memory, while the store cannot be reached
@@ -45,7 +45,7 @@ class UsageCounter:
             if len(self._counts) >= MOST_KEYS:
                 self.dropped += 1
                 return
-            counts = self._counts[key] = [0] * len(COUNTED)
+            counts = self._counts[key] = [0] * len(COUNTER_NAMES)
         counts[0] += 1
         counts[1] += log_entry.error is not None
         if log_entry.input_tokens is not None:
@@ -75,7 +75,7 @@ class UsageCounter:
             if not taken:
                 return
             rows = [
-                Usage(day=day, owner=owner, model=model, upstream=upstream, **dict(zip(COUNTED, counts, strict=True)))
+                UsageRow(day=day, owner=owner, model=model, upstream=upstream, **dict(zip(COUNTER_NAMES, counts, strict=True)))
                 for (day, owner, model, upstream), counts in taken.items()
             ]
             try:

@@ -7,37 +7,37 @@ import asyncio
 from typing import Final
 
 #: The id of a response; None stands for the queue, to which something was added.
-Key = str | None
+ChangeKey = str | None
 
 
 class Changes:
     """Of one process, on its event loop."""
 
     def __init__(self) -> None:
-        self.moment = 0  # how many were told so far
-        self._latest: dict[Key, int] = {}  # the moment of the latest, the oldest first; of old ones nothing but the next line
+        self.change_counter = 0  # how many were told so far
+        self._latest: dict[ChangeKey, int] = {}  # the moment of the latest, the oldest first; of old ones nothing but the next line
         self._forgotten = 0  # no moment that is not in there is greater
-        self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
+        self._waiting: dict[ChangeKey, set[asyncio.Future[None]]] = {}
 
-    def tell(self, key: Key) -> None:
+    def notify(self, key: ChangeKey) -> None:
         """Something may have happened to it."""
-        self.moment += 1
+        self.change_counter += 1
         self._latest.pop(key, None)
-        self._latest[key] = self.moment
-        if len(self._latest) > REMEMBERED:
+        self._latest[key] = self.change_counter
+        if len(self._latest) > MAX_REMEMBERED:
             self._forgotten = self._latest.pop(next(iter(self._latest)))
         self._wake(key)
 
-    def tell_all(self) -> None:
+    def notify_all(self) -> None:
         """Something may have happened to any of them."""
-        self.moment += 1
-        self._forgotten = self.moment
+        self.change_counter += 1
+        self._forgotten = self.change_counter
         self._latest.clear()
         for key in list(self._waiting):
             self._wake(key)
 
-    async def wait(self, key: Key, timeout: float, since: int | None) -> None:
-        """For the next change of it, after a `moment` if that is given."""
+    async def wait(self, key: ChangeKey, timeout: float, since: int | None) -> None:
+        """For the next change of it, after a `change_counter` if that is given."""
         if since is not None and self._latest.get(key, self._forgotten) > since:
             return
         waiting = self._waiting.setdefault(key, set())
@@ -50,9 +50,9 @@ class Changes:
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
-    def _wake(self, key: Key) -> None:
+    def _wake(self, key: ChangeKey) -> None:
         for future in self._waiting.pop(key, ()):
             future.set_result(None)
 
 
-REMEMBERED: Final = 4096
+MAX_REMEMBERED: Final = 4096

@@ -12,15 +12,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from antiphon.store.conversations import Addition, ConversationStore
-from antiphon.store.record import Excerpt, Record, Turn
+from antiphon.store.conversations import ConversationAddition, ConversationStore
+from antiphon.store.record import Excerpt, ResponseRecord, StoredTurn
 from antiphon.store.usage import UsageStore
 from antiphon.store.work import WorkStore
 
-__all__ = ["Excerpt", "Record", "Stats", "Store", "Turn"]
+__all__ = ["Excerpt", "ResponseRecord", "Store", "StoreStats", "StoredTurn"]
 
 
-class Stats(Struct, frozen=True, kw_only=True):
+class StoreStats(Struct, frozen=True, kw_only=True):
     """How much there is, for people."""
 
     responses: int
@@ -39,20 +39,20 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
     async def save(
         self,
         owner: str,
-        record: Record,
+        record: ResponseRecord,
         item_ids: Sequence[str],
         call_ids: Sequence[str],
         *,
-        addition: Addition | None = None,
+        addition: ConversationAddition | None = None,
     ) -> None:
         """Keeps a response; once this returns it survives the death of the process and of the machine. A second record of the same
         owner and id takes the place of the first. `item_ids` and `call_ids` are what its items can be found by. What it adds to a
         conversation is kept in the same transaction, if there still is such a conversation."""
         ...
 
-    async def get(self, owner: str, id: str) -> Record | None: ...
+    async def get(self, owner: str, id: str) -> ResponseRecord | None: ...
 
-    async def chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+    async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
         """A response and everything it continued, in one query: the input and the output of each, the oldest first. If that is more
         than `limit` bytes, the content has the newest turns that fit, or nothing unless the oldest may be dropped. None if any of
         it is not there: a history with a hole is no history."""
@@ -64,18 +64,18 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
 
     async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
         """For each id the number of the newest response that has an item of it, in its input or its output; ids that no response
-        has are not in the result. Nothing of the responses is read: see `turn`."""
+        has are not in the result. Nothing of the responses is read: see `get_turn`."""
         ...
 
     async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
         """The same for calls in outputs. An id that several responses have is not in the result: nobody knows which is meant."""
         ...
 
-    async def turn(self, owner: str, number: int) -> Turn | None:
+    async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
         """The response of a number that was found."""
         ...
 
-    async def outputs_with(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+    async def find_outputs(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
         """In one query, the outputs of the responses that were the first to have an item of any of these ids, or that are the only
         ones with a call of any of these ids; the oldest first. Beyond `limit` bytes the oldest are left out and not read."""
         ...
@@ -86,7 +86,7 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
         never one that has yet to be made. Returns how many; who wants all of it gone calls again until there are none."""
         ...
 
-    async def stats(self) -> Stats: ...
+    async def stats(self) -> StoreStats: ...
 
     async def verify(self) -> list[str]:
         """What is wrong with what is kept, in words; nothing if all is well."""

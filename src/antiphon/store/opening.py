@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from antiphon.config import StoreConfig
 from antiphon.errors import ConfigError
 from antiphon.store.interface import Store
-from antiphon.store.sqlite import SqliteStore
+from antiphon.store.sqlite.store import SqliteStore
 
 
 async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store | None:
@@ -26,12 +26,14 @@ async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store |
         case Path() as file:
             return await SqliteStore.open(file)
         case url:
-            from antiphon.store.postgres import PostgresStore  # its driver takes a while to load, which most need not wait for
+            from antiphon.store.postgres.store import (
+                PostgresStore,  # its driver takes a while to load, which most need not wait for
+            )
 
             return await PostgresStore.open(url)
 
 
-def place_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str | None:
+def describe_location(config: StoreConfig, environ: Mapping[str, str]) -> str | None:
     """Where responses are kept, for people; None if they are not."""
     match _meant(config, environ):
         case None:
@@ -42,7 +44,7 @@ def place_in_words(config: StoreConfig, environ: Mapping[str, str]) -> str | Non
             return "PostgreSQL"
 
 
-def sqlite_file(config: StoreConfig, environ: Mapping[str, str]) -> Path | None:
+def sqlite_path(config: StoreConfig, environ: Mapping[str, str]) -> Path | None:
     """The file of a SQLite database, if that is where responses are kept."""
     meant = _meant(config, environ)
     return meant if isinstance(meant, Path) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class ResponseRecord(Struct, frozen=True, kw_only=True):
     """A response and what it was asked, as JSON. `previous` is the response that it continued."""
 
     id: str
@@ -17,7 +17,7 @@ class Record(Struct, frozen=True, kw_only=True):
     output: bytes  # an array
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class StoredTurn(Struct, frozen=True, kw_only=True):
     """Of a response its own input and output, and nothing of its head."""
 
     id: str

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class UsageRow(Struct, frozen=True, kw_only=True):
     """One row. The first four say of what, the rest how much."""
 
     day: int  # since 1970, in UTC
@@ -25,17 +25,17 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 #: What is counted, in the order of the columns.
-COUNTED: Final = ("requests", "errors", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "losses")
+COUNTER_NAMES: Final = ("requests", "errors", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "losses")
 
 
 class UsageStore(Protocol):
     """Every store has this too."""
 
-    async def add_usage(self, rows: Sequence[Usage]) -> None:
+    async def add_usage(self, rows: Sequence[UsageRow]) -> None:
         """Adds to what is there, all or nothing, whoever else adds at the same time. No two rows are of the same."""
         ...
 
-    async def usage(self, *, since: int, until: int, owner: str | None = None) -> list[Usage]:
+    async def get_usage(self, *, since: int, until: int, owner: str | None = None) -> list[UsageRow]:
         """The rows of the days from one to another, both counted, of one owner or of all, in the order of day, owner, model and
         upstream."""
         ...
@@ -45,14 +45,14 @@ class UsageStore(Protocol):
         ...
 
 
-def columns_of(row: Usage) -> tuple[Any, ...]:
+def usage_to_columns(row: UsageRow) -> tuple[Any, ...]:
     """A row as it is kept: what came from outside is bytes."""
-    counts = [getattr(row, name) for name in COUNTED]
+    counts = [getattr(row, name) for name in COUNTER_NAMES]
     return (row.day, row.owner.encode(), row.model.encode(), row.upstream.encode(), *counts)
 
 
-def row_of(columns: Sequence[Any]) -> Usage:
+def usage_from_columns(columns: Sequence[Any]) -> UsageRow:
     """The same, read back."""
     day, owner, model, upstream, *counts = columns
-    counted = dict(zip(COUNTED, counts, strict=True))
-    return Usage(day=day, owner=owner.decode(), model=model.decode(), upstream=upstream.decode(), **counted)
+    counted = dict(zip(COUNTER_NAMES, counts, strict=True))
+    return UsageRow(day=day, owner=owner.decode(), model=model.decode(), upstream=upstream.decode(), **counted)

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from antiphon.store.conversations import Addition
-from antiphon.store.record import Record
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.record import ResponseRecord
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -28,18 +28,18 @@ class Work(Struct, frozen=True, kw_only=True):
     is_cancelled: bool  # whether all there is to do is to end it
 
     @property
-    def has_spoken(self) -> bool:
+    def has_events(self) -> bool:
         return self.next_event > 0
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class EventsAfter(Struct, frozen=True, kw_only=True):
     """What a response has said after some event, and where it stands."""
 
     events: list[bytes]  # each as JSON; the first is numbered one more than was asked for
     status: str  # of the response
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class QueueStats(Struct, frozen=True, kw_only=True):
     """How much work there is, for people and metrics."""
 
     waiting: int  # what nobody holds; a lease that has run out holds nothing
@@ -51,7 +51,7 @@ class WorkStore(Protocol):
     """Every store has this too. Whether a lease has run out is decided by this machine's clock on SQLite and by the server's on
     PostgreSQL (leases are given as lengths in seconds, so that no two clocks are compared)."""
 
-    async def enqueue(self, owner: str, record: Record, item_ids: Sequence[str], request: bytes) -> None:
+    async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         """Keeps a response that has not begun (its record says `queued`), and the work of making it. Durable when it returns. An id
         that this owner has already is left as it is; ids of work are unique among all owners."""
         ...
@@ -76,13 +76,13 @@ class WorkStore(Protocol):
     async def finish(
         self,
         runner: str,
-        record: Record,
+        record: ResponseRecord,
         item_ids: Sequence[str],
         call_ids: Sequence[str],
         first: int,
         events: Sequence[bytes],
         *,
-        addition: Addition | None = None,
+        addition: ConversationAddition | None = None,
     ) -> bool:
         """The last of what it says and the response itself, in one transaction; the work is done and gone. Whether it was this
         runner's to finish, now or the last time that it asked for the same; if not, nothing was kept. The rest is as in `append`
@@ -93,28 +93,31 @@ class WorkStore(Protocol):
         """Gives work back that this runner holds: somebody else may claim it at once."""
         ...
 
-    async def cancel(self, owner: str, id: str, cancelled: Record | None) -> Literal["unknown", "ended", "cancelled", "asked"]:
+    async def cancel(
+        self, owner: str, id: str, cancelled: ResponseRecord | None
+    ) -> Literal["unknown", "ended", "cancelled", "requested"]:
         """Ends work. What nobody holds and what has said nothing is over at once, if there is a record to put in its place
-        (`cancelled`); anything else is asked to end (`asked`): its runner learns it from `renew`, which `changed` calls for, and
-        the next one from `claim`. `ended`: there is such a response, and no work to be done on it."""
+        (`cancelled`); anything else is asked to end (`requested`): its runner learns it from `renew`,
+        after `wait_for_change` has returned, and the next one from `claim`.
+        `ended`: there is such a response, and no work to be done on it."""
         ...
 
-    async def said(self, owner: str, id: str, after: int) -> Said | None:
+    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
         """What a response has said after the event of a number (-1: everything), while it is made and afterwards, for as long as it
         is kept. None: there is no such response. Nothing is ever given twice or left out: a status that is an end comes with the
         last of the events."""
         ...
 
     @property
-    def moment(self) -> int:
+    def change_counter(self) -> int:
         """Where this process stands among the changes it has heard of. Who remembers it, asks something, and then waits for changes
         since that moment, misses none that happened in between."""
         ...
 
-    async def changed(self, id: str | None, timeout: float, since: int | None = None) -> None:
+    async def wait_for_change(self, id: str | None, timeout: float, since: int | None = None) -> None:
         """Returns when something may have happened to this response (or, without an id, when there may be work to claim), in this
         process or another, since a moment or from now on; or after `timeout` seconds. A store may return early; it never misses a
         change by more than a fraction of a second, and by a second when its database has forgotten to tell."""
         ...
 
-    async def queue(self) -> Queue: ...
+    async def queue_stats(self) -> QueueStats: ...

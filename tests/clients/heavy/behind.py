@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 from tests.running import Running, running
 
-from antiphon import config, fakes
-from antiphon.fakes import ChatServer, MessagesServer, Received, Reply, ResponsesServer, turn
-from antiphon.fakes.harness import FakeServer
+from antiphon import config, testing
 from antiphon.profiles.profile import Dialect
+from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer, turn
+from antiphon.testing.harness import FakeServer
 
 ASIDE = "A friendlier greeting"
 
@@ -41,7 +41,7 @@ class Behind(NamedTuple):
 
     dialect: Dialect
     profile: str
-    serve: Callable[[Callable[[Received], Reply]], FakeServer]
+    serve: Callable[[Callable[[ReceivedRequest], Reply]], FakeServer]
     read: Callable[[dict[str, Any]], Conversation]
 
     @contextmanager
@@ -51,9 +51,9 @@ class Behind(NamedTuple):
         """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over,
         and the client had these statuses and no others. What is asked without tools is answered with `aside`."""
 
-        def reply(received: Received) -> Reply:
+        def reply(received: ReceivedRequest) -> Reply:
             told = self.read(received.json)
-            return plan[len(told.results)] if told.tools else turn(fakes.text(aside))
+            return plan[len(told.results)] if told.tools else turn(testing.text(aside))
 
         with self.serve(reply) as upstream:
             served = config.UpstreamConfig(
@@ -72,7 +72,7 @@ class Behind(NamedTuple):
 def call(id: str, name: str, **arguments: Any) -> Any:
     """A call in pieces of seven characters, so that escapes are cut in two."""
     text = msgspec.json.encode(arguments).decode()
-    return fakes.tool_call(id, name, *(text[at : at + 7] for at in range(0, len(text), 7)))
+    return testing.tool_call(id, name, *(text[at : at + 7] for at in range(0, len(text), 7)))
 
 
 def _read_chat(body: dict[str, Any]) -> Conversation:

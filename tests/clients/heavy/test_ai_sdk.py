@@ -13,8 +13,8 @@ from tests.clients.blocks import block
 from tests.clients.heavy.behind import SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import CLIENTS, run
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 pytestmark = pytest.mark.heavy
 
@@ -22,18 +22,18 @@ LAST_WORDS = "The greeting is friendlier now."
 WORDS = '"friendlier" \\o/ 👋\n'
 PLAN = {
     0: turn(
-        fakes.reasoning("I look ", "first."),
-        fakes.text("Let me ", "look."),
+        testing.reasoning("I look ", "first."),
+        testing.text("Let me ", "look."),
         call("call_1", "look", path="greeting.txt"),
-        fakes.usage(100, 10),
+        testing.usage(100, 10),
     ),
     1: turn(
-        fakes.reasoning("Now I know."),
+        testing.reasoning("Now I know."),
         call("call_2", "put", path="greeting.txt", text=WORDS),
         call("call_3", "put", path="why.txt", text="Friendlier."),
-        fakes.usage(200, 20),
+        testing.usage(200, 20),
     ),
-    3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:]), fakes.usage(300, 30)),
+    3: turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:]), testing.usage(300, 30)),
 }
 
 

@@ -13,15 +13,15 @@ import pytest
 from tests.clients.heavy.behind import SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import CLIENTS, run
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 pytestmark = pytest.mark.heavy
 
 PLAN = {
     0: turn(call("call_1", "look", path="greeting.txt"), call("call_2", "look", path="none.txt")),
     2: turn(call("call_3", "look", path="greeting.txt")),
-    3: turn(fakes.text("One of ", "them.")),
+    3: turn(testing.text("One of ", "them.")),
 }
 
 

@@ -14,8 +14,8 @@ from tests.clients.blocks import block
 from tests.clients.heavy.behind import CHAT, MESSAGES, PLAIN_MESSAGES, RESPONSES, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
 
-from antiphon import fakes
-from antiphon.fakes import Reply, turn
+from antiphon import testing
+from antiphon.testing import Reply, turn
 
 pytestmark = pytest.mark.heavy
 
@@ -44,7 +44,7 @@ def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
 def test_claude_code_goes_on_after_a_tool_that_failed(behind: Behind, tmp_path: Path) -> None:
     """F-4: a command that ends with 3 is an `is_error` result, which no server but one of its own API has a field for."""
-    plan = {0: turn(call("call_1", "Bash", command="exit 3", description="Fails")), 1: turn(fakes.text("It failed."))}
+    plan = {0: turn(call("call_1", "Bash", command="exit 3", description="Fails")), 1: turn(testing.text("It failed."))}
     with behind.gateway(plan) as (gateway, upstream):
         events = run_claude(gateway.url, place(tmp_path), tmp_path)
         [(_, text)] = behind.turns(upstream)[-1].results
@@ -78,8 +78,8 @@ def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, 
     with first.gateway(plan(workplace)) as (gateway, _):
         run_claude(gateway.url, workplace, tmp_path)
     more = {
-        3: turn(fakes.reasoning("Again."), call("call_4", "Bash", command="cat why.txt", description="Looks")),
-        4: turn(fakes.text("Done.")),
+        3: turn(testing.reasoning("Again."), call("call_4", "Bash", command="cat why.txt", description="Looks")),
+        4: turn(testing.text("Done.")),
     }
     with second.gateway(more) as (gateway, upstream):
         events = run_claude(gateway.url, workplace, tmp_path, "--continue")
@@ -94,7 +94,7 @@ def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, 
 def test_claude_code_asks_for_a_title_besides(behind: Behind, tmp_path: Path) -> None:
     """REQ-1: as JSON by a schema, without tools; what it would send elsewhere is switched off one by one."""
     elsewhere = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}
-    with behind.gateway({0: turn(fakes.text("Hello."))}) as (gateway, upstream):
+    with behind.gateway({0: turn(testing.text("Hello."))}) as (gateway, upstream):
         events = run_claude(gateway.url, place(tmp_path), tmp_path, **elsewhere)
         gateway.requests(2)
     assert events[-1]["result"] == "Hello."
@@ -113,16 +113,16 @@ def plan(workplace: Path) -> dict[int, Reply]:
     look = "cat greeting.txt && echo looked > looked.txt"
     return {
         0: turn(
-            fakes.reasoning("I look ", "first."),
-            fakes.text("Let me ", "look."),
+            testing.reasoning("I look ", "first."),
+            testing.text("Let me ", "look."),
             call("call_1", "Bash", command=look, description="Looks"),
         ),
         1: turn(
-            fakes.reasoning("Now I know."),
+            testing.reasoning("Now I know."),
             call("call_2", "Read", file_path=str(workplace / "greeting.txt")),
             call("call_3", "Write", file_path=str(workplace / "why.txt"), content=WORDS),
         ),
-        3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
+        3: turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:])),
     }
 
 

@@ -20,9 +20,9 @@ from tests.clients.heavy.behind import CHAT, MESSAGES, RESPONSES
 from tests.clients.heavy.npm_programs import installed, run
 from tests.running import running
 
-from antiphon import config, fakes
-from antiphon.fakes import ChatServer, MessagesServer, Reply, ResponsesServer, turn
+from antiphon import config, testing
 from antiphon.store.opening import open_store
+from antiphon.testing import ChatServer, MessagesServer, Reply, ResponsesServer, turn
 from antiphon.trace.reader import list_traces, read_trace
 
 pytestmark = pytest.mark.heavy
@@ -109,7 +109,7 @@ def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path)
 def test_codex_completes_a_turn_over_a_responses_server_that_knows_its_tools(tmp_path: Path) -> None:
     """RSN-2: tools, and what is sealed, go through as they are."""
     said = script(FREEFORM)
-    said[1] = turn(fakes.reasoning("Now I know."), fakes.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:]))
+    said[1] = turn(testing.reasoning("Now I know."), testing.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:]))
     with ResponsesServer(said, own_tools=["web_search", "namespace", "tool_search"]) as upstream:
         told = turn_of_codex(FREEFORM, upstream, tmp_path, {"dialect": "responses", "profile": "openai"})
         assert upstream.refusals == []
@@ -127,7 +127,7 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
     """WS-1, WS-2, WS-5, PREV-4: each run warms its connection up, then sends only what is new; nothing of it is stored."""
     look = call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"})
     again = call("call_2", "exec_command", {"cmd": "cat looked.txt"})
-    said = [turn(fakes.reasoning("I look."), look), turn(fakes.text("Done.")), turn(again), turn(fakes.text("Done again."))]
+    said = [turn(testing.reasoning("I look."), look), turn(testing.text("Done.")), turn(again), turn(testing.text("Done again."))]
     with ChatServer(said, strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
         store = config.StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
@@ -154,7 +154,7 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
 
 
 def test_codex_falls_back_where_websockets_are_switched_off(tmp_path: Path) -> None:
-    with ChatServer([turn(fakes.text(LAST_WORDS))], strict_fields=True) as upstream:
+    with ChatServer([turn(testing.text(LAST_WORDS))], strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
         server = config.ServerConfig(websocket=False)
         with running(config.Config(upstreams=[served], server=server)) as gateway:
@@ -189,16 +189,16 @@ def requests_in(folder: Path) -> list[dict[str, Any]]:
 def script(way: Way) -> list[Reply]:
     """Looks, then patches, then says that it is done."""
     return [
-        turn(fakes.reasoning("I look ", "first."), fakes.text("Let me look."), call("call_1", *way.look)),
-        turn(fakes.reasoning("Now I know."), call("call_2", *way.patch)),
-        turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
+        turn(testing.reasoning("I look ", "first."), testing.text("Let me look."), call("call_1", *way.look)),
+        turn(testing.reasoning("Now I know."), call("call_2", *way.patch)),
+        turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:])),
     ]
 
 
 def call(id: str, name: str, arguments: Mapping[str, str]) -> Any:
     """A call in pieces of seven characters, so that escapes are cut in two."""
     text = msgspec.json.encode(arguments).decode()
-    return fakes.tool_call(id, name, *(text[at : at + 7] for at in range(0, len(text), 7)))
+    return testing.tool_call(id, name, *(text[at : at + 7] for at in range(0, len(text), 7)))
 
 
 def turn_of_codex(way: Way, upstream: Any, folder: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ import pytest
 from tests.clients.heavy.test_codex import FREEFORM, WEBSOCKET, call, exec_codex, message_of, places, requests_in
 from tests.running import running
 
-from antiphon import config, fakes
-from antiphon.fakes import ChatServer, Received, Reply, turn
+from antiphon import config, testing
 from antiphon.gateway.compactor import PROMPT
+from antiphon.testing import ChatServer, ReceivedRequest, Reply, turn
 
 pytestmark = pytest.mark.heavy
 
@@ -22,13 +22,13 @@ NOTES = "The user wants looked.txt; it was written."
 def test_codex_compacts_in_the_middle_of_its_work_and_goes_on(settings: list[str], tmp_path: Path) -> None:
     """CMP-1, CMP-3: exactly one compaction item, which comes back as input and informs what follows."""
     said: list[Reply] = [
-        turn(call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"}), fakes.usage(50_000, 10)),
-        turn(fakes.text("Done."), fakes.usage(500, 10)),
+        turn(call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"}), testing.usage(50_000, 10)),
+        turn(testing.text("Done."), testing.usage(500, 10)),
     ]
 
-    def script(received: Received) -> Reply:
+    def script(received: ReceivedRequest) -> Reply:
         is_summary = received.json["messages"][0]["content"] == PROMPT
-        return turn(fakes.text(NOTES), fakes.usage(50_000, 20)) if is_summary else said.pop(0)
+        return turn(testing.text(NOTES), testing.usage(50_000, 20)) if is_summary else said.pop(0)
 
     with ChatServer(script, strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)

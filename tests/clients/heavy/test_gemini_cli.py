@@ -13,8 +13,8 @@ from tests.clients.blocks import block
 from tests.clients.heavy.behind import SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 pytestmark = pytest.mark.heavy
 
@@ -35,7 +35,7 @@ def test_gemini_cli_completes_a_loop_of_tools(behind: Behind, routed: bool, tmp_
     plan = {
         0: turn(call("call_1", "read_file", file_path="greeting.txt"), call("call_2", "read_file", file_path="none.txt")),
         2: turn(call("call_3", "write_file", file_path="why.txt", content="Friendlier.\n")),
-        3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
+        3: turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:])),
     }
     with behind.gateway(plan, aside=json.dumps(SCORE)) as (gateway, upstream):
         *exports, asked = block("GOOGLE_GEMINI_BASE_URL").replace("http://127.0.0.1:8080", gateway.url).splitlines()

@@ -13,8 +13,8 @@ from tests.clients.blocks import block
 from tests.clients.heavy.behind import CHAT, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
 
-from antiphon import fakes
-from antiphon.fakes import turn
+from antiphon import testing
+from antiphon.testing import turn
 
 pytestmark = pytest.mark.heavy
 
@@ -30,16 +30,16 @@ def test_opencode_completes_a_loop_of_tools(behind: Behind, provider: str, tmp_p
     (workplace / "greeting.txt").write_text("hello\n")
     plan = {
         0: turn(
-            fakes.reasoning("I look ", "first."),
-            fakes.text("Let me ", "look."),
+            testing.reasoning("I look ", "first."),
+            testing.text("Let me ", "look."),
             call("call_1", "bash", command="cat greeting.txt && echo looked > looked.txt", description="Looks"),
         ),
         1: turn(
-            fakes.reasoning("Now I know."),
+            testing.reasoning("Now I know."),
             call("call_2", "read", filePath=str(workplace / "greeting.txt")),
             call("call_3", "write", filePath=str(workplace / "why.txt"), content='"friendlier" \\o/ 👋\n'),
         ),
-        3: turn(fakes.text(LAST_WORDS[:12], LAST_WORDS[12:])),
+        3: turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:])),
     }
     with behind.gateway(plan) as (gateway, upstream):
         events = run_opencode(provider, gateway.url, workplace, tmp_path)

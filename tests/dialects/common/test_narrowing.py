@@ -24,9 +24,9 @@ from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
 from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
-from antiphon.fakes.gemini_schemas import check_json_schema, check_schema
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
+from antiphon.testing.gemini.schema_rules import check_json_schema, check_schema
 
 CLOSED = Narrowing(keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True)
 

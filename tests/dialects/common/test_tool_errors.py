@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
-from tests.fakes.asking import received, told
+from tests.testing.asking import received, told
 
 from antiphon.dialects.common.tool_errors import (
     ERROR_MARK,
@@ -21,17 +21,17 @@ from antiphon.dialects.common.tool_errors import (
     tool_error_text,
     without_error_mark,
 )
-from antiphon.fakes.chat import ChatManners
-from antiphon.fakes.gemini import GeminiManners
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.responses import ResponsesManners
-from antiphon.fakes.rules import Limits
 from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName
 from antiphon.profiles import Profile, load_profile, profile_names
 from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, MessageParam
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request, input_items
+from antiphon.testing.chat.server import ChatBehavior
+from antiphon.testing.gemini.server import GeminiBehavior
+from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.responses.server import ResponsesBehavior
+from antiphon.testing.rules import ServerLimits
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 Json = dict[str, Any]
@@ -182,10 +182,10 @@ BY_PROFILE: Final[dict[str, Callable[[Json], list[Sent]]]] = {
     "vercel-ai-gateway-2026-01": _told_as_text,
 }
 STRICT: Final[dict[str, Any]] = {
-    "chat": ChatManners(Limits(strict_fields=True)),
-    "responses": ResponsesManners(Limits(strict_fields=True)),
-    "messages": MessagesManners(),
-    "gemini": GeminiManners(),
+    "chat": ChatBehavior(ServerLimits(strict_fields=True)),
+    "responses": ResponsesBehavior(ServerLimits(strict_fields=True)),
+    "messages": MessagesBehavior(),
+    "gemini": GeminiBehavior(),
 }
 PROFILES: Final = {name: load_profile(name) for name in profile_names()}
 MODELS: Final = {"anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "google": "gemini-2.5-flash"}
@@ -232,7 +232,7 @@ def test_failed_tool_is_told_to_every_server(client: str, name: str, results: li
     assert [loss for loss in losses if "is_error" in loss.path or "fail" in loss.what] == []
     if name != "ccr-tool-result":  # whose servers have a rule of their own
         asking = replace(received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent")
-        assert told(STRICT[profile.dialect].refusal_of(asking)) == {}
+        assert told(STRICT[profile.dialect].find_refusal(asking)) == {}
 
 
 @pytest.mark.parametrize("name", PROFILES)

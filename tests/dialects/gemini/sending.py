@@ -7,12 +7,12 @@ from typing import Any
 
 from antiphon.dialects.gemini import request_from_hub
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.fakes.gemini_rules import Asked, GeminiLimits, check
-from antiphon.fakes.gemini_signatures import Signatures
-from antiphon.fakes.script import Received
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.testing.gemini.rules import GeminiLimits, ModelCall, check
+from antiphon.testing.gemini.signatures import Signatures
+from antiphon.testing.script import ReceivedRequest
 
 #: The newest servers: what they take besides is what tests of the dialect's own fields are about.
 LIMITS = GeminiLimits(json_with_tools=True)
@@ -37,8 +37,8 @@ def lost(request: Request, wire: GeminiWire = GeminiWire()) -> list[str]:  # noq
 
 def judged(body: dict[str, Any], limits: GeminiLimits = LIMITS, model: str = "m") -> dict[str, Any]:
     """The body, if a strict server takes it. Signatures are of nobody here, so only their places count."""
-    received = Received(method="POST", path="/v1beta/models/m:generateContent", headers={}, body=json.dumps(body).encode())
-    return check(Asked(model=model, method="generateContent", sse=False), received, limits, _AnySignature())
+    received = ReceivedRequest(method="POST", path="/v1beta/models/m:generateContent", headers={}, body=json.dumps(body).encode())
+    return check(ModelCall(model=model, method="generateContent", sse=False), received, limits, _AnySignature())
 
 
 class _AnySignature(Signatures):

@@ -6,18 +6,18 @@ import itertools
 
 import pytest
 from tests.dialects.gemini.reading import frames_of, summary_of
-from tests.fakes.asking import ask as post
 from tests.generate.events import counting_stamps
+from tests.testing.asking import ask as post
 
 from antiphon.dialects.gemini import EventsToHub, error_to_hub, request_from_hub, response_to_hub
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.fakes import GeminiServer, reasoning, text, tool_call, turn
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Response, initial_response
 from antiphon.protocol.tools import FunctionToolParam
+from antiphon.testing import GeminiServer, reasoning, text, tool_call, turn
 
 WEATHER = FunctionToolParam(
     name="get_weather",

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
-from antiphon.fakes.messages_rules import MessagesLimits, check
-from antiphon.fakes.messages_thoughts import Thoughts
-from antiphon.fakes.script import Received
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.testing.messages.issued_thoughts import IssuedThoughts
+from antiphon.testing.messages.rules import MessagesLimits, check
+from antiphon.testing.script import ReceivedRequest
 
 FIELDS = ("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "context_management")
 #: A server that knows everything.
@@ -40,7 +40,7 @@ def assert_messages_accept(body: bytes, wire: MessagesWire = RICH) -> dict[str, 
     """The body, read; `RefusedMessage` if a server of this dialect would refuse it."""
     read: dict[str, Any] = json.loads(body, object_pairs_hook=_no_key_twice)
     headers = {"content-type": "application/json", "x-version": "2023-06-01", "x-beta": "structured-outputs-1,context-management-1"}
-    received = Received(method="POST", path="/v1/messages", headers=headers, body=body)
+    received = ReceivedRequest(method="POST", path="/v1/messages", headers=headers, body=body)
     return check(received, MessagesLimits(system_messages=wire.system == "inline"), AnyThoughts()) and read
 
 
@@ -63,7 +63,7 @@ def wires(**fixed: Any) -> st.SearchStrategy[MessagesWire]:
     return st.builds(MessagesWire, **{**options, **{name: st.just(value) for name, value in fixed.items()}})
 
 
-class AnyThoughts(Thoughts):
+class AnyThoughts(IssuedThoughts):
     """Takes every signature but an empty one: whose they are is judged elsewhere."""
 
     def knows(self, thinking: str, signature: str) -> bool:  # noqa: ARG002

@@ -9,14 +9,14 @@ from tests.dialects.messages.reading import REQUEST, frames_of, read_frames, rea
 
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
-from antiphon.fakes import reasoning, redacted, text, tool_call, turn
-from antiphon.fakes.messages import MessagesManners
-from antiphon.fakes.script import Received, Turn
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, Item, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Response
+from antiphon.testing import reasoning, redacted, text, tool_call, turn
+from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.script import ReceivedRequest, ScriptedTurn
 
 ADAPTIVE = MessagesWire(thinking="adaptive", maker="one")
 BUDGET = MessagesWire(thinking="budget", maker="one")
@@ -30,20 +30,20 @@ class Server:
 
     def __init__(self, wire: MessagesWire) -> None:
         self._wire = wire
-        self._manners = MessagesManners()
+        self._behavior = MessagesBehavior()
 
-    def ask(self, items: list[ItemParam], said: Turn, *, stream: bool = True) -> tuple[Response, Losses]:
+    def ask(self, items: list[ItemParam], said: ScriptedTurn, *, stream: bool = True) -> tuple[Response, Losses]:
         asked = Request(
             model="m", input=items, tools=REQUEST.tools, reasoning=ReasoningConfigParam(effort="low"), stream=stream or UNSET
         )
         body, losses = request_from_hub(asked, self._wire)
         headers = {"content-type": "application/json", "x-version": "2023-06-01"}
-        received = Received(method="POST", path="/v1/messages", headers=headers, body=body)
-        refused = self._manners.refusal_of(received)
+        received = ReceivedRequest(method="POST", path="/v1/messages", headers=headers, body=body)
+        refused = self._behavior.find_refusal(received)
         assert refused is None, refused
         if not stream:
-            return read_whole(self._manners.whole(said, received), self._wire)[0], losses
-        told = b"".join(step for step in self._manners.stream(said, received) if isinstance(step, bytes))
+            return read_whole(self._behavior.render_body(said, received), self._wire)[0], losses
+        told = b"".join(step for step in self._behavior.render_stream(said, received) if isinstance(step, bytes))
         return read_frames(frames_of(told), self._wire).response, losses
 
 

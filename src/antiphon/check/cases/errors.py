@@ -4,60 +4,60 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.check.case import Case
-from antiphon.check.exchange import Exchange
-from antiphon.check.findings import Skip
+from antiphon.check.case import CheckCase
+from antiphon.check.exchange import CheckExchange
+from antiphon.check.findings import SkipCase
 from antiphon.check.prompts import TEXT, user
-from antiphon.check.session import Session
+from antiphon.check.session import CaseSession
 
 
-async def has_the_shape(session: Session) -> None:
+async def has_the_shape(session: CaseSession) -> None:
     for exchange in await _errors(session):
-        session.add(exchange.error_flaws, exchange)
+        session.report_flaws(exchange.error_flaws, exchange)
         if exchange.content_type != "application/json":
-            session.find(f"the content type of an error is {exchange.content_type!r}; wanted application/json", exchange)
+            session.report(f"the content type of an error is {exchange.content_type!r}; wanted application/json", exchange)
 
 
-async def has_its_type(session: Session) -> None:
+async def has_its_type(session: CaseSession) -> None:
     for exchange in await _errors(session):
-        error = session.error_of(exchange)
+        error = session.expect_error(exchange)
         if exchange.status == 400 and error.type != "invalid_request":
-            session.find(f"error.type is {error.type!r}; wanted 'invalid_request' with the status 400", exchange)
+            session.report(f"error.type is {error.type!r}; wanted 'invalid_request' with the status 400", exchange)
 
 
-async def names_the_place(session: Session) -> None:
+async def names_the_place(session: CaseSession) -> None:
     message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": 5}]}
-    await session.refused({"input": [user("Hi."), message]}, param="input[1].content[0]")
+    await session.expect_refusal({"input": [user("Hi."), message]}, param="input[1].content[0]")
 
 
-async def names_a_wrong_type(session: Session) -> None:
-    error = await session.refused({**TEXT, "temperature": "warm"}, param="temperature")
+async def names_a_wrong_type(session: CaseSession) -> None:
+    error = await session.expect_refusal({**TEXT, "temperature": "warm"}, param="temperature")
     if not error.message:
-        session.find("error.message is empty; wanted what came and what was expected")
+        session.report("error.message is empty; wanted what came and what was expected")
 
 
-async def knows_its_models(session: Session) -> None:
+async def knows_its_models(session: CaseSession) -> None:
     exchange = await session.post({**TEXT, "model": "no-such-model-anywhere"})
     if exchange.status == 200:
-        raise Skip("the server takes any name of a model")
-    session.demand(
+        raise SkipCase("the server takes any name of a model")
+    session.require(
         exchange.status in (400, 404), f"an unknown model gets the status {exchange.status}; wanted 404 or 400", exchange
     )
-    error = session.error_of(exchange)
+    error = session.expect_error(exchange)
     wanted = "not_found" if exchange.status == 404 else "invalid_request"
     if error.type != wanted:
-        session.find(f"error.type is {error.type!r}; wanted {wanted!r} with the status {exchange.status}", exchange)
+        session.report(f"error.type is {error.type!r}; wanted {wanted!r} with the status {exchange.status}", exchange)
 
 
-async def shows_nothing_inside(session: Session) -> None:
+async def shows_nothing_inside(session: CaseSession) -> None:
     for exchange in await _errors(session):
         text = exchange.body.decode("utf-8", "replace")
         leaked = next((word for word in INSIDE if word in text), None)
         if leaked is not None:
-            session.find(f"an error shows the inside of the server ({leaked}…); wanted words for the client only", exchange)
+            session.report(f"an error shows the inside of the server ({leaked}…); wanted words for the client only", exchange)
 
 
-async def _errors(session: Session) -> list[Exchange]:
+async def _errors(session: CaseSession) -> list[CheckExchange]:
     """Answers to requests that nobody can serve; those that a server serves all the same are the business of other cases."""
     exchanges = [
         await session.post({**TEXT, "temperature": "warm"}),
@@ -66,16 +66,16 @@ async def _errors(session: Session) -> list[Exchange]:
         await session.post({**TEXT, "previous_response_id": "resp_check_that_never_was"}),
     ]
     failed = [exchange for exchange in exchanges if exchange.status >= 400]
-    session.demand(bool(failed), "no request was refused, however wrong; wanted 400 and an error", exchanges[0])
+    session.require(bool(failed), "no request was refused, however wrong; wanted 400 and an error", exchanges[0])
     return failed
 
 
 INSIDE: Final = ("Traceback (most recent call last)", 'File "/', "node_modules/", "at Object.<anonymous>", "goroutine 1 [")
 CASES: Final = (
-    Case(id="error.shape", rows=("ERR-1",), title="errors have type, code, message and param", run=has_the_shape),
-    Case(id="error.type", rows=("ERR-2",), title="a 400 has the type invalid_request", run=has_its_type),
-    Case(id="error.param", rows=("ERR-3",), title="param is the path of what is wrong", run=names_the_place),
-    Case(id="error.wrong-type", rows=("ERR-3",), title="a setting of the wrong type is named", run=names_a_wrong_type),
-    Case(id="error.unknown-model", rows=("ERR-2",), title="an unknown model gets 404 or 400", run=knows_its_models),
-    Case(id="error.inside", rows=("ERR-5",), title="errors show no traceback and no path", run=shows_nothing_inside),
+    CheckCase(id="error.shape", rows=("ERR-1",), title="errors have type, code, message and param", run=has_the_shape),
+    CheckCase(id="error.type", rows=("ERR-2",), title="a 400 has the type invalid_request", run=has_its_type),
+    CheckCase(id="error.param", rows=("ERR-3",), title="param is the path of what is wrong", run=names_the_place),
+    CheckCase(id="error.wrong-type", rows=("ERR-3",), title="a setting of the wrong type is named", run=names_a_wrong_type),
+    CheckCase(id="error.unknown-model", rows=("ERR-2",), title="an unknown model gets 404 or 400", run=knows_its_models),
+    CheckCase(id="error.inside", rows=("ERR-5",), title="errors show no traceback and no path", run=shows_nothing_inside),
 )

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from antiphon.check.case import Case
-from antiphon.check.exchange import Exchange
-from antiphon.check.findings import Skip, shown
+from antiphon.check.case import CheckCase
+from antiphon.check.exchange import CheckExchange
+from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import AFTER_TOOL, CALL, CUT, PIXEL, TEXT, THINKING, TOOL_CALL, TURNS, WEATHER, user
-from antiphon.check.session import Body, Session
+from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import Message
 from antiphon.protocol.response import Response
 
 
-async def takes_a_string(session: Session) -> None:
+async def takes_a_string(session: CaseSession) -> None:
     await _answers_with_text(session, {"input": "Say hello in one short sentence."})
 
 
-async def takes_untyped_messages(session: Session) -> None:
+async def takes_untyped_messages(session: CaseSession) -> None:
     await _answers_with_text(session, {"input": [{"role": "user", "content": "Say hello in one short sentence."}]})
 
 
-async def takes_every_role(session: Session) -> None:
+async def takes_every_role(session: CaseSession) -> None:
     roles = [
         {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "You are brief."}]},
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "You are friendly."}]},
@@ -33,115 +33,119 @@ async def takes_every_role(session: Session) -> None:
     await _answers_with_text(session, {"input": roles})
 
 
-async def takes_phases(session: Session) -> None:
+async def takes_phases(session: CaseSession) -> None:
     said = {"type": "message", "role": "assistant", "content": "One moment.", "phase": "commentary"}
     await _answers_with_text(session, {"input": [user("Look it up."), said, user("And?")]})
 
 
-async def takes_images(session: Session) -> None:
+async def takes_images(session: CaseSession) -> None:
     image = {"type": "input_image", "image_url": PIXEL, "detail": "auto"}
     message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What is this?"}, image]}
-    await session.response({"input": [message]}, may_refuse="images")
+    await session.get_response({"input": [message]}, may_refuse="images")
 
 
-async def takes_tool_outputs(session: Session) -> None:
+async def takes_tool_outputs(session: CaseSession) -> None:
     await _answers_with_text(session, AFTER_TOOL)
 
 
-async def takes_tool_outputs_in_parts(session: Session) -> None:
+async def takes_tool_outputs_in_parts(session: CaseSession) -> None:
     output = {"type": "function_call_output", "call_id": CALL["call_id"], "output": [{"type": "input_text", "text": "Sunny."}]}
     await _answers_with_text(session, {"input": [user("What is the weather in Paris?"), CALL, output], "tools": [WEATHER]})
 
 
-async def takes_reasoning(session: Session) -> None:
+async def takes_reasoning(session: CaseSession) -> None:
     thought = {"type": "reasoning", "id": "rs_check_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Ada."}]}
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello Ada.", "annotations": []}]}
     await _answers_with_text(session, {"input": [user("I am Ada."), thought, said, user("What is my name?")]})
 
 
-async def takes_its_output_back(session: Session) -> None:
-    _, first = await session.response(TEXT)
+async def takes_its_output_back(session: CaseSession) -> None:
+    _, first = await session.get_response(TEXT)
     await _answers_with_text(session, {"input": [*TEXT["input"], *first.output, user("Say it again.")]})
 
 
-async def takes_its_calls_back(session: Session) -> None:
-    _, first = await session.response(TOOL_CALL, may_refuse="tools")
+async def takes_its_calls_back(session: CaseSession) -> None:
+    _, first = await session.get_response(TOOL_CALL, may_refuse="tools")
     calls = [item for item in first.output if item.get("type") == "function_call"]
     if not calls:
-        raise Skip("the model called no tool although tool_choice was required")
+        raise SkipCase("the model called no tool although tool_choice was required")
     outputs = [{"type": "function_call_output", "call_id": call.get("call_id"), "output": "Sunny."} for call in calls]
     await _answers(session, {"input": [*TOOL_CALL["input"], *first.output, *outputs], "tools": [WEATHER]})
 
 
-async def has_whole_items(session: Session) -> None:
+async def has_whole_items(session: CaseSession) -> None:
     """ITEM-2, ITEM-6: ids, each its own, and an end to every item."""
-    await session.response(TEXT)
+    await session.get_response(TEXT)
     for body in TURNS:
         exchange = await session.post(body)
         if exchange.status == 200:
-            session.add([flaw for flaw in exchange.response_flaws if flaw.row == "ITEM-2"], exchange)
+            session.report_flaws([flaw for flaw in exchange.response_flaws if flaw.row == "ITEM-2"], exchange)
             _judge_items(session, exchange)
 
 
-async def says_incomplete(session: Session) -> None:
-    response, exchange = await session.response(CUT)
+async def says_incomplete(session: CaseSession) -> None:
+    response, exchange = await session.get_response(CUT)
     if response.status == "completed" and response.usage is not None and response.usage.output_tokens < CUT["max_output_tokens"]:
-        raise Skip("the model was done before it reached max_output_tokens")
+        raise SkipCase("the model was done before it reached max_output_tokens")
     if response.status != "incomplete":
-        session.find(f"status is {response.status!r}; wanted 'incomplete': max_output_tokens was reached", exchange)
+        session.report(f"status is {response.status!r}; wanted 'incomplete': max_output_tokens was reached", exchange)
         return
     reason = response.incomplete_details.reason if response.incomplete_details else None
     if reason != "max_output_tokens":
-        session.find(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange)
+        session.report(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange)
     for at, item in enumerate(exchange.output[:-1]):
         if item.get("status") == "incomplete":
-            session.find(f"output[{at}] is incomplete; wanted that in the last item only", exchange, row="ITEM-3")
+            session.report(f"output[{at}] is incomplete; wanted that in the last item only", exchange, row="ITEM-3")
 
 
-async def keeps_reasoning(session: Session) -> None:
+async def keeps_reasoning(session: CaseSession) -> None:
     # With the sealed form, since some reasoning has no other.
-    _, exchange = await session.response({**THINKING, **SEALED}, may_refuse="reasoning")
+    _, exchange = await session.get_response({**THINKING, **SEALED}, may_refuse="reasoning")
     for at, item in _reasoning(exchange):
         if not item.get("content") and not item.get("summary") and not item.get("encrypted_content"):
-            session.find(f"output[{at}] is reasoning without content, summary or encrypted_content; wanted what there is", exchange)
+            session.report(
+                f"output[{at}] is reasoning without content, summary or encrypted_content; wanted what there is", exchange
+            )
 
 
-async def encrypts_only_when_asked(session: Session) -> None:
-    _, exchange = await session.response(THINKING, may_refuse="reasoning")
+async def encrypts_only_when_asked(session: CaseSession) -> None:
+    _, exchange = await session.get_response(THINKING, may_refuse="reasoning")
     # That it is answered is all: a model may have nothing to encrypt.
-    await session.response({**THINKING, **SEALED})
+    await session.get_response({**THINKING, **SEALED})
     for at, item in _reasoning(exchange):
         if item.get("encrypted_content"):
-            session.find(f"output[{at}].encrypted_content came, and include did not ask for it; wanted it only then", exchange)
+            session.report(f"output[{at}].encrypted_content came, and include did not ask for it; wanted it only then", exchange)
 
 
-def _reasoning(exchange: Exchange) -> list[tuple[int, dict[str, Any]]]:
+def _reasoning(exchange: CheckExchange) -> list[tuple[int, dict[str, Any]]]:
     found = [(at, item) for at, item in enumerate(exchange.output) if item.get("type") == "reasoning"]
     if not found:
-        raise Skip("the model showed no reasoning")
+        raise SkipCase("the model showed no reasoning")
     return found
 
 
-def _judge_items(session: Session, exchange: Exchange) -> None:
+def _judge_items(session: CaseSession, exchange: CheckExchange) -> None:
     ids = [item["id"] for item in exchange.output if isinstance(item.get("id"), str)]
     if len(set(ids)) < len(ids):
-        session.find(f"items share an id: {', '.join(ids)}; wanted one for each", exchange, row="ITEM-6")
+        session.report(f"items share an id: {', '.join(ids)}; wanted one for each", exchange, row="ITEM-6")
     for at, item in enumerate(exchange.output):
         if item.get("type") in ("message", "function_call") and item.get("status") not in ("completed", "incomplete"):
-            session.find(f"output[{at}].status is {shown(item.get('status'))}; wanted 'completed' or 'incomplete'", exchange)
+            session.report(
+                f"output[{at}].status is {format_value(item.get('status'))}; wanted 'completed' or 'incomplete'", exchange
+            )
 
 
-async def _answers(session: Session, body: Body) -> tuple[Response, Exchange]:
-    response, exchange = await session.response(body)
+async def _answers(session: CaseSession, body: Body) -> tuple[Response, CheckExchange]:
+    response, exchange = await session.get_response(body)
     if response.status not in ("completed", "incomplete"):
-        session.find(f"status is {response.status!r}; wanted 'completed'", exchange)
+        session.report(f"status is {response.status!r}; wanted 'completed'", exchange)
     return response, exchange
 
 
-async def _answers_with_text(session: Session, body: Body) -> None:
+async def _answers_with_text(session: CaseSession, body: Body) -> None:
     response, exchange = await _answers(session, body)
     if not text_of(response) and response.status == "completed":
-        session.find("no text came; wanted a message with output_text", exchange)
+        session.report("no text came; wanted a message with output_text", exchange)
 
 
 def text_of(response: Response) -> str:
@@ -153,27 +157,31 @@ def text_of(response: Response) -> str:
 SEALED: Final[Body] = {"include": ["reasoning.encrypted_content"]}
 
 CASES: Final = (
-    Case(id="input.string", rows=("ITEM-8",), title="a string is one user message", run=takes_a_string),
-    Case(id="input.untyped", rows=("ITEM-8",), title="a message may leave out its type", run=takes_untyped_messages),
-    Case(
+    CheckCase(id="input.string", rows=("ITEM-8",), title="a string is one user message", run=takes_a_string),
+    CheckCase(id="input.untyped", rows=("ITEM-8",), title="a message may leave out its type", run=takes_untyped_messages),
+    CheckCase(
         id="input.roles", rows=("ITEM-1",), title="user, system, developer and assistant messages are taken", run=takes_every_role
     ),
-    Case(id="input.phase", rows=("ITEM-7",), title="assistant messages may have a phase", run=takes_phases),
-    Case(id="input.image", rows=("ITEM-1",), title="images are taken", run=takes_images),
-    Case(id="input.tool-output", rows=("ITEM-1", "TOOL-6"), title="calls and their outputs are taken", run=takes_tool_outputs),
-    Case(id="input.tool-output-parts", rows=("TOOL-6",), title="a tool's output may be parts", run=takes_tool_outputs_in_parts),
-    Case(id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is taken", run=takes_reasoning),
-    Case(id="input.output-back", rows=("ITEM-6",), title="output can be sent back untouched", run=takes_its_output_back),
-    Case(
+    CheckCase(id="input.phase", rows=("ITEM-7",), title="assistant messages may have a phase", run=takes_phases),
+    CheckCase(id="input.image", rows=("ITEM-1",), title="images are taken", run=takes_images),
+    CheckCase(id="input.tool-output", rows=("ITEM-1", "TOOL-6"), title="calls and their outputs are taken", run=takes_tool_outputs),
+    CheckCase(
+        id="input.tool-output-parts", rows=("TOOL-6",), title="a tool's output may be parts", run=takes_tool_outputs_in_parts
+    ),
+    CheckCase(id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is taken", run=takes_reasoning),
+    CheckCase(id="input.output-back", rows=("ITEM-6",), title="output can be sent back untouched", run=takes_its_output_back),
+    CheckCase(
         id="input.calls-back",
         rows=("ITEM-6",),
         title="calls can be sent back untouched, with their outputs",
         run=takes_its_calls_back,
     ),
-    Case(id="output.items", rows=("ITEM-2", "ITEM-6"), title="output items have their own id and an end", run=has_whole_items),
-    Case(id="output.incomplete", rows=("REQ-3", "ITEM-3"), title="max_output_tokens reached is incomplete", run=says_incomplete),
-    Case(id="reasoning.kept", rows=("RSN-1",), title="reasoning items say something", run=keeps_reasoning),
-    Case(
+    CheckCase(id="output.items", rows=("ITEM-2", "ITEM-6"), title="output items have their own id and an end", run=has_whole_items),
+    CheckCase(
+        id="output.incomplete", rows=("REQ-3", "ITEM-3"), title="max_output_tokens reached is incomplete", run=says_incomplete
+    ),
+    CheckCase(id="reasoning.kept", rows=("RSN-1",), title="reasoning items say something", run=keeps_reasoning),
+    CheckCase(
         id="reasoning.encrypted",
         rows=("RSN-2",),
         title="encrypted reasoning comes only when asked for",

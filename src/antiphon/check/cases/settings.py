@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.check.case import Case
+from antiphon.check.case import CheckCase
 from antiphon.check.cases.items import text_of
-from antiphon.check.exchange import Exchange
-from antiphon.check.findings import Skip, shown
+from antiphon.check.exchange import CheckExchange
+from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user
-from antiphon.check.session import Body, Session
+from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.nesting import decode_json
 
 
-async def echoes_settings(session: Session) -> None:
+async def echoes_settings(session: CaseSession) -> None:
     asked: Body = {
         "temperature": 0.5,
         "top_p": 0.75,
@@ -30,106 +30,106 @@ async def echoes_settings(session: Session) -> None:
     await _echoes(session, asked, may_refuse="these settings")
 
 
-async def echoes_labels(session: Session) -> None:
+async def echoes_labels(session: CaseSession) -> None:
     asked: Body = {"metadata": {"check": "yes"}, "prompt_cache_key": "check-1", "safety_identifier": "check-2"}
     await _echoes(session, asked)
-    _, exchange = await session.response({**TEXT, "text": {"verbosity": "low"}}, may_refuse="verbosity")
+    _, exchange = await session.get_response({**TEXT, "text": {"verbosity": "low"}}, may_refuse="verbosity")
     text = exchange.json.get("text")
     if not isinstance(text, dict) or text.get("verbosity") != "low":
-        session.find(f"text is echoed as {shown(text)}; wanted verbosity 'low' in it, as sent", exchange)
+        session.report(f"text is echoed as {format_value(text)}; wanted verbosity 'low' in it, as sent", exchange)
 
 
-async def takes_unknown_fields(session: Session) -> None:
-    await session.response({**TEXT, "acme:hint": {"depth": 1}, "x_unheard_of": True})
+async def takes_unknown_fields(session: CaseSession) -> None:
+    await session.get_response({**TEXT, "acme:hint": {"depth": 1}, "x_unheard_of": True})
 
 
-async def answers_by_schema(session: Session) -> None:
-    response, exchange = await session.response(JSON_SCHEMA, may_refuse="json_schema")
+async def answers_by_schema(session: CaseSession) -> None:
+    response, exchange = await session.get_response(JSON_SCHEMA, may_refuse="json_schema")
     match _json(text_of(response)):
         case {"name": str(), "age": int()}:
             pass
         case _:
-            session.find(f"the text is {shown(text_of(response))}; wanted JSON by the schema: a name and an age", exchange)
+            session.report(f"the text is {format_value(text_of(response))}; wanted JSON by the schema: a name and an age", exchange)
     match exchange.json.get("text"):
         case {"format": {"type": "json_schema", "name": "person"}}:
             pass
         case other:
-            session.find(f"text is echoed as {shown(other)}; wanted the json_schema format that was sent", exchange)
+            session.report(f"text is echoed as {format_value(other)}; wanted the json_schema format that was sent", exchange)
 
 
-async def answers_with_an_object(session: Session) -> None:
+async def answers_with_an_object(session: CaseSession) -> None:
     asked = {"input": [user("Give a JSON object with the key greeting.")], "text": {"format": {"type": "json_object"}}}
-    response, exchange = await session.response(asked, may_refuse="json_object")
+    response, exchange = await session.get_response(asked, may_refuse="json_object")
     if not isinstance(_json(text_of(response)), dict):
-        session.find(f"the text is {shown(text_of(response))}; wanted a JSON object", exchange)
+        session.report(f"the text is {format_value(text_of(response))}; wanted a JSON object", exchange)
 
 
-async def counts_tokens(session: Session) -> None:
-    await session.response(TEXT)
+async def counts_tokens(session: CaseSession) -> None:
+    await session.get_response(TEXT)
     for body in TURNS:
         exchange = await session.post(body)
         if exchange.status == 200:
             _judge_usage(session, exchange, exchange.json.get("usage"))
-            session.add([flaw for flaw in exchange.response_flaws if flaw.row == "REQ-4"], exchange)
+            session.report_flaws([flaw for flaw in exchange.response_flaws if flaw.row == "REQ-4"], exchange)
 
 
-async def counts_tokens_of_streams(session: Session) -> None:
-    exchange = await session.streamed(TEXT)
+async def counts_tokens_of_streams(session: CaseSession) -> None:
+    exchange = await session.get_stream(TEXT)
     told = [frame["response"].get("usage") for frame in exchange.frames if isinstance(frame.get("response"), dict)]
-    session.demand(bool(told), "the stream has no response in any event; wanted one with usage in the last", exchange)
+    session.require(bool(told), "the stream has no response in any event; wanted one with usage in the last", exchange)
     _judge_usage(session, exchange, told[-1])
 
 
-async def knows_no_such_response(session: Session) -> None:
+async def knows_no_such_response(session: CaseSession) -> None:
     body = {**TEXT, "previous_response_id": "resp_check_that_never_was"}
-    await session.refused(body, param="previous_response_id", code="previous_response_not_found")
+    await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
 
 
-async def forgets_what_is_not_stored(session: Session) -> None:
-    response, exchange = await session.response({**TEXT, "store": False})
+async def forgets_what_is_not_stored(session: CaseSession) -> None:
+    response, exchange = await session.get_response({**TEXT, "store": False})
     if exchange.json.get("store") is not False:
-        session.find(f"store is echoed as {shown(exchange.json.get('store'))}; wanted false, as sent", exchange)
+        session.report(f"store is echoed as {format_value(exchange.json.get('store'))}; wanted false, as sent", exchange)
     body = {"input": [user("And then?")], "previous_response_id": response.id}
-    await session.refused(body, param="previous_response_id", code="previous_response_not_found")
+    await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
 
 
-async def continues_a_response(session: Session) -> None:
-    first, _ = await session.response({**TEXT, "store": True})
+async def continues_a_response(session: CaseSession) -> None:
+    first, _ = await session.get_response({**TEXT, "store": True})
     body = {"input": [user("Say it again.")], "previous_response_id": first.id}
     exchange = await session.post(body)
     if exchange.status != 200 and exchange.error is not None and exchange.error.code == "previous_response_not_found":
-        raise Skip("the server keeps no responses")
-    _, exchange = await session.response(body)
+        raise SkipCase("the server keeps no responses")
+    _, exchange = await session.get_response(body)
     told = exchange.json.get("previous_response_id")
     if told != first.id:
-        session.find(f"previous_response_id is echoed as {shown(told)}; wanted {first.id!r}, as sent", exchange)
+        session.report(f"previous_response_id is echoed as {format_value(told)}; wanted {first.id!r}, as sent", exchange)
 
 
 def _limit(param: str, **settings: Any) -> Any:
     """A case about a limit: with these settings the request is refused, and `param` says which."""
 
-    async def run(session: Session) -> None:
-        await session.refused({**TEXT, **settings}, param=param)
+    async def run(session: CaseSession) -> None:
+        await session.expect_refusal({**TEXT, **settings}, param=param)
 
     return run
 
 
-async def _echoes(session: Session, asked: Body, *, may_refuse: str = "") -> None:
-    _, exchange = await session.response({**TEXT, **asked}, may_refuse=may_refuse)
+async def _echoes(session: CaseSession, asked: Body, *, may_refuse: str = "") -> None:
+    _, exchange = await session.get_response({**TEXT, **asked}, may_refuse=may_refuse)
     for name, value in asked.items():
         told = exchange.json.get(name)
         if told != value:
-            session.find(f"{name} is echoed as {shown(told)}; wanted {shown(value)}, as sent", exchange)
+            session.report(f"{name} is echoed as {format_value(told)}; wanted {format_value(value)}, as sent", exchange)
 
 
-def _judge_usage(session: Session, exchange: Exchange, usage: Any) -> None:
+def _judge_usage(session: CaseSession, exchange: CheckExchange, usage: Any) -> None:
     match usage:
         case {"input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(total)}:
             if read + written != total:
-                session.find(f"usage.total_tokens is {total}; wanted {read + written}, input and output together", exchange)
+                session.report(f"usage.total_tokens is {total}; wanted {read + written}, input and output together", exchange)
         case _:
             wanted = "input_tokens, output_tokens and total_tokens"
-            session.find(f"usage is {shown(usage)}; wanted {wanted}, in one piece and at the end of a stream", exchange)
+            session.report(f"usage is {format_value(usage)}; wanted {wanted}, in one piece and at the end of a stream", exchange)
 
 
 def _json(text: str) -> Any:
@@ -143,67 +143,75 @@ LONG_CALL: Final = {**CALL, "call_id": "c" * 65}
 LONG_OUTPUT: Final = {"type": "function_call_output", "call_id": "c" * 65, "output": "Sunny."}
 NO_TOOLS: Final = {"type": "allowed_tools", "mode": "auto", "tools": []}
 CASES: Final = (
-    Case(id="settings.echo", rows=("HTTP-2",), title="settings are echoed with their values", run=echoes_settings),
-    Case(id="settings.labels", rows=("REQ-5",), title="metadata, keys, identifiers and verbosity are echoed", run=echoes_labels),
-    Case(id="settings.unknown", rows=("REQ-7",), title="unknown fields are taken", run=takes_unknown_fields),
-    Case(id="settings.json-schema", rows=("REQ-1",), title="json_schema: the text is JSON by the schema", run=answers_by_schema),
-    Case(id="settings.json-object", rows=("REQ-1",), title="json_object: the text is a JSON object", run=answers_with_an_object),
-    Case(id="usage.whole", rows=("REQ-4",), title="usage, with its details", run=counts_tokens),
-    Case(id="usage.stream", rows=("REQ-4",), title="usage at the end of a stream", run=counts_tokens_of_streams),
-    Case(id="previous.unknown", rows=("PREV-3",), title="an unknown previous_response_id is not found", run=knows_no_such_response),
-    Case(
+    CheckCase(id="settings.echo", rows=("HTTP-2",), title="settings are echoed with their values", run=echoes_settings),
+    CheckCase(
+        id="settings.labels", rows=("REQ-5",), title="metadata, keys, identifiers and verbosity are echoed", run=echoes_labels
+    ),
+    CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are taken", run=takes_unknown_fields),
+    CheckCase(
+        id="settings.json-schema", rows=("REQ-1",), title="json_schema: the text is JSON by the schema", run=answers_by_schema
+    ),
+    CheckCase(
+        id="settings.json-object", rows=("REQ-1",), title="json_object: the text is a JSON object", run=answers_with_an_object
+    ),
+    CheckCase(id="usage.whole", rows=("REQ-4",), title="usage, with its details", run=counts_tokens),
+    CheckCase(id="usage.stream", rows=("REQ-4",), title="usage at the end of a stream", run=counts_tokens_of_streams),
+    CheckCase(
+        id="previous.unknown", rows=("PREV-3",), title="an unknown previous_response_id is not found", run=knows_no_such_response
+    ),
+    CheckCase(
         id="previous.not-stored", rows=("PREV-4",), title="store false leaves nothing to continue", run=forgets_what_is_not_stored
     ),
-    Case(id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=continues_a_response),
-    Case(
+    CheckCase(id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=continues_a_response),
+    CheckCase(
         id="limits.max-output-tokens",
         rows=("REQ-8",),
         title="max_output_tokens below 16 gets 400",
         run=_limit("max_output_tokens", max_output_tokens=1),
     ),
-    Case(
+    CheckCase(
         id="limits.max-tool-calls",
         rows=("REQ-8",),
         title="max_tool_calls below 1 gets 400",
         run=_limit("max_tool_calls", max_tool_calls=0),
     ),
-    Case(
+    CheckCase(
         id="limits.top-logprobs",
         rows=("REQ-8",),
         title="top_logprobs above 20 gets 400",
         run=_limit("top_logprobs", top_logprobs=21),
     ),
-    Case(
+    CheckCase(
         id="limits.metadata-pairs",
         rows=("REQ-8",),
         title="more than 16 pairs of metadata get 400",
         run=_limit("metadata", metadata={f"key{at}": "x" for at in range(17)}),
     ),
-    Case(
+    CheckCase(
         id="limits.metadata-value",
         rows=("REQ-8",),
         title="a metadata value over 512 characters gets 400",
         run=_limit("metadata", metadata={"key": "x" * 513}),
     ),
-    Case(
+    CheckCase(
         id="limits.cache-key",
         rows=("REQ-8",),
         title="a prompt_cache_key over 64 characters gets 400",
         run=_limit("prompt_cache_key", prompt_cache_key="x" * 65),
     ),
-    Case(
+    CheckCase(
         id="limits.call-id",
         rows=("REQ-8",),
         title="a call_id over 64 characters gets 400",
         run=_limit("input[1].call_id", input=[user("What is the weather?"), LONG_CALL, LONG_OUTPUT]),
     ),
-    Case(
+    CheckCase(
         id="limits.function-name",
         rows=("REQ-8",),
         title="a function's name with a space in it gets 400",
         run=_limit("tools[0].name", tools=[{**WEATHER, "name": "get weather"}]),
     ),
-    Case(
+    CheckCase(
         id="limits.allowed-tools",
         rows=("REQ-8",),
         title="an empty set of allowed tools gets 400",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from antiphon.check.case import Case
+from antiphon.check.case import CheckCase
 from antiphon.check.cases.transport import judge_streams
-from antiphon.check.exchange import Exchange
-from antiphon.check.findings import Skip, shown
+from antiphon.check.exchange import CheckExchange
+from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import CUT, TEXT, THINKING, TOOL_CALL, TURNS, TWO_CALLS
-from antiphon.check.session import Body, Session
+from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.events import (
     AnnotationAdded,
     ArgumentsDelta,
@@ -28,125 +28,126 @@ from antiphon.protocol.events import (
 from antiphon.protocol.items import FunctionCall
 
 
-def _keeps(*rows: str) -> Callable[[Session], Awaitable[None]]:
+def _keeps(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
     """A case about rows that every stream shows."""
 
-    async def run(session: Session) -> None:
-        await session.streamed(TEXT)
+    async def run(session: CaseSession) -> None:
+        await session.get_stream(TEXT)
         await judge_streams(session, *rows)
 
     return run
 
 
-def _keeps_if_seen(row: str, what: str, *kinds: type[StreamEvent]) -> Callable[[Session], Awaitable[None]]:
+def _keeps_if_seen(row: str, what: str, *kinds: type[StreamEvent]) -> Callable[[CaseSession], Awaitable[None]]:
     """A case about a row that only some streams show."""
 
-    async def run(session: Session) -> None:
-        await session.streamed(TEXT)
+    async def run(session: CaseSession) -> None:
+        await session.get_stream(TEXT)
         await judge_streams(session, row)
         exchanges = [await session.post({**body, "stream": True}) for body in TURNS]
         if not session.findings and not any(_any(exchange, *kinds) for exchange in exchanges if exchange.is_stream):
-            raise Skip(f"no stream had {what}")
+            raise SkipCase(f"no stream had {what}")
 
     return run
 
 
-async def has_deltas(session: Session) -> None:
+async def has_deltas(session: CaseSession) -> None:
     """STR-3, STR-6: text comes in parts and in pieces."""
-    exchange = await session.streamed(TEXT)
+    exchange = await session.get_stream(TEXT)
     if not _any(exchange, OutputTextDelta):
-        session.find("no response.output_text.delta came; wanted the text in pieces", exchange, row="STR-3")
+        session.report("no response.output_text.delta came; wanted the text in pieces", exchange, row="STR-3")
     await judge_streams(session, "STR-3")
 
 
-async def ends_once(session: Session) -> None:
+async def ends_once(session: CaseSession) -> None:
     """STR-7: a stream that breaks off has no end at all."""
-    exchange = await session.streamed(TEXT)
+    exchange = await session.get_stream(TEXT)
     if exchange.broken:
-        session.find(f"{exchange.broken}; wanted a terminal event and [DONE]", exchange)
+        session.report(f"{exchange.broken}; wanted a terminal event and [DONE]", exchange)
     await judge_streams(session, "STR-7")
 
 
-async def streams_a_call(session: Session) -> None:
-    exchange = await session.streamed(TOOL_CALL, may_refuse="tools")
+async def streams_a_call(session: CaseSession) -> None:
+    exchange = await session.get_stream(TOOL_CALL, may_refuse="tools")
     calls = _calls(exchange)
     if not calls:
-        raise Skip("the model called no tool although tool_choice was required")
+        raise SkipCase("the model called no tool although tool_choice was required")
     if not _any(exchange, ArgumentsDelta):
-        session.find("no response.function_call_arguments.delta came; wanted the arguments in pieces", exchange)
-    session.add(exchange.stream.flaws_of("STR-9"), exchange)
+        session.report("no response.function_call_arguments.delta came; wanted the arguments in pieces", exchange)
+    session.report_flaws(exchange.stream.flaws_of("STR-9"), exchange)
 
 
-async def streams_two_calls(session: Session) -> None:
-    exchange = await session.streamed(TWO_CALLS, may_refuse="tools")
+async def streams_two_calls(session: CaseSession) -> None:
+    exchange = await session.get_stream(TWO_CALLS, may_refuse="tools")
     calls = _calls(exchange)
     if len(calls) < 2:
-        raise Skip("the model did not make two calls in one turn")
+        raise SkipCase("the model did not make two calls in one turn")
     if len({call.call_id for call in calls}) < len(calls):
-        session.find(f"the calls share a call_id: {', '.join(call.call_id for call in calls)}; wanted one for each", exchange)
-    session.add(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
+        session.report(f"the calls share a call_id: {', '.join(call.call_id for call in calls)}; wanted one for each", exchange)
+    session.report_flaws(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
 
 
-async def streams_reasoning(session: Session) -> None:
-    exchange = await session.streamed(THINKING, may_refuse="reasoning")
+async def streams_reasoning(session: CaseSession) -> None:
+    exchange = await session.get_stream(THINKING, may_refuse="reasoning")
     if not _any(exchange, ReasoningDelta, SummaryTextDelta):
-        raise Skip("the model showed no reasoning")
-    session.add(exchange.stream.flaws_of("STR-10"), exchange)
+        raise SkipCase("the model showed no reasoning")
+    session.report_flaws(exchange.stream.flaws_of("STR-10"), exchange)
 
 
-async def streams_an_incomplete_answer(session: Session) -> None:
-    exchange = await session.streamed(CUT)
+async def streams_an_incomplete_answer(session: CaseSession) -> None:
+    exchange = await session.get_stream(CUT)
     end = next((event for event in exchange.stream.events if isinstance(event, ResponseIncomplete)), None)
     response = exchange.stream.response
     if end is None and response is not None and _within_limit(response.usage):
-        raise Skip("the model was done before it reached max_output_tokens")
+        raise SkipCase("the model was done before it reached max_output_tokens")
     if end is None:
-        session.find(
+        session.report(
             "the stream has no response.incomplete, though max_output_tokens was reached; wanted that as its end", exchange
         )
     elif end.response.incomplete_details is not None and end.response.incomplete_details.reason != "max_output_tokens":
         reason = end.response.incomplete_details.reason
-        session.find(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange, row="REQ-3")
-    session.add(exchange.stream.flaws_of("ITEM-3"), exchange)
+        session.report(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange, row="REQ-3")
+    session.report_flaws(exchange.stream.flaws_of("ITEM-3"), exchange)
 
 
-async def gives_logprobs(session: Session) -> None:
+async def gives_logprobs(session: CaseSession) -> None:
     asked: Body = {**TEXT, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    exchange = await session.streamed(asked, may_refuse="logprobs")
+    exchange = await session.get_stream(asked, may_refuse="logprobs")
     told = [event for event in exchange.stream.events if isinstance(event, OutputTextDelta | OutputTextDone) and event.logprobs]
     if not told:
-        raise Skip("no logprobs came although include asked for them; the model may have none")
-    session.add(exchange.stream.flaws_of("STR-12"), exchange)
+        raise SkipCase("no logprobs came although include asked for them; the model may have none")
+    session.report_flaws(exchange.stream.flaws_of("STR-12"), exchange)
 
 
-async def pads_when_asked(session: Session) -> None:
+async def pads_when_asked(session: CaseSession) -> None:
     for asked in (True, False):
-        exchange = await session.streamed({**TEXT, "stream_options": {"include_obfuscation": asked}}, may_refuse="stream_options")
+        exchange = await session.get_stream({**TEXT, "stream_options": {"include_obfuscation": asked}}, may_refuse="stream_options")
         deltas = [event for event in exchange.stream.events if isinstance(event, DeltaEvent)]
         padded = sum(isinstance(event.obfuscation, str) for event in deltas)
         if asked and padded < len(deltas):
-            session.find(f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation, which was asked for", exchange)
+            session.report(f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation, which was asked for", exchange)
         if not asked and padded:
-            session.find(f"{padded} of {len(deltas)} deltas have obfuscation, which was switched off", exchange)
+            session.report(f"{padded} of {len(deltas)} deltas have obfuscation, which was switched off", exchange)
 
 
-async def streams_the_same_response(session: Session) -> None:
+async def streams_the_same_response(session: CaseSession) -> None:
     """STR-14: what the request decides is compared; what the model says may differ from turn to turn."""
     body: Body = {**TEXT, "temperature": 0, "metadata": {"check": "same"}}
-    _, whole = await session.response(body, may_refuse="a temperature of 0")
-    streamed = await session.streamed(body)
+    _, whole = await session.get_response(body, may_refuse="a temperature of 0")
+    streamed = await session.get_stream(body)
     end = _last_response(streamed)
-    session.demand(end is not None, "the stream has no response in its last event; wanted the whole of it", streamed)
+    session.require(end is not None, "the stream has no response in its last event; wanted the whole of it", streamed)
     assert end is not None
     for name in sorted({*whole.json, *end} - SAID_BY_THE_MODEL):
         one, other = whole.json.get(name, MISSING), end.get(name, MISSING)
         if one != other:
-            session.find(
-                f"{name} is {shown(one)} in one piece and {shown(other)} at the end of a stream; wanted the same", streamed
+            session.report(
+                f"{name} is {format_value(one)} in one piece and {format_value(other)} at the end of a stream; wanted the same",
+                streamed,
             )
 
 
-def _last_response(exchange: Exchange) -> dict[str, Any] | None:
+def _last_response(exchange: CheckExchange) -> dict[str, Any] | None:
     """The response of the last event, as it was written."""
     for frame in reversed(exchange.frames):
         match frame:
@@ -155,12 +156,12 @@ def _last_response(exchange: Exchange) -> dict[str, Any] | None:
     return None
 
 
-def _calls(exchange: Exchange) -> list[FunctionCall]:
+def _calls(exchange: CheckExchange) -> list[FunctionCall]:
     response = exchange.stream.response
     return [item for item in response.output if isinstance(item, FunctionCall)] if response else []
 
 
-def _any(exchange: Exchange, *kinds: type[StreamEvent]) -> bool:
+def _any(exchange: CheckExchange, *kinds: type[StreamEvent]) -> bool:
     return any(isinstance(event, kinds) for event in exchange.stream.events)
 
 
@@ -171,50 +172,54 @@ def _within_limit(usage: Any) -> bool:
 MISSING: Final = "(missing)"
 SAID_BY_THE_MODEL: Final = {"id", "created_at", "completed_at", "output", "usage", "status", "incomplete_details"}
 CASES: Final = (
-    Case(id="stream.opening", rows=("STR-1",), title="response.created and response.in_progress come first", run=_keeps("STR-1")),
-    Case(id="stream.items-begin", rows=("STR-2",), title="items are announced, in progress", run=_keeps("STR-2")),
-    Case(id="stream.parts", rows=("STR-3",), title="content comes in parts: added, deltas, done, done", run=has_deltas),
-    Case(id="stream.items-end", rows=("STR-4",), title="items end with their final form", run=_keeps("STR-4")),
-    Case(id="stream.numbers", rows=("STR-5",), title="sequence numbers start at 0 and have no gap", run=_keeps("STR-5")),
-    Case(id="stream.deltas", rows=("STR-6",), title="deltas add up to what is said at the end", run=_keeps("STR-6")),
-    Case(id="stream.one-end", rows=("STR-7",), title="one terminal event, with the whole response", run=ends_once),
-    Case(
+    CheckCase(
+        id="stream.opening", rows=("STR-1",), title="response.created and response.in_progress come first", run=_keeps("STR-1")
+    ),
+    CheckCase(id="stream.items-begin", rows=("STR-2",), title="items are announced, in progress", run=_keeps("STR-2")),
+    CheckCase(id="stream.parts", rows=("STR-3",), title="content comes in parts: added, deltas, done, done", run=has_deltas),
+    CheckCase(id="stream.items-end", rows=("STR-4",), title="items end with their final form", run=_keeps("STR-4")),
+    CheckCase(id="stream.numbers", rows=("STR-5",), title="sequence numbers start at 0 and have no gap", run=_keeps("STR-5")),
+    CheckCase(id="stream.deltas", rows=("STR-6",), title="deltas add up to what is said at the end", run=_keeps("STR-6")),
+    CheckCase(id="stream.one-end", rows=("STR-7",), title="one terminal event, with the whole response", run=ends_once),
+    CheckCase(
         id="stream.errors",
         rows=("STR-8",),
         title="errors inside a stream are nested: an error object, then response.failed",
         run=_keeps_if_seen("STR-8", "an error in it", ErrorEvent, ResponseFailed),
     ),
-    Case(
+    CheckCase(
         id="stream.items",
         rows=("ITEM-2", "ITEM-4", "ITEM-5", "ITEM-6"),
         title="items keep their id, type and status",
         run=_keeps("ITEM-2", "ITEM-4", "ITEM-5", "ITEM-6"),
     ),
-    Case(
+    CheckCase(
         id="stream.tool-call", rows=("STR-9",), title="a tool call is streamed: arguments in pieces, then whole", run=streams_a_call
     ),
-    Case(id="stream.two-calls", rows=("STR-9", "STR-6", "ITEM-6"), title="two calls in one turn keep apart", run=streams_two_calls),
-    Case(
+    CheckCase(
+        id="stream.two-calls", rows=("STR-9", "STR-6", "ITEM-6"), title="two calls in one turn keep apart", run=streams_two_calls
+    ),
+    CheckCase(
         id="stream.reasoning",
         rows=("STR-10",),
         title="reasoning is streamed as response.reasoning.* or response.reasoning_text.*",
         run=streams_reasoning,
     ),
-    Case(
+    CheckCase(
         id="stream.annotations",
         rows=("STR-11",),
         title="refusals and annotations have their form",
         run=_keeps_if_seen("STR-11", "a refusal or an annotation in it", RefusalDelta, AnnotationAdded),
     ),
-    Case(id="stream.logprobs", rows=("STR-12",), title="logprobs are the same on deltas, done and part", run=gives_logprobs),
-    Case(id="stream.obfuscation", rows=("STR-13",), title="padding comes if asked for, and only then", run=pads_when_asked),
-    Case(
+    CheckCase(id="stream.logprobs", rows=("STR-12",), title="logprobs are the same on deltas, done and part", run=gives_logprobs),
+    CheckCase(id="stream.obfuscation", rows=("STR-13",), title="padding comes if asked for, and only then", run=pads_when_asked),
+    CheckCase(
         id="stream.same-response",
         rows=("STR-14",),
         title="a stream and one piece give the same response",
         run=streams_the_same_response,
     ),
-    Case(
+    CheckCase(
         id="stream.incomplete",
         rows=("ITEM-3", "REQ-3"),
         title="a stream cut by max_output_tokens ends incomplete",

@@ -4,61 +4,61 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.check.case import Case
-from antiphon.check.findings import Skip
+from antiphon.check.case import CheckCase
+from antiphon.check.findings import SkipCase
 from antiphon.check.prompts import TEXT, TURNS
-from antiphon.check.session import KeyChoice, Session
+from antiphon.check.session import CaseSession, KeyChoice
 
 
-async def wants_json(session: Session) -> None:
-    await session.refused(b'{"model":"m","input":"hi"}', status=415, code="unsupported_media_type", content="text/plain")
+async def wants_json(session: CaseSession) -> None:
+    await session.expect_refusal(b'{"model":"m","input":"hi"}', status=415, code="unsupported_media_type", content="text/plain")
 
 
-async def says_where_json_broke(session: Session) -> None:
-    error = await session.refused(b'{"model": "m", "input": ', code="invalid_json")
+async def says_where_json_broke(session: CaseSession) -> None:
+    error = await session.expect_refusal(b'{"model": "m", "input": ', code="invalid_json")
     if not error.message:
-        session.find("error.message is empty; wanted one that says where the JSON broke")
+        session.report("error.message is empty; wanted one that says where the JSON broke")
 
 
-async def wants_an_object(session: Session) -> None:
-    await session.refused(b'["hi"]', code="invalid_json")
+async def wants_an_object(session: CaseSession) -> None:
+    await session.expect_refusal(b'["hi"]', code="invalid_json")
 
 
-async def whole_answers(session: Session) -> None:
+async def whole_answers(session: CaseSession) -> None:
     """Every turn in one piece: `application/json`, and each of the required fields."""
-    _, exchange = await session.response(TEXT)
+    _, exchange = await session.get_response(TEXT)
     if exchange.content_type != "application/json":
-        session.find(f"the content type is {exchange.content_type!r}; wanted application/json", exchange)
+        session.report(f"the content type is {exchange.content_type!r}; wanted application/json", exchange)
     for body in TURNS:
         exchange = await session.post(body)
         if exchange.status == 200:
-            session.add([flaw for flaw in exchange.response_flaws if flaw.row == "HTTP-2"], exchange)
+            session.report_flaws([flaw for flaw in exchange.response_flaws if flaw.row == "HTTP-2"], exchange)
 
 
-async def streams_have_their_type(session: Session) -> None:
-    await session.streamed(TEXT)
+async def streams_have_their_type(session: CaseSession) -> None:
+    await session.get_stream(TEXT)
     await judge_streams(session, "HTTP-3")
 
 
-async def streams_end_with_done(session: Session) -> None:
-    await session.streamed(TEXT)
+async def streams_end_with_done(session: CaseSession) -> None:
+    await session.get_stream(TEXT)
     await judge_streams(session, "HTTP-4")
 
 
-async def streams_have_no_ids(session: Session) -> None:
-    await session.streamed(TEXT)
+async def streams_have_no_ids(session: CaseSession) -> None:
+    await session.get_stream(TEXT)
     await judge_streams(session, "HTTP-5")
 
 
-async def refuses_a_wrong_key(session: Session) -> None:
+async def refuses_a_wrong_key(session: CaseSession) -> None:
     await _refuses_key(session, "wrong")
 
 
-async def refuses_no_key(session: Session) -> None:
+async def refuses_no_key(session: CaseSession) -> None:
     await _refuses_key(session, "none")
 
 
-async def tells_request_ids(session: Session) -> None:
+async def tells_request_ids(session: CaseSession) -> None:
     """Answers of all three kinds."""
     for kind, exchange in (
         ("a whole answer", await session.post(TEXT)),
@@ -66,60 +66,60 @@ async def tells_request_ids(session: Session) -> None:
         ("an error", await session.post_raw(b"[]")),
     ):
         if not any(exchange.headers.get(name) for name in REQUEST_IDS):
-            session.find(
+            session.report(
                 f"{kind} has no request id in its headers; wanted x-request-id, to be found by in the server's log", exchange
             )
 
 
-async def lists_models(session: Session) -> None:
+async def lists_models(session: CaseSession) -> None:
     exchange = await session.get("/models")
-    session.demand(
+    session.require(
         exchange.status == 200, f"the answer has the status {exchange.status}; wanted 200 and a list of models", exchange
     )
     match exchange.json:
         case {"object": "list", "data": list() as models}:
             for at, model in enumerate(models):
                 if not isinstance(model, dict) or not isinstance(model.get("id"), str) or model.get("object") != "model":
-                    session.find(f'data[{at}] is no model; wanted an object with its "id", and "model" as its "object"', exchange)
+                    session.report(f'data[{at}] is no model; wanted an object with its "id", and "model" as its "object"', exchange)
                     break
         case _:
-            session.find('the body is no list; wanted {"object": "list", "data": [{"id": "…", "object": "model"}]}', exchange)
+            session.report('the body is no list; wanted {"object": "list", "data": [{"id": "…", "object": "model"}]}', exchange)
 
 
-async def judge_streams(session: Session, *rows: str) -> None:
+async def judge_streams(session: CaseSession, *rows: str) -> None:
     """What is wrong under these rows with any of the streams that the server gives."""
     for body in TURNS:
         exchange = await session.post({**body, "stream": True})
         if exchange.is_stream:
-            session.add(exchange.stream.flaws_of(*rows), exchange)
+            session.report_flaws(exchange.stream.flaws_of(*rows), exchange)
 
 
-async def _refuses_key(session: Session, key: KeyChoice) -> None:
+async def _refuses_key(session: CaseSession, key: KeyChoice) -> None:
     if not session.has_key:
-        raise Skip("no key was given (--key-env), so a wrong one cannot be told from it")
+        raise SkipCase("no key was given (--key-env), so a wrong one cannot be told from it")
     exchange = await session.post(TEXT, key=key)
-    session.demand(exchange.status == 401, f"the answer to {key} key has the status {exchange.status}; wanted 401", exchange)
-    session.error_of(exchange)
+    session.require(exchange.status == 401, f"the answer to {key} key has the status {exchange.status}; wanted 401", exchange)
+    session.expect_error(exchange)
     if exchange.error_flaws:
-        session.find('the 401 has no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange)
+        session.report('the 401 has no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange)
 
 
 REQUEST_IDS: Final = ("x-request-id", "request-id")
 CASES: Final = (
-    Case(id="models.list", rows=("API-5",), title="GET /models lists the models", run=lists_models),
-    Case(id="http.content-type", rows=("HTTP-1",), title="a body that is not announced as JSON gets 415", run=wants_json),
-    Case(id="http.broken-json", rows=("HTTP-1",), title="a body that is cut gets 400 invalid_json", run=says_where_json_broke),
-    Case(id="http.no-object", rows=("HTTP-1",), title="a body that is no object gets 400 invalid_json", run=wants_an_object),
-    Case(id="http.whole-answer", rows=("HTTP-2",), title="answers are JSON, and whole response objects", run=whole_answers),
-    Case(
+    CheckCase(id="models.list", rows=("API-5",), title="GET /models lists the models", run=lists_models),
+    CheckCase(id="http.content-type", rows=("HTTP-1",), title="a body that is not announced as JSON gets 415", run=wants_json),
+    CheckCase(id="http.broken-json", rows=("HTTP-1",), title="a body that is cut gets 400 invalid_json", run=says_where_json_broke),
+    CheckCase(id="http.no-object", rows=("HTTP-1",), title="a body that is no object gets 400 invalid_json", run=wants_an_object),
+    CheckCase(id="http.whole-answer", rows=("HTTP-2",), title="answers are JSON, and whole response objects", run=whole_answers),
+    CheckCase(
         id="http.stream",
         rows=("HTTP-3",),
         title="streams are events, each with its type on an event: line",
         run=streams_have_their_type,
     ),
-    Case(id="http.done", rows=("HTTP-4",), title="streams end with data: [DONE]", run=streams_end_with_done),
-    Case(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=streams_have_no_ids),
-    Case(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key gets 401", run=refuses_a_wrong_key),
-    Case(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="no key gets 401", run=refuses_no_key),
-    Case(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=tells_request_ids),
+    CheckCase(id="http.done", rows=("HTTP-4",), title="streams end with data: [DONE]", run=streams_end_with_done),
+    CheckCase(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=streams_have_no_ids),
+    CheckCase(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key gets 401", run=refuses_a_wrong_key),
+    CheckCase(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="no key gets 401", run=refuses_no_key),
+    CheckCase(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=tells_request_ids),
 )

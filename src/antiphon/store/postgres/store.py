@@ -1,0 +1,241 @@
+"""Responses in PostgreSQL, for one gateway or many.
+
+What is asked is one statement, which is one transaction and one round trip; saves that wait at the same time share one. Everything
+that came from outside is `bytea`, so nothing of it is looked at, changed or refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from antiphon.errors import StorageUnavailable
+from antiphon.store.changes import Changes
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.interface import Excerpt, ResponseRecord, StoredTurn, StoreStats
+from antiphon.store.keys import CALL, ITEM
+from antiphon.store.postgres.batch_writer import BatchWriter
+from antiphon.store.postgres.connections import ConnectionLimits, Connections
+from antiphon.store.postgres.conversations import ADD, PostgresConversations, entry_columns
+from antiphon.store.postgres.faults import DAMAGED
+from antiphon.store.postgres.index_keys import index_key
+from antiphon.store.postgres.listener import CHANNEL, Listener
+from antiphon.store.postgres.response_rows import SAVE, SaveResponse, index_keys, response_row, save_columns
+from antiphon.store.postgres.usage import PostgresUsage
+from antiphon.store.postgres.work import PostgresWork
+
+
+class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
+    """A `Store` on PostgreSQL."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._saves = BatchWriter(self._save)
+        self._enqueues = BatchWriter(self._enqueue)
+        self._appends = BatchWriter(self._append)
+        self._changes = Changes()
+        self._origin = secrets.token_hex(8)
+        self._listener = Listener(connections, self._changes, self._origin)
+
+    @classmethod
+    async def open(cls, url: str, limits: ConnectionLimits | None = None) -> PostgresStore:
+        """Connects and brings the tables up to date. A database that cannot be used is a `ConfigError` that says why; one that
+        is not there is a `StorageUnavailable`: nobody could know what its tables are like."""
+        connections = Connections(url, limits or ConnectionLimits())
+        await connections.open()
+        return cls(connections)
+
+    async def save(
+        self,
+        owner: str,
+        record: ResponseRecord,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        *,
+        addition: ConversationAddition | None = None,
+    ) -> None:
+        save = SaveResponse(response_row(owner, record), index_keys(item_ids, call_ids))
+        if addition is None:
+            await self._saves.submit(save)
+        else:
+            await self._save_and_add(save, addition)
+
+    async def get(self, owner: str, id: str) -> ResponseRecord | None:
+        rows = await self._connections.fetch(GET, owner.encode(), id.encode())
+        if not rows:
+            return None
+        previous, created_at, status, head, input, output = rows[0]
+        return ResponseRecord(
+            id=id,
+            previous=None if previous is None else previous.decode(),
+            created_at=created_at,
+            status=status.decode(),
+            head=head,
+            input=input,
+            output=output,
+        )
+
+    async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        rows = await self._connections.fetch(CHAIN, owner.encode(), id.encode(), limit, drops_oldest)
+        for size, left_out, content in rows:
+            return Excerpt(content=content or b"", size=size, left_out=left_out)
+        return None
+
+    async def delete(self, owner: str, id: str) -> bool:
+        deleted = bool(await self._connections.fetch(DELETE, owner.encode(), id.encode(), self._payload(id)))
+        self._notify(id)
+        return deleted
+
+    async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
+        return await self._find(FIND_ITEMS, owner, item_ids)
+
+    async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
+        return await self._find(FIND_CALLS, owner, call_ids)
+
+    async def _find(self, statement: str, owner: str, ids: Sequence[str]) -> dict[str, int]:
+        ids_of_keys = {index_key(id): id for id in ids}
+        rows = await self._connections.fetch(statement, owner.encode(), list(ids_of_keys))
+        return {ids_of_keys[found]: seq for found, seq in rows}
+
+    async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
+        for id, input, output in await self._connections.fetch(TURN, number, owner.encode()):
+            return StoredTurn(id=id.decode(), input=input, output=output)
+        return None
+
+    async def find_outputs(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+        keys = [index_key(id) for id in item_ids], [index_key(id) for id in call_ids]
+        return [row[0] for row in await self._connections.fetch(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys, limit)]
+
+    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
+        [[count]] = await self._connections.fetch(PRUNE, before, keep, step)
+        return int(count)
+
+    async def stats(self) -> StoreStats:
+        [row] = await self._connections.fetch_long_running(STATS)
+        return StoreStats(**dict(row))
+
+    async def verify(self) -> list[str]:
+        findings: list[str] = []
+        for question, finding in VERIFY:
+            try:
+                [[wrong]] = await self._connections.fetch_long_running(question)
+            except StorageUnavailable as error:
+                if not isinstance(error.__cause__, DAMAGED):
+                    raise
+                findings.append(f"the database says: {error.__cause__}")
+            else:
+                if wrong:
+                    findings.append(f"{wrong} {finding}")
+        return findings
+
+    async def close(self) -> None:
+        await self._listener.stop()
+        await self._saves.stop()
+        await self._enqueues.stop()
+        await self._appends.stop()
+        await self._connections.close()
+
+    async def _save(self, saves: Sequence[SaveResponse]) -> list[None]:
+        await self._connections.fetch_unwrapped(SAVE, *save_columns(saves))
+        return [None] * len(saves)
+
+    async def _save_and_add(self, save: SaveResponse, addition: ConversationAddition) -> None:
+        columns, entries = list(save_columns([save])), entry_columns(addition.entries)
+
+        async def save_and_add(connection: Any) -> None:
+            await connection.fetch(SAVE, *columns)
+            await connection.fetch(ADD, save.row[0], addition.conversation.encode(), *entries)
+
+        await self._connections.run_transaction(save_and_add)
+
+
+GET: Final = "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
+
+# Each step looks up one row, by force of LIMIT; the contents are read last, and only those that fit: lengths are known without
+# reading them. Without a beginning there is no answer. A circle has none, and the walk through it ends: it remembers where it was
+# after 1, 2, 4, 8… steps, and stops when it comes by there again.
+CHAIN: Final = r"""
+WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
+    SELECT seq, previous, 1::bigint, 0::bigint, octet_length(input)::bigint + octet_length(output) + 2
+    FROM antiphon_responses WHERE owner = $1 AND id = $2
+    UNION ALL
+    SELECT before.seq, before.previous, step + 1, CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END, total + size
+    FROM walk CROSS JOIN LATERAL (
+        SELECT seq, previous, octet_length(input)::bigint + octet_length(output) + 2 AS size
+        FROM antiphon_responses WHERE owner = $1 AND id = walk.previous LIMIT 1
+    ) AS before WHERE before.seq <> mark
+)
+SELECT max(total), count(*) FILTER (WHERE total > $3),
+    string_agg(input || '\x2c'::bytea || output, '\x2c'::bytea ORDER BY step DESC)
+        FILTER (WHERE total <= $3 AND ($4::boolean OR (SELECT max(total) FROM walk) <= $3))
+FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NULL)
+"""
+
+# If there is work, its row is held first, as everybody does who holds both, and whoever runs it is told.
+DELETE: Final = f"""
+WITH work AS MATERIALIZED (
+    SELECT FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
+    WHERE owner = $1 AND response.id = $2 FOR UPDATE OF work
+)
+DELETE FROM antiphon_responses WHERE owner = $1 AND id = $2 AND (SELECT count(pg_notify('{CHANNEL}', $3)) FROM work) >= 0
+RETURNING seq
+"""
+
+FIND_ITEMS: Final = f"""
+SELECT id, max(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = {ITEM} AND id = ANY($2::bytea[]) GROUP BY id
+"""
+
+FIND_CALLS: Final = f"""
+SELECT id, min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = {CALL} AND id = ANY($2::bytea[])
+GROUP BY id HAVING count(*) = 1
+"""
+
+TURN: Final = "SELECT id, input, output FROM antiphon_responses WHERE seq = $1 AND owner = $2"
+
+OUTPUTS_WITH: Final = """
+SELECT output FROM antiphon_responses JOIN (
+    SELECT seq, sum(octet_length(output)) OVER (ORDER BY seq DESC) AS total FROM antiphon_responses WHERE seq IN (
+        SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $2 AND id = ANY($4::bytea[]) GROUP BY id
+        UNION SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $3 AND id = ANY($5::bytea[])
+            GROUP BY id HAVING count(*) = 1
+    )
+) AS sized USING (seq) WHERE total <= $6::bigint ORDER BY seq
+"""
+
+PRUNE: Final = "SELECT antiphon_prune($1, $2, $3)"
+
+STATS: Final = """
+SELECT count(*) AS responses, count(DISTINCT owner) AS owners,
+    (SELECT count(*) FROM (SELECT DISTINCT owner, id FROM antiphon_found_by WHERE kind = 0) AS items) AS items,
+    (SELECT count(*) FROM antiphon_conversations) AS conversations,
+    (SELECT coalesce(sum(count), 0)::bigint FROM antiphon_events) AS events,
+    (SELECT sum(pg_total_relation_size(name))::bigint FROM unnest(ARRAY[
+        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations', 'antiphon_entries',
+        'antiphon_usage'
+    ]::regclass[]) AS name) AS bytes,
+    min(created_at) AS oldest, max(created_at) AS newest
+FROM antiphon_responses
+"""
+
+# Each counts what is wrong. A digest can be had only of what can be read to its end.
+VERIFY: Final = (
+    (
+        "SELECT count(*) FROM antiphon_responses WHERE octet_length(sha256(head) || sha256(input) || sha256(output)) <> 96",
+        "responses cannot be read",
+    ),
+    (
+        "SELECT count(*) FROM antiphon_found_by AS key WHERE NOT EXISTS "
+        "(SELECT FROM antiphon_responses AS response WHERE response.seq = key.seq AND response.owner = key.owner)",
+        "ids lead to no response of their owner",
+    ),
+    (
+        "SELECT count(*) FROM (SELECT sha256(content) AS digest, first <> coalesce(lag(first + count) OVER (PARTITION BY seq "
+        "ORDER BY first), 0) AS is_astray FROM antiphon_events) AS batch WHERE is_astray OR octet_length(digest) <> 32",
+        "batches of events do not follow those before them",
+    ),
+    (
+        "SELECT count(*) FROM antiphon_entries WHERE octet_length(sha256(item)) <> 32",
+        "items of conversations cannot be read",
+    ),
+)

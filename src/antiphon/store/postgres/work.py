@@ -1,0 +1,357 @@
+"""Work in the background in PostgreSQL, for one gateway or many. Whatever looks whether work is held and writes to it is one
+statement that holds the row of the work meanwhile; whose lease it is, and for how long, goes by the server's clock.
+
+Rows are held in one order, so that nobody waits in a circle: first those of work, by their ids, and then those of responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from antiphon.store.changes import ChangeKey, Changes
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.event_batches import EventBatch, events_to_append, pack_events, unpack_events_after
+from antiphon.store.postgres.batch_writer import BatchWriter
+from antiphon.store.postgres.connections import Connections
+from antiphon.store.postgres.conversations import ADD, entry_columns
+from antiphon.store.postgres.listener import CHANNEL, Listener, notification_payload
+from antiphon.store.postgres.response_rows import KIND, UNLESS_INDEXED, SaveResponse, index_keys, response_row, save_columns
+from antiphon.store.record import ResponseRecord
+from antiphon.store.work import EventsAfter, QueueStats, Work
+
+
+class PostgresWork:
+    """The part of the store that is a `WorkStore`."""
+
+    _connections: Connections
+    _enqueues: BatchWriter[Enqueue, None]
+    _appends: BatchWriter[Append, int | None]
+    _changes: Changes
+    _listener: Listener
+    _origin: str
+
+    async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
+        await self._enqueues.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
+
+    async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
+        rows = await self._connections.fetch(CLAIM, runner.encode(), float(lease), max(0, limit))
+        return [
+            Work(
+                owner=owner.decode(),
+                id=id.decode(),
+                request=request,
+                attempt=attempt,
+                next_event=next_event,
+                is_cancelled=is_cancelled,
+            )
+            for owner, id, attempt, next_event, is_cancelled, request in rows
+        ]
+
+    async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
+        rows = await self._connections.fetch(RENEW, runner.encode(), float(lease), [id.encode() for id in ids])
+        return {id.decode(): "cancelled" if is_cancelled else "held" for id, is_cancelled in rows}
+
+    async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
+        while True:
+            asked = Append(runner.encode(), id.encode(), events, pack_events(first, events), status.encode(), self._payload(id))
+            next_event = await self._appends.submit(asked)
+            if next_event is None or next_event == first:
+                return next_event is not None
+            first, events = next_event, events_to_append(first, events, next_event)
+
+    async def finish(
+        self,
+        runner: str,
+        record: ResponseRecord,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        first: int,
+        events: Sequence[bytes],
+        *,
+        addition: ConversationAddition | None = None,
+    ) -> bool:
+        keys = index_keys(item_ids, call_ids)
+        while True:
+            kept = pack_events(first, events)
+            arguments = (
+                runner.encode(),
+                *response_row("", record)[1:],
+                [kind for kind, _ in keys],
+                [id for _, id in keys],
+                first,
+                len(events),
+                kept.sizes,
+                kept.content,
+                self._payload(record.id),
+            )
+            rows = await self._finish(arguments, addition)
+            self._notify(record.id)
+            if not rows:
+                return False
+            [(_, next_event)] = rows
+            if next_event is None or next_event == first:
+                return True
+            first, events = next_event, events_to_append(first, events, next_event)
+
+    async def release(self, runner: str, ids: Sequence[str]) -> None:
+        await self._connections.fetch(RELEASE, runner.encode(), [id.encode() for id in ids], self._payload(None))
+        self._notify(None)
+
+    async def cancel(
+        self, owner: str, id: str, cancelled: ResponseRecord | None
+    ) -> Literal["unknown", "ended", "cancelled", "requested"]:
+        row = (None,) * 6 if cancelled is None else response_row(owner, cancelled)[2:]
+        rows = await self._connections.fetch(CANCEL, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id))
+        self._notify(id)
+        if not rows:
+            return "unknown"
+        [[is_over]] = rows
+        return "ended" if is_over is None else "cancelled" if is_over else "requested"
+
+    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
+        after = min(max(after, -1), FARTHEST)
+        rows = await self._connections.fetch(SAID, owner.encode(), id.encode(), after)
+        if not rows:
+            return None
+        events: list[bytes] = []
+        for _, first, sizes, content in rows:
+            if first is not None:
+                events += unpack_events_after(after, EventBatch(first=first, sizes=sizes, content=content))
+        return EventsAfter(events=events, status=rows[0][0].decode())
+
+    @property
+    def change_counter(self) -> int:
+        return self._changes.change_counter
+
+    async def wait_for_change(self, id: str | None, timeout: float, since: int | None = None) -> None:
+        self._listener.start()
+        await self._changes.wait(_key(id), min(timeout, LONGEST_WAIT), since)
+
+    async def queue_stats(self) -> QueueStats:
+        [row] = await self._connections.fetch(QUEUE)
+        return QueueStats(**dict(row))
+
+    async def _enqueue(self, enqueues: Sequence[Enqueue]) -> list[None]:
+        requests = [enqueue.request for enqueue in enqueues]
+        await self._connections.fetch_unwrapped(ENQUEUE, *save_columns(enqueues), requests, self._payload(None))
+        self._notify(None)
+        return [None] * len(enqueues)
+
+    async def _append(self, appends: Sequence[Append]) -> list[int | None]:
+        """Of each what the next event was before, if the work was held; it was kept if that is its first."""
+        rows = await self._connections.fetch_unwrapped(APPEND, *zip(*(append.row for append in appends), strict=True))
+        for append in appends:
+            self._notify(append.id.decode())
+        found = {id: next_event for id, next_event, _ in rows}
+        return [found.get(append.id) for append in appends]
+
+    async def _finish(self, arguments: tuple[Any, ...], addition: ConversationAddition | None) -> list[Any]:
+        if addition is None:
+            return await self._connections.fetch(FINISH, *arguments)
+        id, columns = addition.conversation.encode(), entry_columns(addition.entries)
+
+        async def finish_and_add(connection: Any) -> list[Any]:
+            rows: list[Any] = await connection.fetch(FINISH, *arguments)
+            for owner, next_event in rows:
+                if next_event == arguments[FIRST]:
+                    await connection.fetch(ADD, owner, id, *columns)
+            return rows
+
+        return await self._connections.run_transaction(finish_and_add)
+
+    def _notify(self, id: str | None) -> None:
+        """In this process; the others hear of it from PostgreSQL."""
+        self._changes.notify(_key(id))
+
+    def _payload(self, id: str | None) -> str:
+        return notification_payload(self._origin, _key(id))
+
+
+class Enqueue(SaveResponse, frozen=True):
+    """A response that is to be made."""
+
+    request: bytes
+
+    @property
+    def size(self) -> int:
+        return super().size + len(self.request)
+
+
+class Append(Struct, frozen=True):
+    """What a response says next."""
+
+    runner: bytes
+    id: bytes
+    events: Sequence[bytes]
+    batch: EventBatch
+    status: bytes
+    payload: str
+
+    @property
+    def name(self) -> bytes:
+        return self.id
+
+    @property
+    def size(self) -> int:
+        return len(self.batch.content)
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        kept = self.batch
+        return self.runner, self.id, kept.first, len(self.events), kept.sizes, kept.content, self.status, self.payload
+
+
+def _key(id: str | None) -> ChangeKey:
+    """What a response is called where it is told that it has changed: that has no room for ids of any length."""
+    return None if id is None else sha256(id.encode()).hexdigest()
+
+
+LONGEST_WAIT: Final = 1.0  # the net under everything that is told
+FARTHEST: Final = 2**62
+IS_FREE: Final = "(held_until IS NULL OR held_until <= clock_timestamp())"
+
+ENQUEUE: Final = f"""
+WITH kept AS (
+    INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    ON CONFLICT (owner, id) DO NOTHING RETURNING seq, owner, id
+), found_by AS (
+    INSERT INTO antiphon_found_by (seq, owner, kind, id)
+    SELECT response.seq, response.owner, {KIND}, key.id FROM kept AS response
+    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
+        ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
+    ON CONFLICT DO NOTHING
+), work AS (
+    INSERT INTO antiphon_work (seq, id, request) SELECT seq, kept.id, request FROM kept
+    JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS asked (owner, id, request) USING (owner, id)
+)
+SELECT pg_notify('{CHANNEL}', $14) FROM kept LIMIT 1
+"""
+CLAIM: Final = f"""
+WITH free AS MATERIALIZED (
+    SELECT seq FROM antiphon_work WHERE NOT has_ended AND {IS_FREE} ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE antiphon_work AS work
+    SET attempt = attempt + 1, runner = $1, held_until = clock_timestamp() + make_interval(secs => $2)
+    FROM free WHERE work.seq = free.seq
+    RETURNING work.seq, work.id, attempt, next_event, is_cancelled, request
+)
+SELECT owner, claimed.id, attempt, next_event, is_cancelled, request
+FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
+"""
+OWN: Final = "SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE"
+RENEW: Final = f"""
+WITH own AS MATERIALIZED ({OWN.format("$3")})
+UPDATE antiphon_work AS work SET held_until = clock_timestamp() + make_interval(secs => $2)
+FROM own WHERE work.seq = own.seq RETURNING id, is_cancelled
+"""
+RELEASE: Final = f"""
+WITH own AS MATERIALIZED ({OWN.format("$2")}), released AS (
+    UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
+)
+SELECT pg_notify('{CHANNEL}', $3) FROM own LIMIT 1
+"""
+
+# What is asked for work that somebody else holds by now finds nothing; what is asked for the second time finds another next event.
+APPEND: Final = f"""
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::text[]
+    ) AS asked (runner, id, first, count, sizes, content, status, told)
+), own AS MATERIALIZED (
+    SELECT work.seq, work.next_event, asked.* FROM asked JOIN antiphon_work AS work ON work.id = asked.id
+    WHERE work.runner = asked.runner AND NOT has_ended ORDER BY work.id FOR UPDATE OF work
+), fresh AS MATERIALIZED (
+    SELECT * FROM own WHERE first = next_event
+), events AS (
+    INSERT INTO antiphon_events (seq, first, count, sizes, content)
+    SELECT seq, first, count, sizes, content FROM fresh WHERE count > 0
+), work AS (
+    UPDATE antiphon_work AS work SET next_event = work.next_event + count FROM fresh WHERE work.seq = fresh.seq AND count > 0
+), response AS (
+    UPDATE antiphon_responses AS response SET status = fresh.status
+    FROM fresh WHERE response.seq = fresh.seq AND response.status <> fresh.status
+)
+SELECT id, next_event, pg_notify('{CHANNEL}', told) FROM own
+"""
+
+# The owner, and what the next event was before; nothing of that if the same was asked before and worked.
+FIRST: Final = 10  # where `first` is among the arguments
+FINISH: Final = f"""
+WITH own AS MATERIALIZED (
+    SELECT seq, next_event FROM antiphon_work WHERE id = $2 AND runner = $1 AND NOT has_ended FOR UPDATE
+), fresh AS MATERIALIZED (
+    SELECT * FROM own WHERE next_event = $11
+), events AS (
+    INSERT INTO antiphon_events (seq, first, count, sizes, content)
+    SELECT seq, $11, $12::bigint, $13::bytea, $14::bytea FROM fresh WHERE $12 > 0
+), work AS (
+    UPDATE antiphon_work AS work SET has_ended = true, held_until = NULL, request = ''
+    FROM fresh WHERE work.seq = fresh.seq
+), response AS (
+    UPDATE antiphon_responses AS response
+    SET previous = $3, created_at = $4, status = $5, head = $6, input = $7, output = $8
+    FROM fresh WHERE response.seq = fresh.seq
+), keys AS MATERIALIZED (
+    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM fresh JOIN antiphon_responses AS response USING (seq)
+    JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id) ON {UNLESS_INDEXED}
+), added AS (
+    INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
+), removed AS (
+    DELETE FROM antiphon_found_by AS old USING fresh WHERE old.seq = fresh.seq
+        AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
+), notified AS MATERIALIZED (
+    SELECT pg_notify('{CHANNEL}', $15) FROM fresh
+)
+SELECT owner, next_event FROM own JOIN antiphon_responses AS response USING (seq) WHERE (SELECT count(*) FROM notified) >= 0
+UNION ALL
+SELECT NULL, NULL FROM antiphon_work WHERE id = $2 AND runner = $1 AND has_ended
+"""
+
+# Whether it is over; neither if there is nothing to be ended.
+CANCEL: Final = f"""
+WITH response AS MATERIALIZED (
+    SELECT seq FROM antiphon_responses WHERE owner = $1 AND id = $2
+), open AS MATERIALIZED (
+    SELECT work.seq, $3 AND next_event = 0 AND {IS_FREE} AS is_over
+    FROM antiphon_work AS work JOIN response USING (seq) WHERE NOT has_ended FOR UPDATE OF work
+), ended AS (
+    UPDATE antiphon_responses AS response
+    SET previous = $4, created_at = $5, status = $6, head = $7, input = $8, output = $9
+    FROM open WHERE response.seq = open.seq AND is_over
+), work AS (
+    UPDATE antiphon_work AS work SET
+        is_cancelled = true,
+        has_ended = is_over,
+        runner = CASE WHEN is_over THEN NULL ELSE runner END,
+        request = CASE WHEN is_over THEN '' ELSE request END
+    FROM open WHERE work.seq = open.seq
+), notified AS MATERIALIZED (
+    SELECT pg_notify('{CHANNEL}', $10) FROM open
+)
+SELECT is_over FROM response LEFT JOIN open USING (seq) WHERE (SELECT count(*) FROM notified) >= 0
+"""
+
+# From the batch on that holds the first event that is wanted.
+SAID: Final = """
+SELECT status, batch.first, batch.sizes, batch.content FROM antiphon_responses AS response
+LEFT JOIN LATERAL (
+    SELECT * FROM antiphon_events AS batch WHERE batch.seq = response.seq AND batch.first >= coalesce(
+        (SELECT max(first) FROM antiphon_events AS before WHERE before.seq = response.seq AND before.first <= $3::bigint + 1), 0
+    )
+) AS batch ON true
+WHERE owner = $1 AND id = $2 ORDER BY batch.first
+"""
+# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
+QUEUE: Final = f"""
+SELECT waiting, running, (SELECT created_at FROM antiphon_responses AS response WHERE response.seq = open.oldest) AS oldest_waiting
+FROM (
+    SELECT count(*) FILTER (WHERE is_free) AS waiting, count(*) FILTER (WHERE NOT is_free) AS running,
+        min(seq) FILTER (WHERE is_free) AS oldest
+    FROM (SELECT seq, {IS_FREE} AS is_free FROM antiphon_work WHERE NOT has_ended) AS each
+) AS open
+"""

@@ -1,0 +1,187 @@
+"""Conversations in an SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Literal
+
+import apsw
+
+from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
+from antiphon.store.record import Excerpt
+from antiphon.store.sqlite.file import fetch
+from antiphon.store.sqlite.readers import ReaderThreads
+from antiphon.store.sqlite.writer import WriterThread, insert_rows
+
+
+class SqliteConversations:
+    """The part of the store that is a `ConversationStore`."""
+
+    _writer: WriterThread
+    _readers: ReaderThreads
+
+    async def create_conversation(self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]) -> None:
+        row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
+        await self._writer.run(partial(_create, row=row, entries=entries))
+
+    async def get_conversation(self, owner: str, id: str) -> StoredConversation | None:
+        return await self._readers.run(partial(_conversation, statement=GET, bindings=(owner.encode(), id.encode())))
+
+    async def update_conversation(self, owner: str, id: str, metadata: bytes) -> StoredConversation | None:
+        bindings = (metadata, owner.encode(), id.encode())
+        return await self._writer.run(partial(_conversation, statement=UPDATE, bindings=bindings))
+
+    async def delete_conversation(self, owner: str, id: str) -> bool:
+        return await self._writer.run(partial(_delete, statement=DELETE, bindings=(owner.encode(), id.encode())), deletes=True)
+
+    async def add_entries(self, owner: str, id: str, entries: Sequence[ConversationEntry]) -> bool:
+        return await self._writer.run(partial(append_entries, owner=owner.encode(), id=id.encode(), entries=entries))
+
+    async def list_entries(
+        self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
+    ) -> EntryPage | None:
+        name = None if after is None else after.encode()
+        return await self._readers.run(partial(_page, owner=owner.encode(), id=id.encode(), after=name, order=order, limit=limit))
+
+    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        question = partial(_all, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.run(question)
+
+    async def get_entry(self, owner: str, id: str, item_id: str) -> ConversationEntry | None:
+        return await self._readers.run(partial(_entry, owner=owner.encode(), id=id.encode(), item_id=item_id))
+
+    async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
+        bindings = (owner.encode(), id.encode(), item_id.encode())
+        return await self._writer.run(partial(_delete, statement=DELETE_ENTRY, bindings=bindings), deletes=True)
+
+    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
+        return await self._writer.run(partial(_prune, before=before, step=step), deletes=True)
+
+
+def append_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[ConversationEntry]) -> bool:
+    """Work for the writer: puts items at the end. Whether there is such a conversation."""
+    for (seq,) in fetch(cursor, TOUCH, owner, id):
+        _put(cursor, seq, entries)
+        return True
+    return False
+
+
+# Work for the writer
+
+
+def _create(cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[ConversationEntry]) -> None:
+    for (seq,) in fetch(cursor, CREATE, *row):
+        _put(cursor, seq, entries)
+
+
+def _put(cursor: apsw.Cursor, seq: int, entries: Sequence[ConversationEntry]) -> None:
+    latest = {entry.id: number for number, entry in enumerate(entries)}
+    rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
+    # What is there already goes first, so that it gets a number after all that stay.
+    insert_rows(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
+
+
+def _prune(cursor: apsw.Cursor, before: int, step: int) -> int:
+    return len(fetch(cursor, PRUNE, before, step))
+
+
+def _delete(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:
+    return bool(fetch(cursor, statement, *bindings))
+
+
+# Questions
+
+
+def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> StoredConversation | None:
+    for id, created_at, metadata in fetch(cursor, statement, *bindings):
+        return StoredConversation(id=id.decode(), created_at=created_at, metadata=metadata)
+    return None
+
+
+def _page(
+    cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int
+) -> EntryPage | None:
+    [(is_there, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, limit + 1)
+    if not is_there:
+        return None
+    entries = _entries(sizes, ids, items) if sizes else []
+    return EntryPage(entries=entries[:limit], has_more=len(entries) > limit)
+
+
+def _all(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+    [(is_there, size, left_out, items)] = fetch(cursor, ALL, owner, id, limit, drops_oldest)
+    content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
+    return Excerpt(content=content, size=size or 0, left_out=left_out) if is_there else None
+
+
+def _entries(sizes: str, ids: bytes, items: bytes) -> list[ConversationEntry]:
+    """The rows that `PAGES` strung together."""
+    entries: list[ConversationEntry] = []
+    id_end = item_end = 0
+    numbers = map(int, sizes.split())
+    for of_id, of_item in zip(numbers, numbers, strict=True):
+        id_start, id_end, item_start, item_end = id_end, id_end + of_id, item_end, item_end + of_item
+        entries.append(ConversationEntry(id=ids[id_start:id_end].decode(), item=items[item_start:item_end]))
+    return entries
+
+
+def _entry(cursor: apsw.Cursor, owner: bytes, id: bytes, item_id: str) -> ConversationEntry | None:
+    rows = fetch(cursor, ENTRY, owner, id, item_id.encode())
+    return ConversationEntry(id=item_id, item=rows[0][0]) if rows else None
+
+
+SEQ: Final = "SELECT seq FROM conversations WHERE owner = ? AND id = ?"
+TOUCH: Final = "UPDATE conversations SET changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING seq"
+CREATE: Final = """
+    INSERT INTO conversations (owner, id, created_at, metadata, changed_at) VALUES (?1, ?2, ?3, ?4, ?3)
+    ON CONFLICT (owner, id) DO NOTHING RETURNING seq
+"""
+GET: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
+UPDATE: Final = """
+    UPDATE conversations SET metadata = ?, changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING id, created_at, metadata
+"""
+DELETE: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
+PRUNE: Final = """
+    DELETE FROM conversations WHERE seq IN (SELECT seq FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?)
+    RETURNING seq
+"""
+REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
+ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
+DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"
+# One row, for the same reason as in `CHAIN`.
+ALL: Final = """
+    WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
+    sized AS (
+        SELECT place, sum(length(item) + 1) OVER (ORDER BY place DESC) AS total
+        FROM entries WHERE seq = (SELECT seq FROM conversation)
+    )
+    SELECT
+        (SELECT count(*) FROM conversation),
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(item, ',') FILTER (WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM sized) <= ?3)) AS BLOB)
+    FROM (SELECT place, total FROM sized ORDER BY place) AS entry CROSS JOIN entries USING (place)
+"""
+# The same. Where there is nothing to go on after, nothing is after it.
+PAGES: Final = {
+    order: f"""
+    WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
+    start AS (
+        SELECT seq, {before} AS place FROM conversation WHERE ?3 IS NULL
+        UNION ALL
+        SELECT e.seq, e.place FROM conversation CROSS JOIN entries AS e ON e.seq = conversation.seq AND e.id = ?3
+    ),
+    page AS (
+        SELECT id, item FROM entries AS e
+        WHERE e.seq = (SELECT seq FROM start) AND e.place {after} (SELECT place FROM start) ORDER BY e.place {order} LIMIT ?4
+    )
+    SELECT
+        (SELECT count(*) FROM start),
+        group_concat(format('%d %d', length(id), length(item)), ' '),
+        CAST(group_concat(id, '') AS BLOB),
+        CAST(group_concat(item, '') AS BLOB)
+    FROM page
+    """
+    for order, before, after in (("asc", -1, ">"), ("desc", 2**63 - 1, "<"))
+}

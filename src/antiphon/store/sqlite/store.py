@@ -1,0 +1,324 @@
+"""Responses in an SQLite file: one writer with group commit, readers beside it, nothing that blocks the event loop.
+
+Several processes may have one file open. What goes wrong is a `StorageUnavailable` and heals by itself once its cause is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from antiphon.store.changes import Changes
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.interface import Excerpt, ResponseRecord, StoredTurn, StoreStats
+from antiphon.store.keys import CALL, ITEM
+from antiphon.store.sqlite.change_watcher import ChangeWatcher
+from antiphon.store.sqlite.conversations import SqliteConversations, append_entries
+from antiphon.store.sqlite.file import connect, fetch, prepare_file, storage_error
+from antiphon.store.sqlite.readers import ReaderThreads
+from antiphon.store.sqlite.response_rows import SaveResponse, index_keys, response_row
+from antiphon.store.sqlite.usage import SqliteUsage
+from antiphon.store.sqlite.work import SqliteWork
+from antiphon.store.sqlite.writer import WriterThread
+
+T = TypeVar("T")
+Moment = tuple[int, int]  # when a response was made, and its number among those of that second
+
+
+class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
+    """A `Store` in one file, and in the log that SQLite keeps beside it."""
+
+    @classmethod
+    async def open(cls, path: Path, *, lock_timeout: float = 10.0, now: Callable[[], float] = time.time) -> SqliteStore:
+        """`lock_timeout`: how many seconds anything waits while another process holds the file. `now` is asked whether a lease has
+        run out, in any thread."""
+        path = path.absolute()
+        await asyncio.to_thread(prepare_file, path, lock_timeout)
+        return cls(path, lock_timeout, now)
+
+    def __init__(self, path: Path, lock_timeout: float, now: Callable[[], float] = time.time) -> None:
+        """For a file that is there and up to date; see `open`."""
+        loop = asyncio.get_running_loop()
+        self._path = path
+        self._read_only = partial(connect, path, lock_timeout, only_reads=True)
+        self._writer = WriterThread(partial(connect, path), loop, lock_timeout=lock_timeout)
+        self._readers = ReaderThreads(self._read_only, loop)
+        self._changes = Changes()
+        self._watch = ChangeWatcher(self._readers, self._changes)
+        self._now = now
+
+    async def save(
+        self,
+        owner: str,
+        record: ResponseRecord,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        *,
+        addition: ConversationAddition | None = None,
+    ) -> None:
+        save = SaveResponse(response_row(owner, record), index_keys(item_ids, call_ids))
+        await self._writer.run(save if addition is None else partial(_save_and_add, save=save, addition=addition))
+
+    async def get(self, owner: str, id: str) -> ResponseRecord | None:
+        return await self._readers.run(partial(_record, owner=owner.encode(), id=id))
+
+    async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        question = partial(_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.run(question)
+
+    async def delete(self, owner: str, id: str) -> bool:
+        return await self._write(partial(_delete, owner=owner.encode(), id=id.encode()), id, deletes=True)
+
+    async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
+        return await self._readers.run(partial(_found, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids))
+
+    async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
+        return await self._readers.run(partial(_found, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids))
+
+    async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
+        return await self._readers.run(partial(_turn, owner=owner.encode(), number=number))
+
+    async def find_outputs(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+        question = partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
+        return await self._readers.run(question)
+
+    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
+        # Looking for them takes longer than deleting them, and is done while others may write.
+        found = await self._readers.run(partial(_superfluous, before=before, keep=keep, step=step))
+        if found is None:
+            return 0
+        seqs, newest = found
+        return await self._writer.run(partial(_prune, seqs=seqs, newest=newest, step=step), deletes=True)
+
+    async def stats(self) -> StoreStats:
+        return await self._aside(partial(_stats, path=self._path))
+
+    async def verify(self) -> list[str]:
+        return await self._aside(_verify)
+
+    async def close(self) -> None:
+        await self._watch.stop()
+        await self._readers.stop()
+        await self._writer.stop()  # the last connection takes the log along
+
+    async def _aside(self, question: Callable[[apsw.Cursor], T]) -> T:
+        """Asks what may take long, in a thread of its own, so that nobody else waits for it."""
+
+        def ask() -> T:
+            with contextlib.closing(self._read_only()) as db:
+                return question(db.cursor())
+
+        try:
+            return await asyncio.to_thread(ask)
+        except apsw.Error as error:
+            raise storage_error(error) from error
+
+
+# Questions
+
+
+def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None:
+    rows = fetch(cursor, RECORD, owner, id.encode())
+    if not rows:
+        return None
+    previous, created_at, status, head, input, output = rows[0]
+    return ResponseRecord(
+        id=id,
+        previous=None if previous is None else previous.decode(),
+        created_at=created_at,
+        status=status.decode(),
+        head=head,
+        input=input,
+        output=output,
+    )
+
+
+def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+    asked = owner, id, limit, drops_oldest
+    for size, left_out, content in fetch(cursor, CHAIN, *asked) or fetch(cursor, CHAIN_BY_IDS, *asked):
+        return Excerpt(content=content or b"", size=size, left_out=left_out)
+    return None
+
+
+def _found(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequence[str]) -> dict[str, int]:
+    rows = fetch(cursor, statement.format(ids=",".join("?" * len(ids))), owner, *(id.encode() for id in ids))
+    return {id.decode(): seq for id, seq in rows}
+
+
+def _turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn | None:
+    for id, input, output in fetch(cursor, TURN, number, owner):
+        return StoredTurn(id=id.decode(), input=input, output=output)
+    return None
+
+
+def _outputs_with(cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+    items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
+    keys: list[bytes | int] = [owner, ITEM, *(id.encode() for id in item_ids), owner, CALL, *(id.encode() for id in call_ids)]
+    return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys, limit)]
+
+
+def _superfluous(cursor: apsw.Cursor, before: int | None, keep: int | None, step: int) -> tuple[list[int], Moment] | None:
+    """The oldest that may go now, and the newest moment of which any may go; None if there are none."""
+    moments: list[Moment] = []
+    if before is not None:
+        moments.append((before - 1, LAST))
+    if keep is not None:
+        moments += fetch(cursor, NEWEST_BUT, keep)
+    if not moments:
+        return None
+    seqs = [seq for (seq,) in fetch(cursor, OLDEST, *max(moments), step)]
+    return (seqs, max(moments)) if seqs else None
+
+
+def _stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
+    responses, owners, items, conversations, events, oldest, newest = fetch(cursor, STATS)[0]
+    size = sum(os.stat(file).st_size for file in (path, f"{path}-wal") if os.path.exists(file))
+    return StoreStats(
+        responses=responses,
+        owners=owners,
+        items=items,
+        conversations=conversations,
+        events=events,
+        bytes=size,
+        oldest=oldest,
+        newest=newest,
+    )
+
+
+def _verify(cursor: apsw.Cursor) -> list[str]:
+    try:
+        wrong = [line for (line,) in fetch(cursor, "PRAGMA integrity_check") if line != "ok"]
+        [(astray, gaps, mute)] = fetch(cursor, ASTRAY)
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return [f"the file is damaged: {error}"]
+    if astray:
+        wrong.append(f"ids that lead to no response of their owner: {astray}")
+    if gaps:
+        wrong.append(f"batches of events that do not follow those before them: {gaps}")
+    if mute:
+        wrong.append(f"responses of which nothing is kept that was said, or that continue a later one: {mute}")
+    return wrong
+
+
+# Work for the writer
+
+
+def _save_and_add(cursor: apsw.Cursor, save: SaveResponse, addition: ConversationAddition) -> None:
+    save(cursor)
+    append_entries(cursor, save.row.owner, addition.conversation.encode(), addition.entries)
+
+
+def _delete(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
+    return bool(fetch(cursor, "DELETE FROM responses WHERE owner = ? AND id = ? RETURNING seq", owner, id))
+
+
+def _prune(cursor: apsw.Cursor, seqs: Sequence[int], newest: Moment, step: int) -> int:
+    """Deletes those, and then what they continued, for which nobody has a use any more."""
+    count, next_seqs = 0, list(reversed(seqs))
+    while next_seqs and count < step:
+        # One of them may have been continued, or deleted, since they were looked for.
+        for owner, previous in fetch(cursor, DELETE_LAST, next_seqs.pop()):
+            count += 1
+            next_seqs += [seq for (seq,) in fetch(cursor, PREVIOUS, owner, previous, *newest)]
+    return count
+
+
+LAST: Final = 2**63 - 1  # no number of a row is greater
+RECORD: Final = """
+    SELECT previous, created_at, status, head, input, output
+    FROM responses AS r CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
+"""
+# One value, whatever the length of the chain: a thread waits for the interpreter after every row, and a busy server makes that
+# long; and what was told apart here would be put together again at once.
+CHAIN: Final = """
+    WITH RECURSIVE walk (seq, before, total) AS (
+        SELECT seq, before, length(input) + length(output) + 2
+        FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
+        UNION ALL
+        SELECT t.seq, t.before, total + length(t.input) + length(t.output) + 2
+        FROM walk CROSS JOIN turns AS t ON t.seq = walk.before
+    )
+    SELECT
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(input || ',' || output, ',') FILTER (
+            WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM walk) <= ?3)
+        ) AS BLOB)
+    FROM (SELECT seq, total FROM walk ORDER BY seq) AS turn CROSS JOIN turns USING (seq) HAVING sum(before = 0)
+"""
+# The same, however its responses came in: one may have been written after what continues it, or anew. A circle has no beginning,
+# hence no answer, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there
+# again.
+CHAIN_BY_IDS: Final = """
+    WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
+        SELECT seq, previous, 1, 0, length(input) + length(output) + 2
+        FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
+        UNION ALL
+        SELECT
+            r.seq, r.previous, step + 1, iif(step & (step - 1), mark, walk.seq), total + length(t.input) + length(t.output) + 2
+        FROM walk CROSS JOIN responses AS r CROSS JOIN turns AS t ON t.seq = r.seq
+        WHERE r.owner = ?1 AND r.id = walk.previous AND r.seq <> mark
+    )
+    SELECT
+        max(total),
+        count(*) FILTER (WHERE total > ?3),
+        CAST(group_concat(input || ',' || output, ',') FILTER (
+            WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM walk) <= ?3)
+        ) AS BLOB)
+    FROM (SELECT seq, total, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn CROSS JOIN turns USING (seq)
+    HAVING sum(is_first)
+"""
+FIND_ITEMS: Final = f"""
+    SELECT id, max(seq) FROM found_by WHERE owner = ? AND kind = {ITEM} AND id IN ({{ids}}) GROUP BY id
+"""
+FIND_CALLS: Final = f"""
+    SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {CALL} AND id IN ({{ids}}) GROUP BY id HAVING count(*) = 1
+"""
+TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
+OUTPUTS_WITH: Final = """
+    SELECT output FROM (
+        SELECT seq, sum(length(output)) OVER (ORDER BY seq DESC) AS total FROM turns WHERE seq IN (
+            SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
+            UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls}) GROUP BY id HAVING count(*) = 1
+        )
+    ) AS turn CROSS JOIN turns USING (seq) WHERE total <= ? ORDER BY seq
+"""
+MAY_GO: Final = """
+    NOT EXISTS (SELECT 1 FROM responses AS next WHERE next.owner = r.owner AND next.previous = r.id AND next.seq <> r.seq)
+    AND NOT EXISTS (SELECT 1 FROM work WHERE work.seq = r.seq AND has_ended = 0)
+"""
+NEWEST_BUT: Final = "SELECT created_at, seq FROM responses ORDER BY created_at DESC, seq DESC LIMIT 1 OFFSET ?"
+OLDEST: Final = f"SELECT seq FROM responses AS r WHERE (created_at, seq) <= (?, ?) AND {MAY_GO} ORDER BY created_at, seq LIMIT ?"
+DELETE_LAST: Final = f"DELETE FROM responses AS r WHERE seq = ? AND {MAY_GO} RETURNING owner, previous"
+PREVIOUS: Final = "SELECT seq FROM responses WHERE owner = ? AND id = ? AND (created_at, seq) <= (?, ?)"
+STATS: Final = """
+    SELECT
+        (SELECT count(*) FROM responses),
+        (SELECT count(DISTINCT owner) FROM responses),
+        (SELECT count(*) FROM (SELECT DISTINCT owner, id FROM found_by WHERE kind = 0)),
+        (SELECT count(*) FROM conversations),
+        (SELECT coalesce(sum(count), 0) FROM events),
+        (SELECT min(created_at) FROM responses),
+        (SELECT max(created_at) FROM responses)
+"""
+ASTRAY: Final = """
+    SELECT
+        (
+            SELECT count(*) FROM found_by AS f
+            WHERE NOT EXISTS (SELECT 1 FROM responses AS r WHERE r.seq = f.seq AND r.owner = f.owner)
+        ),
+        (
+            SELECT count(*)
+            FROM (SELECT first <> coalesce(lag(first + count) OVER (PARTITION BY seq ORDER BY first), 0) AS is_astray FROM events)
+            WHERE is_astray
+        ),
+        (SELECT count(*) FROM responses LEFT JOIN turns USING (seq) WHERE input IS NULL OR before >= seq)
+"""

@@ -1,0 +1,358 @@
+"""Work in the background in an SQLite file. Whatever looks whether work is held and writes to it is one piece of the one writer's
+transaction, so nothing can come in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Literal, TypeVar
+
+import apsw
+import msgspec
+
+from antiphon.store.changes import ChangeKey, Changes
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.event_batches import EventBatch, events_to_append, pack_events, unpack_events_after
+from antiphon.store.record import ResponseRecord
+from antiphon.store.sqlite.change_watcher import ChangeWatcher
+from antiphon.store.sqlite.conversations import append_entries
+from antiphon.store.sqlite.file import fetch
+from antiphon.store.sqlite.readers import ReaderThreads
+from antiphon.store.sqlite.response_rows import (
+    HEAD_END,
+    INSERT_RESPONSES,
+    INSERT_TURNS,
+    RESPONSE_VALUES,
+    TURN_VALUES,
+    IndexKeys,
+    Row,
+    index_keys,
+    index_response,
+    response_row,
+    update_response,
+)
+from antiphon.store.sqlite.writer import BatchedWrite, WriterThread, insert_rows
+from antiphon.store.work import EventsAfter, QueueStats, Work
+
+T = TypeVar("T")
+
+
+class SqliteWork:
+    """The part of the store that is a `WorkStore`."""
+
+    _writer: WriterThread
+    _readers: ReaderThreads
+    _changes: Changes
+    _watch: ChangeWatcher
+    _now: Callable[[], float]
+
+    async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
+        work = partial(_enqueue, row=response_row(owner, record), keys=index_keys(item_ids, ()), request=request)
+        await self._write(work, None)
+
+    async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
+        return await self._writer.run(partial(_claim, runner=runner.encode(), lease=lease, limit=max(0, limit), now=self._now))
+
+    async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
+        return await self._writer.run(partial(_renew, runner=runner.encode(), lease=lease, ids=_hex(ids), now=self._now))
+
+    async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
+        return await self._write(Append(runner.encode(), id.encode(), first, events, status.encode()), id)
+
+    async def finish(
+        self,
+        runner: str,
+        record: ResponseRecord,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        first: int,
+        events: Sequence[bytes],
+        *,
+        addition: ConversationAddition | None = None,
+    ) -> bool:
+        work = partial(
+            _finish,
+            runner=runner.encode(),
+            row=response_row("", record),
+            keys=index_keys(item_ids, call_ids),
+            first=first,
+            events=events,
+            addition=addition,
+        )
+        return await self._write(work, record.id)
+
+    async def release(self, runner: str, ids: Sequence[str]) -> None:
+        await self._write(partial(_release, runner=runner.encode(), ids=_hex(ids)), None)
+
+    async def cancel(
+        self, owner: str, id: str, cancelled: ResponseRecord | None
+    ) -> Literal["unknown", "ended", "cancelled", "requested"]:
+        row = None if cancelled is None else response_row(owner, cancelled)
+        return await self._write(partial(_cancel, owner=owner.encode(), id=id.encode(), row=row, now=self._now), id)
+
+    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
+        after = min(max(after, -1), FARTHEST)
+        return await self._readers.run(partial(_said, owner=owner.encode(), id=id.encode(), after=after))
+
+    @property
+    def change_counter(self) -> int:
+        return self._changes.change_counter
+
+    async def wait_for_change(self, id: str | None, timeout: float, since: int | None = None) -> None:
+        timeout = min(timeout, LONGEST_WAIT)
+        self._watch.watch_key(id, timeout)
+        await self._changes.wait(id, timeout, since)
+
+    async def queue_stats(self) -> QueueStats:
+        return await self._readers.run(partial(_queue, now=self._now))
+
+    def _write(self, work: Callable[[apsw.Cursor], T], key: ChangeKey, *, deletes: bool = False) -> asyncio.Future[T]:
+        """Does it, and tells whoever waits for this to change: also when whoever asked for it has left meanwhile."""
+        asked = self._writer.run(work, deletes=deletes)
+        asked.add_done_callback(lambda _: self._changes.notify(key))
+        return asyncio.shield(asked)
+
+
+class Append(BatchedWrite):
+    """What a response says next."""
+
+    def __init__(self, runner: bytes, id: bytes, first: int, events: Sequence[bytes], status: bytes) -> None:
+        self.runner = runner
+        self.id = id
+        self.first = first
+        self.events = events
+        self.status = status
+
+    def __call__(self, cursor: apsw.Cursor) -> bool:
+        outcome = self.write_batch(cursor, [self])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    @classmethod
+    def write_batch(cls, cursor: apsw.Cursor, several: Sequence[Append]) -> list[bool | Exception]:
+        held = {(each.runner, each.id): each for each in _held(cursor, {append.id for append in several})}
+        batches: list[tuple[int, int, int, bytes, bytes]] = []
+        statuses: dict[int, str] = {}
+        outcomes: list[bool | Exception] = []
+        for append in several:
+            work = held.get((append.runner, append.id))
+            if work is None:
+                outcomes.append(False)
+                continue
+            try:
+                batches += _rows(work.seq, work.next_event, events_to_append(append.first, append.events, work.next_event))
+            except ValueError as error:
+                outcomes.append(error)
+                continue
+            work.next_event = max(work.next_event, append.first + len(append.events))
+            if append.status != work.status:
+                work.status = append.status
+                statuses[work.seq] = append.status.hex()
+            outcomes.append(True)
+        with cursor.connection:  # so that what fails leaves nothing behind
+            insert_rows(cursor, EVENTS, EVENTS_ROW, batches)
+            if batches:
+                cursor.execute(MOVE, (_json([[work.seq, work.next_event] for work in held.values()]),))
+            if statuses:
+                cursor.execute(SET_STATUS, (_json(list(statuses.items())),))
+        return outcomes
+
+
+class _Held:
+    """Work that somebody holds, and how far it is."""
+
+    def __init__(self, id: str, runner: str, seq: int, next_event: int, status: str) -> None:
+        self.id = bytes.fromhex(id)
+        self.runner = bytes.fromhex(runner)
+        self.seq = seq
+        self.next_event = next_event
+        self.status = bytes.fromhex(status)
+
+
+# Work for the writer
+
+
+def _enqueue(cursor: apsw.Cursor, row: Row, keys: IndexKeys, request: bytes) -> None:
+    for (seq,) in fetch(cursor, ENQUEUE, *row[:HEAD_END]):
+        cursor.execute(f"{INSERT_TURNS}{TURN_VALUES}", row.turn(seq))
+        index_response(cursor, row.owner, seq, keys)
+        cursor.execute("INSERT INTO work (seq, id) VALUES (?, ?)", (seq, row.id))
+        cursor.execute("INSERT INTO work_requests (seq, request) VALUES (?, ?)", (seq, request))
+
+
+def _claim(cursor: apsw.Cursor, runner: bytes, lease: float, limit: int, now: Callable[[], float]) -> list[Work]:
+    moment = now()
+    rows = fetch(cursor, FREE, moment, limit)
+    if rows:
+        cursor.execute(CLAIM, (runner, moment + lease, _json([row[0] for row in rows])))
+    return [
+        Work(
+            owner=owner.decode(),
+            id=id.decode(),
+            request=request,
+            attempt=attempt + 1,
+            next_event=next_event,
+            is_cancelled=bool(is_cancelled),
+        )
+        for _, owner, id, attempt, next_event, is_cancelled, request in rows
+    ]
+
+
+def _renew(
+    cursor: apsw.Cursor, runner: bytes, lease: float, ids: str, now: Callable[[], float]
+) -> dict[str, Literal["held", "cancelled"]]:
+    held = msgspec.json.decode(fetch(cursor, HOLDS, runner, ids)[0][0])
+    cursor.execute(RENEW, (now() + lease, _json([seq for seq, _, _ in held])))
+    return {bytes.fromhex(id).decode(): "cancelled" if is_cancelled else "held" for _, id, is_cancelled in held}
+
+
+def _release(cursor: apsw.Cursor, runner: bytes, ids: str) -> None:
+    held = msgspec.json.decode(fetch(cursor, HOLDS, runner, ids)[0][0])
+    cursor.execute(RELEASE, (_json([seq for seq, _, _ in held]),))
+
+
+def _finish(
+    cursor: apsw.Cursor,
+    runner: bytes,
+    row: Row,
+    keys: IndexKeys,
+    first: int,
+    events: Sequence[bytes],
+    addition: ConversationAddition | None,
+) -> bool:
+    found = fetch(cursor, OWN, row.id, runner)
+    if not found:
+        return False
+    [(seq, owner, next_event, has_ended)] = found
+    if has_ended:
+        return True
+    insert_rows(cursor, EVENTS, EVENTS_ROW, _rows(seq, next_event, events_to_append(first, events, next_event)))
+    index_response(cursor, owner, seq, keys)
+    _end(cursor, seq, row, runner)
+    if addition is not None:
+        append_entries(cursor, owner, addition.conversation.encode(), addition.entries)
+    return True
+
+
+def _cancel(
+    cursor: apsw.Cursor, owner: bytes, id: bytes, row: Row | None, now: Callable[[], float]
+) -> Literal["unknown", "ended", "cancelled", "requested"]:
+    found = fetch(cursor, CANCELLABLE, now(), owner, id)
+    if not found:
+        return "unknown"
+    [(seq, has_ended, is_fresh)] = found
+    if has_ended:
+        return "ended"
+    if row is not None and is_fresh:
+        _end(cursor, seq, row, None)
+        return "cancelled"
+    cursor.execute("UPDATE work SET is_cancelled = 1 WHERE seq = ?", (seq,))
+    return "requested"
+
+
+def _end(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
+    """The work is over, and this is the response; `runner` may ask about it once more."""
+    update_response(cursor, seq, row)
+    cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = ? WHERE seq = ?", (runner, seq))
+    cursor.execute("DELETE FROM work_requests WHERE seq = ?", (seq,))
+
+
+def _held(cursor: apsw.Cursor, ids: set[bytes]) -> list[_Held]:
+    return [_Held(*row) for row in msgspec.json.decode(fetch(cursor, HELD, _json([id.hex() for id in ids]))[0][0])]
+
+
+def _rows(seq: int, first: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
+    if not events:
+        return []
+    kept = pack_events(first, events)
+    return [(seq, first, len(events), kept.sizes, kept.content)]
+
+
+# Questions
+
+
+def _said(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> EventsAfter | None:
+    [(status, first, sizes, content)] = fetch(cursor, SAID, owner, id, after)
+    if status is None:
+        return None
+    events = [] if first is None else unpack_events_after(after, EventBatch(first=first, sizes=sizes, content=content))
+    return EventsAfter(events=events, status=status.decode())
+
+
+def _queue(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
+    [(waiting, running, oldest_waiting)] = fetch(cursor, QUEUE, now())
+    return QueueStats(waiting=waiting, running=running, oldest_waiting=oldest_waiting)
+
+
+def _hex(ids: Sequence[str]) -> str:
+    return _json([id.encode().hex() for id in ids])
+
+
+def _json(values: object) -> str:
+    """What goes into a statement as one value, however many there are of it."""
+    return msgspec.json.encode(values).decode()
+
+
+LONGEST_WAIT: Final = 5.0  # so that what nobody waits for any more is not looked after for long
+FARTHEST: Final = 2**62
+ENQUEUE: Final = f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
+IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
+FREE: Final = f"""
+    SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request
+    FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN work_requests AS q ON q.seq = w.seq
+    WHERE has_ended = 0 AND {IS_FREE} ORDER BY w.seq LIMIT ?2
+"""
+CLAIM: Final = """
+    UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
+"""
+# One row each, for the same reason as in `CHAIN`.
+HOLDS: Final = """
+    SELECT json_group_array(json_array(seq, hex(w.id), is_cancelled))
+    FROM json_each(?2) CROSS JOIN work AS w ON w.id = unhex(value) WHERE has_ended = 0 AND runner = ?1
+"""
+RENEW: Final = "UPDATE work SET held_until = ? WHERE seq IN (SELECT value FROM json_each(?))"
+RELEASE: Final = "UPDATE work SET held_until = NULL, runner = NULL WHERE seq IN (SELECT value FROM json_each(?))"
+HELD: Final = """
+    SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, next_event, hex(status)))
+    FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
+    WHERE has_ended = 0 AND runner IS NOT NULL
+"""
+EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) VALUES "
+EVENTS_ROW: Final = "(?, ?, ?, ?, ?)"
+MOVE: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
+SET_STATUS: Final = "UPDATE responses SET status = unhex(value ->> 1) FROM json_each(?) WHERE seq = value ->> 0"
+OWN: Final = """
+    SELECT w.seq, owner, next_event, has_ended FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq
+    WHERE w.id = ? AND runner = ?
+"""
+CANCELLABLE: Final = f"""
+    SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
+    FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
+"""
+# From the batch on that holds the first event that is wanted.
+SAID: Final = """
+    WITH response AS (SELECT seq, status FROM responses WHERE owner = ?1 AND id = ?2),
+    start AS (SELECT seq, max(first) AS first FROM events WHERE seq = (SELECT seq FROM response) AND first <= ?3 + 1)
+    SELECT
+        (SELECT status FROM response),
+        min(first),
+        CAST(group_concat(sizes, '') AS BLOB),
+        CAST(group_concat(content, '') AS BLOB)
+    FROM (
+        SELECT first, sizes, content FROM events AS e
+        WHERE e.seq = (SELECT seq FROM start) AND e.first >= (SELECT first FROM start) ORDER BY e.first
+    )
+"""
+# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
+QUEUE: Final = f"""
+    SELECT waiting, running, (SELECT created_at FROM responses AS r WHERE r.seq = oldest)
+    FROM (
+        SELECT
+            count(*) FILTER (WHERE {IS_FREE}) AS waiting,
+            count(*) FILTER (WHERE NOT {IS_FREE}) AS running,
+            min(seq) FILTER (WHERE {IS_FREE}) AS oldest
+        FROM work WHERE has_ended = 0
+    )
+"""

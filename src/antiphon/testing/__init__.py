@@ -1,0 +1,65 @@
+"""Scripted, strict servers of every dialect: for tests, for `check` and for the bench."""
+
+from antiphon.testing.chat.server import ChatServer
+from antiphon.testing.gemini.errors import gemini_error
+from antiphon.testing.gemini.rules import GeminiLimits
+from antiphon.testing.gemini.server import GeminiServer
+from antiphon.testing.messages.errors import messages_error
+from antiphon.testing.messages.server import MessagesServer
+from antiphon.testing.responses.server import ResponsesServer
+from antiphon.testing.script import (
+    SSE_HEAD,
+    Gate,
+    ReceivedRequest,
+    Reply,
+    custom_call,
+    end,
+    error,
+    exactly,
+    finish,
+    head,
+    interleaved,
+    pause,
+    raw,
+    reasoning,
+    redacted,
+    refusal,
+    text,
+    tool_call,
+    turn,
+    usage,
+    wait,
+    whole,
+)
+
+__all__ = [
+    "SSE_HEAD",
+    "ChatServer",
+    "Gate",
+    "GeminiLimits",
+    "GeminiServer",
+    "MessagesServer",
+    "ReceivedRequest",
+    "Reply",
+    "ResponsesServer",
+    "custom_call",
+    "end",
+    "error",
+    "exactly",
+    "finish",
+    "gemini_error",
+    "head",
+    "interleaved",
+    "messages_error",
+    "pause",
+    "raw",
+    "reasoning",
+    "redacted",
+    "refusal",
+    "text",
+    "tool_call",
+    "turn",
+    "usage",
+    "wait",
+    "whole",
+]

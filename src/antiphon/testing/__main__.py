@@ -1,0 +1,65 @@
+"""Runs one of the servers by hand: `python -m antiphon.testing chat --port 9001`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from antiphon.testing.chat.server import ChatServer
+from antiphon.testing.gemini.server import GeminiServer
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.messages.server import MessagesServer
+from antiphon.testing.responses.server import ResponsesServer
+
+SERVERS: dict[str, Callable[..., FakeServer]] = {
+    "chat": ChatServer,
+    "gemini": GeminiServer,
+    "messages": MessagesServer,
+    "responses": ResponsesServer,
+}
+STOPS = {signal.SIGINT, signal.SIGTERM}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until it is interrupted."""
+    asked = _parser().parse_args(arguments)
+    server = SERVERS[asked.dialect](
+        key=asked.key,
+        models=asked.model,
+        max_chars=asked.max_chars,
+        strict=not asked.lenient,
+        port=asked.port,
+    )
+    # Blocked before the server's thread begins, so that whoever is told to stop is the one that waits for it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        with server:
+            print(server.base_url, flush=True)
+            signal.sigwait(STOPS)
+    except OSError as failure:
+        print(f"cannot listen on port {asked.port}: {failure.strerror}", file=sys.stderr)
+        return 1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m antiphon.testing",
+        description="A strict server that needs no model. It echoes; it calls a tool when the last user message says "
+        "`call NAME {json}` or speaks of the tool by name; it sums up what tools said.",
+    )
+    parser.add_argument("dialect", choices=sorted(SERVERS))
+    parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--key", help="the only API key it takes (default: none is asked for)")
+    parser.add_argument("--model", action="append", help="a model it serves; may be given again (default: any)")
+    parser.add_argument("--max-chars", type=int, help="how long a prompt may be")
+    parser.add_argument("--lenient", action="store_true", help="take requests that real servers refuse")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""`ChatServer`: a strict server of Chat Completions. It spells a turn as chunks or as one completion, which say the same.
+
+The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any, Literal, assert_never, cast
+
+import msgspec
+
+from antiphon import sse
+from antiphon.testing.chat import rules as chat_rules
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.improvise import OfferedTool, Prompt, improvise
+from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path, texts_in
+from antiphon.testing.script import (
+    End,
+    Finish,
+    Pause,
+    PlainReply,
+    Raw,
+    Reasoning,
+    ReceivedRequest,
+    Redacted,
+    Refusal,
+    Script,
+    ScriptedTurn,
+    ScriptedUsage,
+    Step,
+    Text,
+    ToolCall,
+    ToolCalls,
+    Wait,
+    interleave_pieces,
+    usage_of,
+)
+
+
+class ChatServer(FakeServer):
+    """`with ChatServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+        max_chars: int | None = None,
+        strict: bool = True,
+        strict_fields: bool = False,
+        wants_reasoning: bool = False,
+        reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content",
+        port: int = 0,
+    ) -> None:
+        served = None if models is None else tuple(models)
+        limits = ServerLimits(
+            key=key,
+            models=served,
+            max_chars=max_chars,
+            strict=strict,
+            strict_fields=strict_fields,
+            wants_reasoning=wants_reasoning,
+        )
+        super().__init__(ChatBehavior(limits, reasoning_field), script, port=port)
+
+
+class ChatBehavior:
+    """What makes the server one of this dialect. It does no IO."""
+
+    def __init__(self, limits: ServerLimits = ServerLimits(), reasoning_field: str = "reasoning_content") -> None:  # noqa: B008
+        self._limits = limits
+        self._reasoning_field = reasoning_field
+        self._numbers = itertools.count(1)
+
+    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
+        return answer_other_path(received, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
+
+    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+        try:
+            chat_rules.check(received, self._limits)
+        except RequestRefused as refused:
+            return refused.reply
+        return None
+
+    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(received.json))
+
+    def wants_stream(self, received: ReceivedRequest) -> bool:
+        return bool(received.json.get("stream"))
+
+    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
+        return _Stream(turn, received.json, self._head("chat.completion.chunk", received), self._reasoning_field).steps()
+
+    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+        body = received.json
+        choice = {"index": 0, "message": _message(turn, self._reasoning_field), **_choice_end(turn, body)}
+        told = {**self._head("chat.completion", received), "choices": [choice]}
+        return msgspec.json.encode(told if "usage" in turn.omit else {**told, "usage": _usage(turn, body)})
+
+    def _head(self, kind: str, received: ReceivedRequest) -> dict[str, Any]:
+        id = f"chatcmpl-{next(self._numbers)}"
+        return {"id": id, "object": kind, "created": int(time.time()), "model": received.json.get("model", "mock-1")}
+
+
+class _Stream:
+    """One turn as frames: the role first, then each piece in a chunk of its own."""
+
+    def __init__(self, turn: ScriptedTurn, body: dict[str, Any], head: dict[str, Any], reasoning_field: str) -> None:
+        self._turn = turn
+        self._body = body
+        self._head = head
+        self._reasoning_field = reasoning_field
+        self._begun = False
+        self._calls = 0
+        self._steps: list[Step] = []
+
+    def steps(self) -> list[Step]:
+        for said in self._turn.elements:
+            match said:
+                case Text():
+                    for piece in said.pieces:
+                        self._delta({"content": piece}, logprobs=_logprobs([piece], self._body))
+                case Reasoning():
+                    for piece in said.pieces:
+                        self._delta({self._reasoning_field: piece})
+                case Refusal():
+                    for piece in said.pieces:
+                        self._delta({"refusal": piece})
+                case ToolCalls():
+                    for at, call, arguments in interleave_pieces(said):
+                        self._delta({"tool_calls": [_call_piece(self._calls + at, call, arguments)]})
+                    self._calls += len(said.calls)
+                case Raw():
+                    self._steps.append(said.data)
+                case Pause() | Wait() | End():
+                    self._steps.append(said)
+                case Redacted():
+                    pass  # chat has no thoughts without words
+                case Finish() | ScriptedUsage():
+                    pass  # told at the end, where they belong
+                case _ as never:
+                    assert_never(never)
+        self._end()
+        return self._steps
+
+    def _end(self) -> None:
+        omit = self._turn.omit
+        if "finish" not in omit:
+            self._delta({}, finish_reason=_finish_reason(self._turn))
+        # ScriptedUsage is a last chunk without choices, and only where it was asked for.
+        if "usage" not in omit and (self._body.get("stream_options") or {}).get("include_usage"):
+            self._frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
+        if "done" not in omit:
+            self._steps.append(sse.DONE_FRAME)
+
+    def _delta(self, delta: dict[str, Any], *, finish_reason: str | None = None, logprobs: Any = None) -> None:
+        if not self._begun:
+            self._begun = True
+            self._delta({"role": "assistant", "content": ""})
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        self._frame({**self._head, "choices": [choice]})
+
+    def _frame(self, chunk: dict[str, Any]) -> None:
+        self._steps.append(sse.encode_data(msgspec.json.encode(chunk)))
+
+
+def make_prompt(body: dict[str, Any]) -> Prompt:
+    """The request, as `improvise` wants it told."""
+    messages: list[dict[str, Any]] = body["messages"]
+    last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    content = messages[last].get("content") if last >= 0 else ""
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    tools, choice = _offered(body)
+    return Prompt(
+        text=" ".join(texts_in(content)),
+        media=sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0,
+        results=_results(messages[last + 1 :]),
+        calls_before=sum(len(message.get("tool_calls") or ()) for message in messages),
+        tools=tools,
+        choice=choice,
+        parallel=body.get("parallel_tool_calls") is not False,
+        schema=_schema(body.get("response_format") or {}),
+        thinks=body.get("reasoning_effort") not in (None, "none"),
+        max_pieces=limit,
+    )
+
+
+def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """What the tools said last: those of the newest round of calls."""
+    names: dict[str, str] = {}
+    results: list[tuple[str, str]] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            names = {call["id"]: call[call["type"]]["name"] for call in message.get("tool_calls") or ()}
+            results = []
+        elif message["role"] == "tool":
+            results.append((names.get(message["tool_call_id"], "the tool"), " ".join(texts_in(message.get("content")))))
+    return tuple(results)
+
+
+def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+    """The tools that may be called, and the choice among them."""
+    tools = []
+    for tool in body.get("tools") or ():
+        said = tool[tool["type"]]
+        tools.append(OfferedTool(said["name"], said.get("parameters") or {}, tool["type"]))
+    choice = body.get("tool_choice") or "auto"
+    if isinstance(choice, str):
+        return tuple(tools), choice
+    said = choice[choice["type"]]
+    names = [said["name"]] if "name" in said else [tool[tool["type"]]["name"] for tool in said["tools"]]
+    return tuple(tool for tool in tools if tool.name in names), said.get("mode", "required")
+
+
+def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
+    match format:
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return cast(dict[str, Any], schema)
+        case {"type": "json_object"}:
+            return {}
+        case _:
+            return None
+
+
+def _message(turn: ScriptedTurn, reasoning_field: str) -> dict[str, Any]:
+    """All that the stream says, put together."""
+    texts = ["".join(said.pieces) for said in turn.elements if isinstance(said, Text)]
+    thoughts = ["".join(said.pieces) for said in turn.elements if isinstance(said, Reasoning)]
+    refusals = ["".join(said.pieces) for said in turn.elements if isinstance(said, Refusal)]
+    calls = [call for said in turn.elements if isinstance(said, ToolCalls) for call in said.calls]
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
+    message["refusal"] = "".join(refusals) if refusals else None
+    if thoughts:
+        message[reasoning_field] = "".join(thoughts)
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    return message
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": call.kind, call.kind: {"name": call.name, FIELD[call.kind]: "".join(call.pieces)}}
+
+
+def _call_piece(at: int, call: ToolCall, piece: str | None) -> dict[str, Any]:
+    field = FIELD[call.kind]
+    if piece is None:
+        return {"index": at, "id": call.id, "type": call.kind, call.kind: {"name": call.name, field: ""}}
+    return {"index": at, call.kind: {field: piece}}
+
+
+def _choice_end(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
+    pieces = [piece for said in turn.elements if isinstance(said, Text) for piece in said.pieces]
+    reason = None if "finish" in turn.omit else _finish_reason(turn)
+    return {"logprobs": _logprobs(pieces, body) if pieces else None, "finish_reason": reason}
+
+
+def _finish_reason(turn: ScriptedTurn) -> str:
+    said = [said.reason for said in turn.elements if isinstance(said, Finish)]
+    calls = any(isinstance(said, ToolCalls) for said in turn.elements)
+    return said[-1] if said else "tool_calls" if calls else "stop"
+
+
+def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
+    usage = usage_of(turn, chat_rules.prompt_chars(body))
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+def _logprobs(pieces: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
+    """Each piece as a token, if that was asked for; the alternatives are the same token over again."""
+    if not body.get("logprobs"):
+        return None
+    tokens = [{"token": piece, "logprob": -0.25, "bytes": list(piece.encode())} for piece in pieces]
+    return {"content": [{**token, "top_logprobs": [token] * (body.get("top_logprobs") or 0)} for token in tokens], "refusal": None}
+
+
+FIELD = {"function": "arguments", "custom": "input"}

@@ -1,0 +1,73 @@
+"""How a gemini server says no: `{"error": {"code", "message", "status", "details"}}`, alone, inside a stream or inside an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.testing.script import PlainReply, whole
+
+
+class GeminiRequestRefused(Exception):
+    """A request that a real server would not take."""
+
+    def __init__(self, message: str, *, status: int = 400, details: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.reply: PlainReply = gemini_error(status, message, details=details)
+
+
+def gemini_error(
+    status: int,
+    message: str = "scripted",
+    *,
+    details: Sequence[dict[str, Any]] = (),
+    headers: dict[str, str] | None = None,
+) -> PlainReply:
+    """An error as an answer of its own, for a script or for a refusal."""
+    return whole(body_of(status, message, details), status, headers)
+
+
+def error_frame(status: int, message: str = "scripted") -> bytes:
+    """The same error in the middle of a stream, for `raw`: it comes as an event like any other, inside a 200."""
+    return b"data: " + msgspec.json.encode(body_of(status, message)) + b"\r\n\r\n"
+
+
+def body_of(status: int, message: str, details: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    told: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
+    if details:
+        told["details"] = list(details)
+    return {"error": told}
+
+
+def error_info(reason: str) -> dict[str, Any]:
+    """A detail that gives the reason as a word."""
+    return {"@type": f"{DETAIL}.ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": {}}
+
+
+def retry_info(seconds: float) -> dict[str, Any]:
+    """A detail that says when to come again: `gemini_error(429, details=[retry_info(30)])`. There is no header for it."""
+    return {"@type": f"{DETAIL}.RetryInfo", "retryDelay": f"{seconds:g}s"}
+
+
+def field_violations(violations: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """A detail that lists what is wrong where: the field, and what is wrong with it."""
+    listed = [{"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations]
+    return {"@type": f"{DETAIL}.BadRequest", "fieldViolations": listed}
+
+
+WORDS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+DETAIL: Final = "type.googleapis.com/google.rpc"

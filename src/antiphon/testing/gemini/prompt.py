@@ -1,0 +1,78 @@
+"""What a gemini server without a script was asked, as `improvise` wants it told."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.testing.gemini.history_rules import in_parts, is_user, texts_of
+from antiphon.testing.improvise import OfferedTool, Prompt
+
+
+def make_prompt(body: dict[str, Any]) -> Prompt:
+    """The request, as `improvise` wants it told. Its fields have their camelCase names."""
+    contents: list[dict[str, Any]] = body["contents"]
+    last = max((at for at, content in enumerate(contents) if is_user(content) and texts_of(content)), default=-1)
+    spoken = contents[last] if last >= 0 else {}
+    config = body.get("generationConfig") or {}
+    tools, choice = _offered(body)
+    return Prompt(
+        text=" ".join(texts_of(spoken)),
+        media=len(in_parts(spoken, "inlineData")) + len(in_parts(spoken, "fileData")),
+        results=_results(contents[last + 1 :]),
+        calls_before=sum(len(in_parts(content, "functionCall")) for content in contents),
+        tools=tools,
+        choice=choice,
+        schema=_schema(config),
+        thinks=bool((config.get("thinkingConfig") or {}).get("includeThoughts")),
+        max_pieces=config.get("maxOutputTokens"),
+    )
+
+
+def _results(contents: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """What the tools said last: those of the newest round of calls."""
+    rounds = [results for content in contents if (results := in_parts(content, "functionResponse"))]
+    return tuple((result["name"], _words(result["response"])) for result in rounds[-1]) if rounds else ()
+
+
+def _words(response: dict[str, Any]) -> str:
+    """What a result says: its `output`, its `error`, or else all of it."""
+    said = next((response[name] for name in ("output", "result", "error") if name in response), response)
+    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+
+
+def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+    """The tools that may be called, and the choice among them."""
+    declared = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", ())]
+    config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    allowed = config.get("allowedFunctionNames") or [one["name"] for one in declared]
+    tools = [OfferedTool(one["name"], _parameters(one)) for one in declared if one["name"] in allowed]
+    return tuple(tools), CHOICE.get(config.get("mode", "AUTO"), "auto")
+
+
+def _parameters(declaration: dict[str, Any]) -> dict[str, Any]:
+    own = declaration.get("parameters")
+    return dict(declaration.get("parametersJsonSchema") or {}) if own is None else dict(_json_schema(own))
+
+
+def _schema(config: dict[str, Any]) -> dict[str, Any] | None:
+    if config.get("responseMimeType") != "application/json":
+        return None
+    own = config.get("responseSchema")
+    return dict(config.get("responseJsonSchema") or {}) if own is None else dict(_json_schema(own))
+
+
+def _json_schema(schema: Any) -> Any:
+    """A schema of the server's own kind as JSON schema, as far as making up a value goes: types in small letters."""
+    if isinstance(schema, list):
+        return [_json_schema(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: member.lower() if name == "type" and isinstance(member, str) else _json_schema(member)
+        for name, member in schema.items()
+    }
+
+
+CHOICE: Final = {"ANY": "required", "NONE": "none"}

@@ -1,0 +1,232 @@
+"""How a gemini server tells a turn: as parts, and the frames of a stream or the one answer around them.
+
+A call is told whole, in one part. A signature stands on the first call after the thoughts, or else at the end: on an empty text in
+a stream, on the last text of a whole answer. So do the real servers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, assert_never
+
+from antiphon.testing.gemini.rules import prompt_chars
+from antiphon.testing.gemini.signatures import Signatures
+from antiphon.testing.rules import parse_json
+from antiphon.testing.script import (
+    End,
+    Finish,
+    Pause,
+    Raw,
+    Reasoning,
+    Redacted,
+    Refusal,
+    ScriptedTurn,
+    ScriptedUsage,
+    Step,
+    Text,
+    ToolCall,
+    ToolCalls,
+    TurnElement,
+    Wait,
+    usage_of,
+)
+
+UsageIn = Literal["every", "first", "last"]
+Part = dict[str, Any]
+
+
+class TurnRenderer:
+    """One turn as parts, and the frames or the answer around them."""
+
+    def __init__(
+        self,
+        turn: ScriptedTurn,
+        body: dict[str, Any],
+        head: dict[str, Any],
+        signatures: Signatures,
+        *,
+        signs: bool,
+        gives_ids: bool,
+    ) -> None:
+        self._turn = turn
+        self._body = body
+        self._head = head
+        self._signatures = signatures
+        self._gives_ids = gives_ids
+        self._signs = signs  # whether the next call, or else the end, is signed
+        self._given: str | None = None  # and with what, if the script says so
+        self._malformed: ToolCall | None = None
+        #: What each frame says; steps between them stand where they were put.
+        self._said: list[list[Part] | Step] = []
+        for said in turn.elements:
+            self._say(said)
+
+    def frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
+        """A frame for each piece, and a last one with the reason to stop."""
+        told: list[dict[str, Any] | Step] = [self._candidate(said) if isinstance(said, list) else said for said in self._said]
+        last = self._last()
+        if "candidates" in last or "promptFeedback" in last or ("usage" not in self._turn.omit and usage_in != "first"):
+            told.append(last)
+        self._add_usage([frame for frame in told if isinstance(frame, dict)], usage_in)
+        return told
+
+    def one_frame(self) -> list[dict[str, Any] | Step]:
+        """All of it in one frame, after whatever happens on the way."""
+        return [*(said for said in self._said if not isinstance(said, list)), self.answer()]
+
+    def answer(self) -> dict[str, Any]:
+        """All that the stream says, put together: pieces are joined, and a signature at the end stands on the text before it."""
+        parts: list[Part] = []
+        for part in [part for said in self._said if isinstance(said, list) for part in said]:
+            if parts and _continues(parts[-1], part):
+                parts[-1] = {**part, "text": parts[-1]["text"] + part["text"]}
+            else:
+                parts.append(part)
+        signature = self._signature_at_end()
+        if signature and parts and _is_text(parts[-1]):
+            parts[-1] = {**parts[-1], **signature}
+        elif signature:
+            parts.append({"text": "", **signature})
+        told = self._no_candidates() or self._candidate(parts, self._end())
+        if "usage" not in self._turn.omit:
+            told["usageMetadata"] = self._usage()
+        return told
+
+    def _say(self, said: TurnElement) -> None:
+        match said:
+            case Text() | Refusal():
+                self._said += [[{"text": piece}] for piece in said.pieces]
+            case Reasoning():
+                self._said += [[{"text": piece, "thought": True}] for piece in said.pieces]
+                self._signs, self._given = True, said.signature
+            case Redacted():
+                self._signs, self._given = True, said.data
+            case ToolCalls():
+                calls = [part for call in said.calls for part in self._call(call)]
+                if calls:
+                    self._said.append(calls)
+            case Raw():
+                self._said.append(said.data)
+            case Pause() | Wait() | End():
+                self._said.append(said)
+            case Finish() | ScriptedUsage():
+                pass  # told at the end, where they belong
+            case _ as never:
+                assert_never(never)
+
+    def _call(self, call: ToolCall) -> list[Part]:
+        """A call whole, which is how this dialect tells them; none if its arguments are no object: the server cannot say those."""
+        written = "".join(call.pieces)
+        args = {"input": written} if call.kind == "custom" else parse_json(written or "{}")
+        if not isinstance(args, dict):
+            self._malformed = call
+            return []
+        named = {"id": call.id} if self._gives_ids else {}
+        part: Part = {"functionCall": {**named, "name": call.name, "args": args}}
+        # Of calls that are made at once the first is signed, and only that one.
+        return [{**part, **self._signature_for(part)}]
+
+    def _signature_for(self, part: Part) -> dict[str, str]:
+        if not self._signs:
+            return {}
+        signature = self._signatures.made_for(part) if self._given is None else self._signatures.given(self._given)
+        self._signs, self._given = False, None
+        return {"thoughtSignature": signature}
+
+    def _signature_at_end(self) -> dict[str, str]:
+        return self._signature_for({"text": ""}) if self._spoke() or self._given is not None else {}
+
+    def _spoke(self) -> bool:
+        return any(isinstance(said, list) for said in self._said)
+
+    def _last(self) -> dict[str, Any]:
+        """The end: an empty text that may be signed, and the reason; without a reason, nothing but room for the usage."""
+        signature = self._signature_at_end()
+        blocked = self._no_candidates()
+        if blocked is not None:
+            return blocked
+        if "finish" in self._turn.omit and not signature:
+            return dict(self._head)
+        return self._candidate([{"text": "", **signature}] if self._spoke() or signature else [], self._end())
+
+    def _no_candidates(self) -> dict[str, Any] | None:
+        """The answer where there are none: the prompt was blocked, or nothing at all was said."""
+        reason = self._reason()
+        if reason.startswith(BLOCKED):
+            return {"promptFeedback": {"blockReason": reason.removeprefix(BLOCKED)}, **self._head}
+        if "finish" in self._turn.omit and not self._spoke():
+            return {"candidates": [], **self._head}
+        return None
+
+    def _candidate(self, parts: list[Part], end: dict[str, Any] | None = None) -> dict[str, Any]:
+        candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}} if parts else {}
+        candidate.update({**(end or {}), "index": 0})
+        texts = [part["text"] for part in parts if part.get("text") and not part.get("thought")]
+        if texts and self._config().get("responseLogprobs"):
+            candidate["logprobsResult"] = self._logprobs(self._pieces() if end is not None else texts)
+        return {"candidates": [candidate], **self._head}
+
+    def _end(self) -> dict[str, Any]:
+        if "finish" in self._turn.omit:
+            return {}
+        reason = self._reason()
+        if reason != MALFORMED:
+            return {"finishReason": reason}
+        call = self._malformed
+        shown = f"{call.name}({''.join(call.pieces)})" if call else "print("
+        return {"finishReason": reason, "finishMessage": f"Malformed function call: {shown}"}
+
+    def _reason(self) -> str:
+        said = [said.reason for said in self._turn.elements if isinstance(said, Finish)]
+        if said:
+            return FINISH.get(said[-1], said[-1])
+        # A refusal is a text like any other here; only the reason tells that it is one.
+        refused = any(isinstance(said, Refusal) for said in self._turn.elements)
+        return MALFORMED if self._malformed else "SAFETY" if refused else "STOP"
+
+    def _add_usage(self, frames: list[dict[str, Any]], usage_in: UsageIn) -> None:
+        if "usage" in self._turn.omit:
+            return
+        if usage_in == "every":
+            # Before the last frame the counts are of what was said so far.
+            for at, frame in enumerate(frames[:-1], 1):
+                frame["usageMetadata"] = self._usage(so_far=at)
+        frames[0 if usage_in == "first" else -1]["usageMetadata"] = self._usage()
+
+    def _usage(self, so_far: int | None = None) -> dict[str, Any]:
+        usage = usage_of(self._turn, prompt_chars(self._body))
+        said = usage.completion - usage.reasoning if so_far is None else min(so_far, usage.completion - usage.reasoning)
+        told = {
+            "promptTokenCount": usage.prompt,
+            "candidatesTokenCount": said,
+            "totalTokenCount": usage.prompt + usage.reasoning + said,
+        }
+        if self._reason().startswith(BLOCKED):
+            del told["candidatesTokenCount"]
+        # Thoughts are counted apart from what is said, cached tokens inside the prompt; neither is told where there are none.
+        apart = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
+        return {**told, **{name: count for name, count in apart.items() if count}}
+
+    def _pieces(self) -> list[str]:
+        return [piece for said in self._turn.elements if isinstance(said, Text | Refusal) for piece in said.pieces]
+
+    def _logprobs(self, pieces: list[str]) -> dict[str, Any]:
+        """Each piece as a token; the alternatives are the same token over again."""
+        tokens = [{"token": piece, "tokenId": at, "logProbability": -0.25} for at, piece in enumerate(pieces)]
+        most = self._config().get("logprobs") or 0
+        return {"chosenCandidates": tokens, "topCandidates": [{"candidates": [token] * most} for token in tokens]}
+
+    def _config(self) -> dict[str, Any]:
+        return dict(self._body.get("generationConfig") or {})
+
+
+def _is_text(part: Part) -> bool:
+    return "text" in part and not part.get("thought")
+
+
+def _continues(before: Part, part: Part) -> bool:
+    return "text" in before and "text" in part and before.get("thought") == part.get("thought")
+
+
+BLOCKED: Final = "blocked:"
+MALFORMED: Final = "MALFORMED_FUNCTION_CALL"
+FINISH: Final = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}

@@ -1,0 +1,421 @@
+"""`FakeServer`: an HTTP/1.1 server on a loopback port, in a thread of its own, that does to the byte what a script says.
+
+It knows nothing of dialects: `DialectBehavior` say which requests are refused and how a turn is spelled. Tests read what came
+(`received`), what was refused (`refusals`), and wait for what happens on the wire (`wait_disconnected`, `wait_closed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final, Protocol, Self, assert_never
+
+import httptools
+
+from antiphon.testing.script import (
+    End,
+    Pause,
+    PlainReply,
+    RawReply,
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedTurn,
+    Step,
+    Wait,
+    error,
+)
+
+
+class DialectBehavior(Protocol):
+    """How a server of one dialect behaves."""
+
+    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
+        """The answer of all that is no endpoint of turns: lists of models, counts, wrong addresses; None where a turn goes."""
+
+    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+        """The error that a real server would give this request, if any."""
+
+    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
+        """An answer where there is no script."""
+
+    def wants_stream(self, received: ReceivedRequest) -> bool: ...
+
+    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
+        """The turn as the body of a stream."""
+
+    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+        """The same turn as one body."""
+
+
+class ScriptEnded(Exception):
+    """More requests came than the script has replies."""
+
+
+class FakeServer:
+    """Use it as `with ChatServer(script) as server:`; leaving stops it, and raises what the script raised."""
+
+    def __init__(self, behavior: DialectBehavior, script: Script | None = None, *, port: int = 0) -> None:
+        self.received: list[ReceivedRequest] = []
+        #: What strictness refused. A test of a well-behaved client ends with `assert not server.refusals`.
+        self.refusals: list[PlainReply] = []
+        self.port = port
+        self._behavior = behavior
+        self._script = script
+        self._next_reply = 0
+        self._changed = threading.Condition()
+        self._connections: set[_Connection] = set()
+        self._in_flight = 0
+        self._abandoned = 0
+        self._failures: list[Exception] = []
+        self._thread: threading.Thread | None = None
+        self._listening = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+
+    # Life
+
+    def start(self) -> Self:
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="antiphon-fake", daemon=True)
+        self._thread.start()
+        self._listening.wait()
+        if self._failures:
+            self._thread.join()
+            raise self._failures[0]
+        return self
+
+    def stop(self) -> None:
+        """Ends every connection and the thread. May be called twice."""
+        if self._thread is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+        if raised is None and self._failures:
+            raise self._failures[0]
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        await asyncio.to_thread(self.__exit__, kind, raised, trace)
+
+    # What is seen
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.origin}/v1"
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answer has not ended."""
+        return self._in_flight
+
+    @property
+    def abandoned(self) -> int:
+        """Answers that did not end because the client went away."""
+        return self._abandoned
+
+    def wait_received(self, count: int, timeout: float = 60.0) -> None:
+        self._wait(lambda: len(self.received) >= count, timeout, f"{count} requests")
+
+    def wait_disconnected(self, count: int = 1, timeout: float = 60.0) -> None:
+        """Returns once the client has gone away in the middle of so many answers."""
+        self._wait(lambda: self._abandoned >= count, timeout, f"{count} clients to go away")
+
+    def wait_idle(self, timeout: float = 60.0) -> None:
+        """Returns once every answer has ended; the client may know it a moment before the server does."""
+        self._wait(lambda: not self._in_flight, timeout, "every answer to end")
+
+    def wait_closed(self, timeout: float = 60.0) -> None:
+        """Returns once no connection is open, idle ones included."""
+        self._wait(lambda: not self._connections, timeout, "every connection to close")
+
+    def _wait(self, condition: Callable[[], bool], timeout: float, wanted: str) -> None:
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout):
+                raise TimeoutError(
+                    f"waited {timeout} s for {wanted}: {len(self.received)} requests came, {self._in_flight} in flight, "
+                    f"{self._abandoned} clients went away, {len(self._connections)} connections are open"
+                )
+
+    # Inside the thread
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            server = await self._loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
+        except OSError as failure:
+            self._failures.append(failure)
+            self._listening.set()
+            return
+        self.port = server.sockets[0].getsockname()[1]
+        self._listening.set()
+        await self._stopping.wait()
+        server.close()
+        for connection in list(self._connections):
+            connection.drop()
+        while self._connections:  # each leaves the set when its loss is told, a turn of the loop later
+            await asyncio.sleep(0)
+
+    def on_connected(self, connection: _Connection) -> None:
+        with self._changed:
+            self._connections.add(connection)
+            self._changed.notify_all()
+
+    def on_disconnected(self, connection: _Connection, *, unanswered: int, by_client: bool) -> None:
+        with self._changed:
+            self._connections.discard(connection)
+            self._in_flight -= unanswered
+            self._abandoned += unanswered if by_client else 0
+            self._changed.notify_all()
+
+    def on_request(self, received: ReceivedRequest) -> None:
+        with self._changed:
+            self.received.append(received)
+            self._in_flight += 1
+            self._changed.notify_all()
+
+    def on_answered(self) -> None:
+        with self._changed:
+            self._in_flight -= 1
+            self._changed.notify_all()
+
+    def on_script_error(self, failure: Exception) -> None:
+        """The test's own code raised: told again when the server stops."""
+        self._failures.append(failure)
+
+    def steps_for(self, received: ReceivedRequest) -> Iterable[Step]:
+        """All that happens on the wire for this request."""
+        return self._steps_of(
+            self._behavior.answer_other_path(received) or self._refused(received) or self._scripted(received), received
+        )
+
+    def _refused(self, received: ReceivedRequest) -> PlainReply | None:
+        refusal = self._behavior.find_refusal(received)
+        if refusal is not None:
+            self.refusals.append(refusal)
+        return refusal
+
+    def _scripted(self, received: ReceivedRequest) -> Reply:
+        try:
+            return self._next(received)
+        except Exception as failure:
+            self.on_script_error(failure)
+            return error(500, f"the script failed: {failure!r}", type="server_error")
+
+    def _next(self, received: ReceivedRequest) -> Reply:
+        if self._script is None:
+            return self._behavior.improvise(received)
+        if isinstance(self._script, Sequence):
+            if self._next_reply == len(self._script):
+                raise ScriptEnded(f"the script has {len(self._script)} replies, and one more request came")
+            self._next_reply += 1
+            return self._script[self._next_reply - 1]
+        return self._script(received)
+
+    def _steps_of(self, reply: Reply, received: ReceivedRequest) -> Iterable[Step]:
+        match reply:
+            case RawReply():
+                return reply.steps
+            case PlainReply():
+                return [_plain(reply)]
+            case ScriptedTurn():
+                streams = self._behavior.wants_stream(received) if reply.stream is None else reply.stream
+                if streams:
+                    return _streamed(reply, self._behavior.render_stream(reply, received))
+                body = self._behavior.render_body(reply, received)
+                answer = PlainReply(status=200, body=body, headers={"content-type": "application/json", **reply.headers})
+                return _whole(reply, _plain(answer))
+            case _ as never:
+                assert_never(never)
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection: requests one after another, each answered before the next is looked at."""
+
+    def __init__(self, server: FakeServer) -> None:
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._requests: deque[ReceivedRequest] = deque()
+        self._unanswered = 0
+        self._answering: asyncio.Task[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._dropped = False  # whether it was this side that ended it
+        self._transport: asyncio.Transport
+        self._begin()
+
+    def drop(self) -> None:
+        self._dropped = True
+        self._transport.abort()
+
+    def _reset(self) -> None:
+        connection: socket.socket = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.drop()
+
+    def _close(self) -> None:
+        """Ends it once all that was written is sent."""
+        self._dropped = True
+        self._transport.close()
+
+    # asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=0)  # a write counts as done when the kernel has all of it
+        self._transport = transport
+        self._server.on_connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._answering is not None:
+            self._answering.cancel()
+        self._server.on_disconnected(self, unanswered=self._unanswered, by_client=not self._dropped)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as failure:
+            self._transport.write(_plain(error(400, f"no HTTP: {failure}", headers={"connection": "close"})))
+            self._close()
+
+    # the parser tells
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method().decode("ascii")
+        path = self._url.decode("latin-1")
+        received = ReceivedRequest(method=method, path=path, headers=self._headers, body=bytes(self._body))
+        self._begin()
+        self._requests.append(received)
+        self._unanswered += 1
+        self._server.on_request(received)
+        if self._answering is None:
+            self._answering = asyncio.get_running_loop().create_task(self._answer())
+
+    def _begin(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+
+    # answers
+
+    async def _answer(self) -> None:
+        while self._requests and not self._dropped:
+            received = self._requests.popleft()
+            try:
+                for step in self._server.steps_for(received):
+                    await self._take(step)
+                    if self._dropped:
+                        break
+            except Exception as failure:
+                self._server.on_script_error(failure)
+                self._reset()
+            self._unanswered -= 1
+            self._server.on_answered()
+            if received.headers.get("connection", "").lower() == "close":
+                self._close()
+        self._answering = None
+
+    async def _take(self, step: Step) -> None:
+        match step:
+            case bytes():
+                self._transport.write(step)
+                # Also where nothing waits: the loop gets its turn, and an endless script can be stopped.
+                await asyncio.sleep(0)
+                await self._writable.wait()
+            case Pause():
+                await asyncio.sleep(step.seconds)
+            case Wait():
+                await step.gate.passed()
+            case End():
+                await self._end(step)
+            case _ as never:
+                assert_never(never)
+
+    async def _end(self, end: End) -> None:
+        match end.how:
+            case "hang":
+                await asyncio.get_running_loop().create_future()  # until the client goes away, or the server stops
+            case "rst":
+                self._reset()
+            case "fin" | "mid-chunk":
+                self._close()
+            case _ as never:
+                assert_never(never)
+
+
+def _plain(reply: PlainReply) -> bytes:
+    return _head(reply.status, {**reply.headers, "content-length": str(len(reply.body))}) + reply.body
+
+
+def _head(status: int, headers: dict[str, str]) -> bytes:
+    reason = HTTPStatus(status).phrase if status in KNOWN else "Status"
+    lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _streamed(turn: ScriptedTurn, steps: list[Step]) -> Iterator[Step]:
+    """Frames as chunks of a chunked body. The head goes out with the first bytes."""
+    start = _head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked", **turn.headers})
+    for step in steps:
+        match step:
+            case bytes():
+                yield start + (b"%x\r\n%b\r\n" % (len(step), step) if step else b"")
+                start = b""
+            case End(how="mid-chunk"):
+                yield start + b"40\r\ndata: {"
+                yield step
+            case _:
+                yield step
+    yield start + b"0\r\n\r\n"
+
+
+def _whole(turn: ScriptedTurn, answer: bytes) -> Iterator[Step]:
+    """The same happenings around an answer of one piece: what delays it comes first, what ends it comes in the middle of it."""
+    for said in turn.elements:
+        if isinstance(said, Pause | Wait):
+            yield said
+        elif isinstance(said, End):
+            yield answer[: -max(1, len(answer) // 4)]
+            yield said
+    yield answer
+
+
+KNOWN: Final = {status.value for status in HTTPStatus}
+NO_LINGER: Final = struct.pack("ii", 1, 0)  # closing with nothing left to wait for is a reset

@@ -1,0 +1,150 @@
+"""What a server without a script says: it echoes, calls tools that the user speaks of, and sums up what they said.
+
+The rules are few and always the same, so that a person at a terminal and a test can both foresee the answer. Every dialect tells
+what it was asked as a `Prompt`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.protocol.nesting import check_nesting
+from antiphon.testing.sample import sample
+from antiphon.testing.script import Finish, Reasoning, ScriptedTurn, Text, ToolCall, ToolCalls, TurnElement, turn
+
+
+class OfferedTool(Struct, frozen=True):
+    """A tool that may be called."""
+
+    name: str
+    schema: dict[str, Any]
+    kind: Literal["function", "custom"] = "function"
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """What was asked, whatever the dialect."""
+
+    #: The text of the last user message.
+    text: str
+    media: int = 0
+    #: What tools said after it: the name of the tool, and its words.
+    results: tuple[tuple[str, str], ...] = ()
+    #: How many calls the conversation has: new ones are numbered on from there.
+    calls_before: int = 0
+    tools: tuple[OfferedTool, ...] = ()
+    #: `auto`, `none`, `required`; a named tool is `required` with that tool alone in `tools`.
+    choice: str = "auto"
+    parallel: bool = True
+    #: The schema that the answer must have; empty for any JSON object.
+    schema: dict[str, Any] | None = None
+    thinks: bool = False
+    max_pieces: int | None = None
+
+
+def improvise(prompt: Prompt) -> ScriptedTurn:
+    """The answer. Each word of it is a piece, and counts as a token."""
+    said: list[TurnElement] = [Reasoning(_words(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
+    calls = _calls(prompt)
+    said.append(ToolCalls(tuple(calls)) if calls else Text(_words(_text(prompt))))
+    return turn(*_limited(said, prompt.max_pieces))
+
+
+def schema_in_instructions(instructions: str) -> dict[str, Any] | None:
+    """The schema that the answer must have by these instructions: empty for any JSON object, None where they ask for none."""
+    asked = ASKS_FOR_JSON.search(instructions)
+    if asked is None:
+        return None
+    rest = instructions[asked.end() :]
+    written = _object_at_start(rest[rest.find("{") :])
+    schema: dict[str, Any] = msgspec.json.decode(written) if written else {}
+    return schema
+
+
+def _calls(prompt: Prompt) -> list[ToolCall]:
+    """The calls to make: those that the user spells out, else one of a tool that the user speaks of or the request forces."""
+    if prompt.choice == "none" or prompt.results:
+        return []
+    wanted = _spelled_out(prompt)
+    if not wanted:
+        meant = [tool for tool in prompt.tools if _speaks_of(prompt.text, tool)]
+        chosen = meant or (list(prompt.tools) if prompt.choice == "required" else [])
+        wanted = [(tool, _made_up(tool, prompt.text)) for tool in chosen[:1]]
+    if not prompt.parallel:
+        wanted = wanted[:1]
+    first = prompt.calls_before + 1
+    return [ToolCall(f"call_{at}", tool.name, _words(written), tool.kind) for at, (tool, written) in enumerate(wanted, first)]
+
+
+def _speaks_of(text: str, tool: OfferedTool) -> bool:
+    """Whether a word of the tool's name stands in the text: `weather` for `get_weather`."""
+    said = set(WORD.findall(text.lower()))
+    return any(word in said for word in WORD.findall(tool.name.lower().replace("_", " ")) if len(word) > 3)
+
+
+def _spelled_out(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
+    """`call NAME {json}`: a function with these arguments, a custom tool with all that follows."""
+    offered = {tool.name: tool for tool in prompt.tools}
+    found = [
+        (offered[match[1]], prompt.text[match.end() :].lstrip()) for match in CALL.finditer(prompt.text) if match[1] in offered
+    ]
+    return [(tool, rest if tool.kind == "custom" else _object_at_start(rest) or _made_up(tool, "")) for tool, rest in found]
+
+
+def _object_at_start(text: str) -> str:
+    """The JSON object that the text begins with, as it is written; empty if there is none."""
+    try:
+        check_nesting(text)
+        _, end = DECODER.raw_decode(text)
+    except ValueError:
+        return ""
+    return text[:end] if text.startswith("{") else ""
+
+
+def _made_up(tool: OfferedTool, text: str) -> str:
+    return text if tool.kind == "custom" else _encoded(sample({"type": "object", **tool.schema}))
+
+
+def _text(prompt: Prompt) -> str:
+    if prompt.schema is not None:
+        return _encoded(sample(prompt.schema) if prompt.schema else {"echo": prompt.text})
+    if prompt.results:
+        return " ".join(f"{name} says: {result}" for name, result in prompt.results)
+    if prompt.media:
+        return f"I see {prompt.media} attached. You said: {prompt.text}"
+    return f"You said: {prompt.text}"
+
+
+def _limited(said: list[TurnElement], most: int | None) -> list[TurnElement]:
+    """What fits into so many pieces; where not all does, the answer ends for `length`."""
+    if most is None:
+        return said
+    kept: list[TurnElement] = []
+    for one in said:
+        match one:
+            case Text() | Reasoning() if len(one.pieces) > most:
+                return [*kept, msgspec.structs.replace(one, pieces=one.pieces[:most]), Finish("length")]
+            case Text() | Reasoning():
+                most -= len(one.pieces)
+        kept.append(one)
+    return kept
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """A text in pieces, each a word with the space before it."""
+    return tuple(PIECE.findall(text))
+
+
+def _encoded(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+ASKS_FOR_JSON: Final = re.compile(r"answer with one json object", re.IGNORECASE)
+CALL: Final = re.compile(r"\bcall ([a-zA-Z0-9_-]+)")
+DECODER: Final = json.JSONDecoder()
+WORD: Final = re.compile(r"[a-z0-9]+")
+PIECE: Final = re.compile(r"\s*\S+|\s+$")

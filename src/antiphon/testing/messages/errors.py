@@ -1,0 +1,52 @@
+"""Errors as servers of the Messages API tell them: as an answer, and as the event that ends a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon import sse
+from antiphon.testing.script import PlainReply, whole
+
+
+class MessagesRequestRefused(Exception):
+    """A request that a real server would not take."""
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.reply: PlainReply = messages_error(status, message)
+
+
+def messages_error(
+    status: int, message: str = "scripted", *, type: str | None = None, headers: dict[str, str] | None = None
+) -> PlainReply:
+    """An error in the form of this API; its type follows from the status unless it is given."""
+    body = {**_body(type or TYPES.get(status, "api_error"), message), "request_id": REQUEST_ID}
+    return whole(body, status, {"request-id": REQUEST_ID, **(headers or {})})
+
+
+def error_event(type: str = "overloaded_error", message: str = "Overloaded") -> bytes:
+    """An error inside a stream that began well, for `raw`."""
+    return sse.encode("error", msgspec.json.encode(_body(type, message)))
+
+
+def _body(type: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": type, "message": message}}
+
+
+TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+REQUEST_ID: Final = "req_fake"

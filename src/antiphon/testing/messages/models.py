@@ -1,0 +1,82 @@
+"""What the models of the Messages API take of thinking and effort, as the API's guides list it (November 2026).
+
+The lists are written out here by themselves and share nothing with the profiles that the gateway reads. A model under any other
+name takes everything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from msgspec import Struct
+
+from antiphon.testing.messages.errors import MessagesRequestRefused
+
+
+class ModelRules(Struct, frozen=True):
+    """One row: the types of `thinking` and the words of `output_config.effort` that are taken; None: all."""
+
+    name: re.Pattern[str]
+    types: tuple[str, ...] | None
+    efforts: tuple[str, ...] | None
+    #: Whether the two highest efforts are refused where thinking is switched off.
+    capped: bool = False
+
+
+def find_model_rules(name: Any) -> ModelRules:
+    known = (model for model in MODELS if isinstance(name, str) and model.name.match(name))
+    return next(known, UNKNOWN)
+
+
+def check_type(model: ModelRules, kind: str) -> None:
+    """The type of `thinking`."""
+    if model.types is None or kind in model.types:
+        return
+    # "adaptive thinking is not supported on this model": the models before 4.6.
+    if kind == "adaptive":
+        raise MessagesRequestRefused("adaptive thinking is not supported on this model")
+    # '"thinking.type.enabled" is not supported for this model. Use …': from 4.7 on there are no budgets.
+    hint = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+    if kind == "disabled" and "between_tools" in model.types:
+        hint = (
+            'Use "thinking.type.between_tools" for the lowest thinking setting, or "thinking.type.adaptive" and '
+            '"output_config.effort" to control thinking behavior.'
+        )
+    raise MessagesRequestRefused(f'"thinking.type.{kind}" is not supported for this model. {hint}')
+
+
+def check_effort(model: ModelRules, effort: str, kind: str) -> None:
+    """The word for the effort, beside this type of `thinking`."""
+    # Models before 4.6 do not know the parameter at all, but for one.
+    if model.efforts == ():
+        raise MessagesRequestRefused("This model does not support the effort parameter.")
+    # "… does not support effort level 'xhigh'. Supported levels: …", in the order of the alphabet.
+    if model.efforts is not None and effort not in model.efforts:
+        levels = ", ".join(sorted(model.efforts))
+        raise MessagesRequestRefused(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
+    # "output_config.effort 'xhigh' is not supported when thinking is disabled on this model. …": from 5 on.
+    if effort in ("xhigh", "max") and kind in ("disabled", "between_tools") and model.capped:
+        raise MessagesRequestRefused(
+            f"output_config.effort '{effort}' is not supported when thinking is disabled on this model. "
+            "Use effort 'high' or below, or enable thinking."
+        )
+
+
+def _model(name: str, types: str, efforts: str, *, capped: bool = False) -> ModelRules:
+    return ModelRules(re.compile(name), tuple(types.split()), tuple(efforts.split()), capped)
+
+
+UNKNOWN: Final = ModelRules(re.compile(""), None, None)
+#: The first row that fits counts.
+MODELS: Final = (
+    _model(r"claude-(fable|mythos-5|opus-5[-.]5)", "adaptive", "low medium high xhigh max"),
+    _model(r"claude-mythos-preview", "adaptive enabled", "low medium high max"),
+    _model(r"claude-sonnet-5[-.]5", "adaptive between_tools", "low medium high xhigh max", capped=True),
+    _model(r"claude-(opus-5|haiku-5)", "adaptive disabled", "low medium high xhigh max", capped=True),
+    _model(r"claude-(opus-4[-.][78]|sonnet-5)", "adaptive disabled", "low medium high xhigh max"),
+    _model(r"claude-(opus|sonnet)-4[-.]6", "adaptive enabled disabled", "low medium high max"),
+    _model(r"claude-opus-4[-.]5", "enabled disabled", "low medium high"),
+    _model(r"claude-((opus|sonnet|haiku)-4|3[-.]7)", "enabled disabled", ""),
+    _model(r"claude-(3|2|instant)", "disabled", ""),
+)

@@ -1,0 +1,67 @@
+"""What a messages server without a script was asked, as `improvise` wants it told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.testing.improvise import OfferedTool, Prompt, schema_in_instructions
+from antiphon.testing.messages.history_rules import THINKING, blocks_of
+from antiphon.testing.rules import texts_in
+
+
+def make_prompt(body: dict[str, Any]) -> Prompt:
+    """The request, as `improvise` wants it told."""
+    messages: list[dict[str, Any]] = body["messages"]
+    last = max((at for at, message in enumerate(messages) if message["role"] == "user" and _asks(message)), default=-1)
+    asked = [block for block in blocks_of(messages[last]) if block["type"] != "tool_result"] if last >= 0 else []
+    calls = _calls(messages)
+    tools, choice = _offered(body)
+    return Prompt(
+        text=" ".join(texts_in(asked)),
+        media=sum(block["type"] != "text" for block in asked),
+        results=_results(messages[last + 1 :], calls),
+        calls_before=len(calls),
+        tools=tools,
+        choice=choice,
+        parallel=not (body.get("tool_choice") or {}).get("disable_parallel_tool_use"),
+        schema=_schema(body),
+        thinks=(body.get("thinking") or {}).get("type") in THINKING,
+        max_pieces=body.get("max_tokens"),
+    )
+
+
+def _asks(message: dict[str, Any]) -> bool:
+    return any(block["type"] != "tool_result" for block in blocks_of(message))
+
+
+def _calls(messages: list[dict[str, Any]]) -> dict[str, str]:
+    """The name of the tool that each call is of."""
+    blocks = [block for message in messages for block in blocks_of(message)]
+    return {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+
+
+def _results(messages: list[dict[str, Any]], calls: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """What the tools said last: those of the newest round of calls."""
+    rounds = [message for message in messages if message["role"] == "user"]
+    results = blocks_of(rounds[-1]) if rounds else []
+    return tuple((calls.get(result["tool_use_id"], "the tool"), " ".join(texts_in(result.get("content")))) for result in results)
+
+
+def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+    """The tools that may be called, and the choice among them. Tools that the server would run itself are never called."""
+    tools = tuple(OfferedTool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool)
+    match body.get("tool_choice"):
+        case {"type": "tool", "name": name}:
+            return tuple(tool for tool in tools if tool.name == name), "required"
+        case {"type": "any"}:
+            return tools, "required"
+        case {"type": "none"}:
+            return tools, "none"
+        case _:
+            return tools, "auto"
+
+
+def _schema(body: dict[str, Any]) -> dict[str, Any] | None:
+    format = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    schema: dict[str, Any] | None = format.get("schema")
+    return schema_in_instructions(" ".join(texts_in(body.get("system")))) if schema is None else schema

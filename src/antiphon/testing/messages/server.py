@@ -1,0 +1,346 @@
+"""`MessagesServer`: a strict server of the Messages API. It spells a turn as events or as one message, which say the same.
+
+The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with. Real servers send one
+block after the other; what worse ones do is a habit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, assert_never, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.improvise import improvise
+from antiphon.testing.messages import rules as messages_rules
+from antiphon.testing.messages.errors import MessagesRequestRefused, error_event, messages_error
+from antiphon.testing.messages.issued_thoughts import IssuedThoughts
+from antiphon.testing.messages.prompt import make_prompt
+from antiphon.testing.messages.rules import MessagesLimits
+from antiphon.testing.rules import parse_json
+from antiphon.testing.script import (
+    End,
+    Finish,
+    Part,
+    Pause,
+    PlainReply,
+    Raw,
+    Reasoning,
+    ReceivedRequest,
+    Redacted,
+    Refusal,
+    Script,
+    ScriptedTurn,
+    ScriptedUsage,
+    Step,
+    Text,
+    ToolCall,
+    ToolCalls,
+    Wait,
+    interleave_pieces,
+    usage_of,
+    whole,
+)
+
+#: What poor servers and gateways do to a stream: they begin the message twice, leave every block open until the end, give every
+#: block the index 0, or put a call's input into the block's start and send no pieces of it.
+Habit = Literal["second_start", "overlapping", "shared_index", "input_at_start"]
+
+
+class MessagesServer(FakeServer):
+    """`with MessagesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+        max_chars: int | None = None,
+        max_bytes: int = MessagesLimits().max_bytes,
+        strict: bool = True,
+        alternating: bool = True,
+        system_messages: bool = False,
+        thinking: Sequence[str] | None = None,
+        habits: Collection[Habit] = (),
+        port: int = 0,
+    ) -> None:
+        limits = MessagesLimits(
+            key=key,
+            models=None if models is None else tuple(models),
+            max_chars=max_chars,
+            max_bytes=max_bytes,
+            strict=strict,
+            alternating=alternating,
+            system_messages=system_messages,
+            thinking=None if thinking is None else tuple(thinking),
+        )
+        super().__init__(MessagesBehavior(limits, habits), script, port=port)
+
+
+class MessagesBehavior:
+    """What makes the server one of this dialect. It does no IO."""
+
+    def __init__(self, limits: MessagesLimits = MessagesLimits(), habits: Collection[Habit] = ()) -> None:  # noqa: B008
+        self.thoughts = IssuedThoughts()
+        self._limits = limits
+        self._habits = habits
+        self._numbers = itertools.count(1)
+
+    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
+        path = received.path.partition("?")[0]
+        try:
+            match received.method, path:
+                case "POST", "/v1/messages":
+                    return None
+                case "POST", "/v1/messages/count_tokens":
+                    body = messages_rules.check_count(received, self._limits, self.thoughts)
+                    return whole({"input_tokens": messages_rules.prompt_chars(body) // 4 + 1})
+                case "GET", "/v1/models":
+                    messages_rules.check_key(received, self._limits)
+                    return whole(_models(self._limits.models or ("mock-1",)))
+                case _, "/v1/messages" | "/v1/messages/count_tokens" | "/v1/models":
+                    return messages_error(405, f"{received.method} is not allowed on {path}")
+                case _:
+                    return messages_error(404, f"there is no {received.method} {path} here")
+        except MessagesRequestRefused as refused:
+            return refused.reply
+
+    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+        try:
+            messages_rules.check(received, self._limits, self.thoughts)
+        except MessagesRequestRefused as refused:
+            return refused.reply
+        return None
+
+    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(received.json))
+
+    def wants_stream(self, received: ReceivedRequest) -> bool:
+        return bool(received.json.get("stream"))
+
+    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
+        told = self._teller(turn, received, self._habits).tell()
+        return [_frame(step) if isinstance(step, dict) else step for step in told]
+
+    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+        if _stop_reason(turn) == "error":
+            return messages_error(500).body
+        events = [step for step in self._teller(turn, received, ()).tell() if isinstance(step, dict)]
+        return msgspec.json.encode(_folded(events))
+
+    def _teller(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _Teller:
+        return _Teller(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
+
+
+class _Teller:
+    """One turn as events. A new kind of content begins a new block, and ends the one before."""
+
+    def __init__(
+        self, turn: ScriptedTurn, body: dict[str, Any], id: str, thoughts: IssuedThoughts, habits: Collection[Habit]
+    ) -> None:
+        self._turn = turn
+        self._body = body
+        self._id = id
+        self._thoughts = thoughts
+        self._habits = habits
+        self._begun = False
+        self._blocks = 0
+        self._open: list[int] = []
+        self._in_text = False  # whether the newest block is text, of which more may follow
+        self._steps: list[dict[str, Any] | Step] = []
+
+    def tell(self) -> list[dict[str, Any] | Step]:
+        for said in self._turn.elements:
+            match said:
+                case Text() | Refusal():  # a refusal is text here, and a stop reason
+                    self._text(said.pieces)
+                case Reasoning():
+                    self._think(said)
+                case Redacted():
+                    self._thoughts.give_sealed(said.data)
+                    self._start({"type": "redacted_thinking", "data": said.data})
+                case ToolCalls():
+                    self._call(said)
+                case Raw():
+                    self._steps.append(said.data)
+                case Pause() | Wait() | End():
+                    self._steps.append(said)
+                case Finish() | ScriptedUsage():
+                    pass  # told at the end, where they belong
+                case _ as never:
+                    assert_never(never)
+        self._end()
+        return self._steps
+
+    # Blocks.
+
+    def _text(self, pieces: tuple[str, ...]) -> None:
+        """More of the text that is being written, or a new block of it."""
+        if not self._in_text:
+            self._start({"type": "text", "text": ""})
+            self._in_text = True
+        for piece in pieces:
+            self._delta(self._open[-1], {"type": "text_delta", "text": piece})
+
+    def _think(self, said: Reasoning) -> None:
+        # `omitted`: the words are kept back, and the signature alone is given.
+        is_shown = (self._body.get("thinking") or {}).get("display") != "omitted"
+        pieces = said.pieces if is_shown else ()
+        signature = self._thoughts.give("".join(pieces), said.signature)
+        self._start({"type": "thinking", "thinking": "", "signature": ""})
+        for piece in pieces:
+            self._delta(self._open[-1], {"type": "thinking_delta", "thinking": piece})
+        self._delta(self._open[-1], {"type": "signature_delta", "signature": signature})
+
+    def _call(self, said: ToolCalls) -> None:
+        """Real servers write one call after the other."""
+        for group in [said.calls] if "overlapping" in self._habits else [(call,) for call in said.calls]:
+            spelled = ToolCalls(tuple(replace(call, pieces=self._pieces(call)) for call in group))
+            indices: list[int] = []
+            for at, _, piece in interleave_pieces(spelled):
+                if piece is None:
+                    indices.append(self._start_call(group[at]))
+                else:
+                    self._delta(indices[at], {"type": "input_json_delta", "partial_json": piece})
+
+    def _start_call(self, call: ToolCall) -> int:
+        given = _input(call) if "input_at_start" in self._habits else {}
+        return self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
+
+    def _pieces(self, call: ToolCall) -> tuple[str, ...]:
+        """The input in pieces. The first is always empty; of an input with nothing in it there are no others."""
+        if "input_at_start" in self._habits:
+            return ()
+        if call.kind == "custom":  # such tools are functions of one string here
+            return ("", msgspec.json.encode(_input(call)).decode())
+        return ("",) if parse_json("".join(call.pieces)) == {} else ("", *call.pieces)
+
+    def _start(self, block: dict[str, Any]) -> int:
+        self._begin()
+        if "overlapping" not in self._habits:
+            self._close()
+        index = 0 if "shared_index" in self._habits else self._blocks
+        self._event("content_block_start", index=index, content_block=block)
+        if self._blocks == 0:
+            self._event("ping")
+        self._blocks += 1
+        self._open.append(index)
+        self._in_text = False
+        return index
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+        self._event("content_block_delta", index=index, delta=delta)
+
+    def _close(self) -> None:
+        for index in self._open:
+            self._event("content_block_stop", index=index)
+        if self._open and "second_start" in self._habits and self._blocks == 1:
+            self._start_message()
+        self._open.clear()
+        self._in_text = False
+
+    # The message.
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._start_message()
+
+    def _start_message(self) -> None:
+        message: dict[str, Any] = {"id": self._id, "type": "message", "role": "assistant"}
+        message |= {"model": self._body.get("model", "mock-1"), "content": [], "stop_reason": None, "stop_sequence": None}
+        if "usage" not in self._turn.omit:
+            message["usage"] = {**self._usage(), "output_tokens": 1}
+        self._event("message_start", message=message)
+
+    def _end(self) -> None:
+        omit, reason = self._turn.omit, _stop_reason(self._turn)
+        if len(set(omit)) < len(get_args(Part)):
+            self._begin()
+        self._close()
+        if reason == "error":
+            self._steps.append(error_event())
+            return
+        # Stop reason and usage share an event, which is there as long as one of them is.
+        if "finish" not in omit or "usage" not in omit:
+            told = {} if "usage" in omit else {"usage": self._usage()}
+            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **told)
+        if "done" not in omit:
+            self._event("message_stop")
+
+    def _stop(self, reason: str | None) -> dict[str, Any]:
+        stops = self._body.get("stop_sequences") or [None]
+        stop: dict[str, Any] = {"stop_reason": reason, "stop_sequence": stops[0] if reason == "stop_sequence" else None}
+        if reason == "refusal":
+            stop["stop_details"] = {"type": "refusal", "category": None, "explanation": None}
+        return stop
+
+    def _usage(self) -> dict[str, Any]:
+        """Counted as this API does: what came from the cache is no part of the input."""
+        usage = usage_of(self._turn, messages_rules.prompt_chars(self._body))
+        return {
+            "input_tokens": usage.prompt - usage.cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": usage.cached,
+            "output_tokens": usage.completion,
+            "output_tokens_details": {"thinking_tokens": usage.reasoning},
+        }
+
+    def _event(self, type: str, **members: Any) -> None:
+        self._steps.append({"type": type, **members})
+
+
+def _input(call: ToolCall) -> dict[str, Any]:
+    """The input of a call as an object, which it always is in this dialect."""
+    written = "".join(call.pieces)
+    found = {"input": written} if call.kind == "custom" else parse_json(written)
+    return found if isinstance(found, dict) else {}
+
+
+def _stop_reason(turn: ScriptedTurn) -> str:
+    """In the words of this dialect, which are said as they are; those of chat are translated."""
+    said = [said.reason for said in turn.elements if isinstance(said, Finish)]
+    if said:
+        return STOP_REASONS.get(said[-1], said[-1])
+    if any(isinstance(said, Refusal) for said in turn.elements):
+        return "refusal"
+    return "tool_use" if any(isinstance(said, ToolCalls) for said in turn.elements) else "end_turn"
+
+
+def _frame(event: dict[str, Any]) -> bytes:
+    return sse.encode(event["type"], msgspec.json.encode(event))
+
+
+def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message that the events make: all that the stream says, put together."""
+    message: dict[str, Any] = events[0]["message"]
+    written: dict[int, str] = {}
+    for event in events:
+        match event:
+            case {"type": "content_block_start", "content_block": block}:
+                message["content"].append(block)
+            case {"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": piece}}:
+                written[at] = written.get(at, "") + piece
+                message["content"][at]["input"] = parse_json(written[at]) or {}
+            case {"type": "content_block_delta", "index": at, "delta": {**delta}}:
+                name = next(name for name in delta if name != "type")
+                message["content"][at][name] += delta[name]
+            case {"type": "message_delta", "delta": delta}:
+                message |= {**delta, **{name: event[name] for name in ("usage",) if name in event}}
+    return message
+
+
+def _models(names: Sequence[str]) -> dict[str, Any]:
+    listed = [
+        {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z", "lifecycle": "active"}
+        for name in names
+    ]
+    return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}

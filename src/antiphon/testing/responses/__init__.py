@@ -1,0 +1,1 @@
+"""A strict server of the Responses API."""

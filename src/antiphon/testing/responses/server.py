@@ -1,0 +1,302 @@
+"""`ResponsesServer`: a strict server of the Responses API that keeps nothing. It spells a turn as events or as one response.
+
+The events come from the hub's own writer, so what it says is conformant; poor servers are played with `raw` and `exactly`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, assert_never, cast
+
+from antiphon.dialects.responses import EventsFromHub, error_from_hub, request_to_hub
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol import codec
+from antiphon.protocol import response as hub
+from antiphon.protocol.content import LogProb, TopLogProb
+from antiphon.protocol.emitters import EventCollector
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.writer import ResponseWriter
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.improvise import OfferedTool, Prompt, improvise
+from antiphon.testing.responses import rules as responses_rules
+from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path, texts_in
+from antiphon.testing.script import (
+    End,
+    Finish,
+    Pause,
+    PlainReply,
+    Raw,
+    Reasoning,
+    ReceivedRequest,
+    Redacted,
+    Refusal,
+    Script,
+    ScriptedTurn,
+    ScriptedUsage,
+    Step,
+    Text,
+    ToolCalls,
+    TurnElement,
+    Wait,
+    interleave_pieces,
+    usage_of,
+)
+
+
+class ResponsesServer(FakeServer):
+    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        key: str | None = None,
+        models: Sequence[str] | None = None,
+        max_chars: int | None = None,
+        strict: bool = True,
+        strict_fields: bool = False,
+        own_tools: Sequence[str] = (),
+        maker: str = "fake",
+        plain_models: Sequence[str] = (),
+        port: int = 0,
+    ) -> None:
+        limits = ServerLimits(
+            key=key,
+            models=None if models is None else tuple(models),
+            max_chars=max_chars,
+            strict=strict,
+            strict_fields=strict_fields,
+            own_tools=tuple(own_tools),
+            maker=maker,
+            plain_models=tuple(plain_models),
+        )
+        super().__init__(ResponsesBehavior(limits), script, port=port)
+
+
+class ResponsesBehavior:
+    """What makes the server one of this dialect. It does no IO."""
+
+    def __init__(self, limits: ServerLimits = ServerLimits()) -> None:  # noqa: B008
+        self._limits = limits
+        numbers = itertools.count(1)
+        self._stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: int(time.time()))
+
+    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
+        return answer_other_path(received, "/v1/responses", list(self._limits.models or ("mock-1",)))
+
+    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+        try:
+            responses_rules.check(received, self._limits)
+            request_to_hub(received.body)
+        except RequestRefused as refused:
+            return refused.reply
+        except ApiError as fault:  # what the specification's own schema has no room for
+            status, body = error_from_hub(fault)
+            return PlainReply(status=status, body=body, headers={"content-type": "application/json"})
+        return None
+
+    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(received.json))
+
+    def wants_stream(self, received: ReceivedRequest) -> bool:
+        return bool(received.json.get("stream"))
+
+    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
+        request, _ = request_to_hub(received.body)
+        to_bytes = EventsFromHub(request)
+        steps: list[Step] = []
+        for told in self._tell(turn, received)[0]:
+            steps.append(told if isinstance(told, bytes | Pause | Wait | End) else to_bytes.feed(told))
+        return steps if "done" in turn.omit else [*steps, to_bytes.finish()]
+
+    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+        return codec.encode(self._tell(turn, received)[1])
+
+    def _tell(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
+        """The events of a turn, with what happens between them; and the response they make."""
+        request, _ = request_to_hub(received.body)
+        opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
+        events = EventCollector()
+        seal = partial(responses_rules.sealed, maker=self._limits.maker)
+        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
+        told: list[Any] = []
+        for said in turn.elements:
+            match said:
+                case Raw():
+                    told.append(said.data)
+                case Pause() | Wait() | End():
+                    told.append(said)
+                case _:
+                    teller.tell(said)
+                    told += events.take()
+        if "finish" not in turn.omit:
+            teller.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
+        return told + events.take(), teller.writer.response
+
+
+class _Teller:
+    """Tells the writer what is said; a new kind of content begins a new item."""
+
+    def __init__(self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]) -> None:
+        self.writer = writer
+        self._new_id = stamps.new_id
+        self._seal = seal
+        self._wants_sealed = "reasoning.encrypted_content" in (body.get("include") or ())
+        self._body = body
+        self._wants_logprobs = "message.output_text.logprobs" in (body.get("include") or ())
+        self._keys = itertools.count()
+        self._key = -1
+        self._kind: type[TurnElement] | None = None
+
+    def tell(self, said: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
+        match said:
+            case Text():
+                key = self._item(Text)
+                for piece in said.pieces:
+                    self.writer.text(key, piece, logprobs=self._logprobs(piece))
+            case Refusal():
+                key = self._item(Text)  # a refusal is a part of a message, as text is
+                for piece in said.pieces:
+                    self.writer.refusal(key, piece)
+            case Reasoning():
+                key = self._thought()
+                for piece in said.pieces:
+                    self.writer.reasoning(key, piece)
+            case ToolCalls():
+                self._close()
+                self._calls(said)
+            case Redacted():
+                pass  # what has no words is no item here
+            case Finish() | ScriptedUsage():
+                pass  # told at the end, where they belong
+            case _ as never:
+                assert_never(never)
+
+    def end(self, reason: str, usage: hub.Usage | None) -> None:
+        match reason:
+            case "length":
+                self.writer.incomplete("max_output_tokens", usage)
+            case "content_filter":
+                self.writer.incomplete("content_filter", usage)
+            case "error":
+                self.writer.fail(UpstreamFault("scripted", code="server_error"), usage)
+            case _:
+                self.writer.complete(usage)
+
+    def _item(self, kind: type[TurnElement]) -> int:
+        if self._kind is not kind:
+            self._close()
+            self._kind = kind
+            self._key = next(self._keys)
+        return self._key
+
+    def _thought(self) -> int:
+        """A reasoning item, with its sealed form if that was asked for."""
+        begins = self._kind is not Reasoning
+        key = self._item(Reasoning)
+        if begins:
+            id = self._new_id("rs")
+            self.writer.reasoning_item(key, id=id)
+            if self._wants_sealed:
+                self.writer.encrypted_content(key, self._seal(id))
+        return key
+
+    def _close(self) -> None:
+        for key in self.writer.open_keys:
+            self.writer.close(key)
+        self._kind = None
+
+    def _calls(self, said: ToolCalls) -> None:
+        keys = [next(self._keys) for _ in said.calls]
+        for at, call, piece in interleave_pieces(said):
+            is_function = call.kind == "function"
+            if piece is None:
+                begin = self.writer.call if is_function else self.writer.custom_call
+                begin(keys[at], name=call.name, call_id=call.id)
+            else:
+                (self.writer.arguments if is_function else self.writer.custom_input)(keys[at], piece)
+
+    def _logprobs(self, piece: str) -> list[LogProb] | None:
+        """Each piece is a token, if that was asked for; the alternatives are the same token over again."""
+        if not self._wants_logprobs:
+            return None
+        other = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
+        others = [other] * (self._body.get("top_logprobs") or 0)
+        return [LogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()), top_logprobs=others)]
+
+
+def make_prompt(body: dict[str, Any]) -> Prompt:
+    """The request, as `improvise` wants it told."""
+    given = body["input"]
+    items: list[dict[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    last = max((at for at, item in enumerate(items) if item.get("role") == "user"), default=-1)
+    content = items[last]["content"] if last >= 0 else ""
+    tools, choice = _offered(body)
+    return Prompt(
+        text=" ".join(texts_in(content)),
+        media=sum(part["type"] != "input_text" for part in content) if isinstance(content, list) else 0,
+        results=_results(items[last + 1 :]),
+        calls_before=sum(item.get("type") in CALLS for item in items),
+        tools=tools,
+        choice=choice,
+        parallel=body.get("parallel_tool_calls") is not False,
+        schema=_schema((body.get("text") or {}).get("format") or {}),
+        thinks=(body.get("reasoning") or {}).get("effort") not in (None, "none"),
+        max_pieces=body.get("max_output_tokens"),
+    )
+
+
+def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """What the tools said last: those of the newest round of calls."""
+    names: dict[str, str] = {}
+    results: list[tuple[str, str]] = []
+    for item in items:
+        if item.get("type") in CALLS:
+            if results:
+                names, results = {}, []
+            names[item["call_id"]] = item["name"]
+        elif item.get("type") in OUTPUTS:
+            results.append((names[item["call_id"]], " ".join(texts_in(item["output"]))))
+    return tuple(results)
+
+
+def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+    """The tools that may be called, and the choice among them."""
+    tools = [OfferedTool(tool["name"], tool.get("parameters") or {}, tool["type"]) for tool in body.get("tools") or ()]
+    choice = body.get("tool_choice") or "auto"
+    if isinstance(choice, str):
+        return tuple(tools), choice
+    names = [choice["name"]] if "name" in choice else [tool["name"] for tool in choice["tools"]]
+    return tuple(tool for tool in tools if tool.name in names), choice.get("mode", "required")
+
+
+def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
+    match format:
+        case {"type": "json_schema", "schema": schema}:
+            return cast(dict[str, Any], schema)
+        case {"type": "json_object"}:
+            return {}
+        case _:
+            return None
+
+
+def _finish_reason(turn: ScriptedTurn) -> str:
+    return next((said.reason for said in turn.elements if isinstance(said, Finish)), "stop")
+
+
+def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> hub.Usage:
+    usage = usage_of(turn, responses_rules.prompt_chars(body))
+    return hub.Usage(
+        input_tokens=usage.prompt,
+        output_tokens=usage.completion,
+        total_tokens=usage.prompt + usage.completion,
+        input_tokens_details=hub.InputTokensDetails(cached_tokens=usage.cached),
+        output_tokens_details=hub.OutputTokensDetails(reasoning_tokens=usage.reasoning),
+    )
+
+
+CALLS = ("function_call", "custom_tool_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output")

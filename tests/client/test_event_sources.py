@@ -1,0 +1,214 @@
+"""Streams that outlive their connections: nothing missing, nothing twice (B-9, API-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.client.conversing import Sleeps, asked, breaking, client_of
+from tests.faults.invariants import CHUNKED_HEAD
+from tests.running import BOUND
+from tests.server.in_background import ALICE, Lab, check, laboratory
+from tests.upstream.scripted import until
+
+from antiphon import testing
+from antiphon.client import AsyncClient, Retries, Timeouts, output_text
+from antiphon.errors import ClientFault, UpstreamFault
+from antiphon.protocol.codec import encode
+from antiphon.protocol.events import OutputTextDelta, StreamEvent
+from antiphon.testing import Gate, ResponsesServer, turn
+
+GOOD = Path(__file__).resolve().parents[1] / "recordings" / "responses" / "good_text_stream.sse"
+LONG = [f"word{number} " for number in range(60)]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with laboratory(f"sqlite:///{tmp_path}/store.db", says={"long": turn(testing.text(*LONG), testing.usage(5, 60))}) as lab:
+        yield lab
+        lab.open_gates()
+
+
+@pytest.mark.parametrize("limits", [[2000, None], [3000, 1500, 2500, 4000, None], [5000, 900, 5000, None]])
+def test_a_background_stream_goes_on_through_broken_connections(lab: Lab, limits: list[int | None]) -> None:
+    """B-9: no gap and no repeat, event by event as the gateway has them."""
+    sleeps = Sleeps()
+
+    async def work(client: AsyncClient) -> list[StreamEvent]:
+        async with client.stream("long", background=True) as stream:
+            events = [event async for event in stream]
+        assert stream.error is None
+        assert stream.text == "".join(LONG)
+        return events
+
+    with breaking(lab.gateway.port, limits) as link:
+        events = asked(link.url, work, key=ALICE, retries=sleeps.retries(3))
+        assert link.connections >= len(limits)
+        assert any("starting_after=" in request for request in link.requests)
+    check(events)
+    kept = lab.events(events[0].response.id)  # type: ignore[union-attr]
+    assert [encode(event) for event in events] == [encode(event) for event in kept]
+
+
+def test_a_stream_is_resumed_behind_the_last_event_that_was_seen(lab: Lab) -> None:
+    """B-9: and the snapshot is whole, though the earlier events are not told again."""
+    with client_of(lab.url, key=ALICE) as client:
+        with client.stream("long", background=True) as stream:
+            seen: list[StreamEvent] = []
+            for event in stream:
+                seen.append(event)
+                if len(seen) == 20:
+                    break
+        id, last = stream.response.id, seen[-1].sequence_number
+        with client.resume(id, after=last) as resumed:
+            rest = list(resumed)
+        check([*seen, *rest])
+        assert resumed.text == "".join(LONG)
+        assert list(client.resume(id, after=rest[-1].sequence_number)) == []
+        assert output_text(client.resume(id).final()) == "".join(LONG)
+
+
+def test_a_snapshot_can_be_had_at_any_moment(lab: Lab) -> None:
+    gate = lab.gate()
+    lab.says["half"] = turn(testing.text("one ", "two "), testing.wait(gate), testing.text("three"))
+    with client_of(lab.url, key=ALICE) as client, client.stream("half", background=True) as stream:
+        for event in stream:
+            if type(event) is OutputTextDelta and event.delta == "two ":
+                break
+        assert (stream.text, stream.response.status) == ("one two ", "in_progress")
+        gate.open()
+        assert output_text(stream.final()) == "one two three"
+
+
+def test_a_response_that_is_cancelled_ends_its_stream_without_an_error(lab: Lab) -> None:
+    lab.says["wait"] = turn(testing.text("Well"), testing.wait(lab.gate()), testing.text("."))
+    with client_of(lab.url, key=ALICE) as client:
+        begun = client.create("wait", background=True)
+        assert begun.status == "queued"
+        with client.resume(begun.id) as stream:
+            for event in stream:
+                if type(event) is OutputTextDelta:
+                    break
+            assert client.cancel(begun.id).status == "cancelled"
+            rest = list(stream)
+        assert stream.response.status == "cancelled"
+        assert stream.error is None
+        assert stream.final().error is None
+        assert rest[-1].sequence_number == lab.events(begun.id)[-1].sequence_number
+        assert client.retrieve(begun.id).status == "cancelled"
+        client.delete(begun.id)
+        with pytest.raises(ClientFault):
+            client.retrieve(begun.id)
+
+
+@pytest.mark.parametrize("limit", [10, 350])
+def test_a_link_that_brings_nothing_any_more_is_given_up_and_can_be_resumed_later(lab: Lab, limit: int) -> None:
+    """The response itself has not failed: the fault is raised, and no terminal event is made up."""
+    sleeps = Sleeps()
+    with breaking(lab.gateway.port, [3000, limit]) as link:
+        with client_of(link.url, key=ALICE, retries=sleeps.retries(2)) as client:
+            seen: list[StreamEvent] = []
+            with client.stream("long", background=True) as stream, pytest.raises(UpstreamFault) as caught:
+                seen.extend(stream)  # what came before stays
+            assert caught.value.code == "upstream_disconnected"
+            id = stream.response.id
+    with client_of(lab.url, key=ALICE) as client:
+        assert output_text(client.resume(id).final()) == "".join(LONG)
+
+
+def test_a_response_that_is_gone_is_told_as_gone(lab: Lab) -> None:
+    with client_of(lab.url, key=ALICE) as client, pytest.raises(ClientFault) as caught:
+        list(client.resume("resp_nobody"))
+    assert caught.value.code == "not_found"
+
+
+def test_a_stream_that_nobody_keeps_is_not_asked_for_again() -> None:
+    broken = turn(testing.text("Hel"), testing.end("fin"))
+    with ResponsesServer([broken]) as server, client_of(server.base_url, retries=Sleeps().retries()) as client:
+        with pytest.raises(UpstreamFault):
+            client.stream("Hi.").final()
+        assert len(server.received) == 1
+
+
+def test_a_stream_that_is_silent_for_too_long_is_asked_for_again(lab: Lab) -> None:
+    """The response is made elsewhere, and may just take its time."""
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.text("Well"), testing.wait(gate), testing.text("."))
+
+    async def open_gate(_seconds: float) -> None:
+        gate.open()
+
+    retries = Retries(times=9, sleep=open_gate)
+    with client_of(lab.url, key=ALICE, retries=retries, timeouts=Timeouts(idle=0.2)) as client:
+        assert output_text(client.stream("slow", background=True).final()) == "Well."
+
+
+def test_a_stream_that_was_never_entered_can_be_closed() -> None:
+    with client_of("http://127.0.0.1:9") as client:
+        client.stream("Hi.").close()
+
+
+def test_streams_one_after_the_other_share_a_connection() -> None:
+    async def work(client: AsyncClient) -> None:
+        for _ in range(3):
+            assert output_text(await client.stream("Hi.").final()) == "You said: Hi."
+            await until(lambda: not client._sender.network.connections_in_use)
+        assert client._sender.network.open_connections == 1
+
+    with ResponsesServer() as server:
+        asked(server.base_url, work)
+
+
+def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_next_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nobody holds the stream any more."""
+    monkeypatch.setattr(
+        "antiphon.client.event_sources.LINGER", BOUND
+    )  # a busy machine needs longer than two seconds to get to the end
+    gate = Gate()
+    events = GOOD.read_bytes()
+    late = testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(events), events), testing.wait(gate), b"0\r\n\r\n")
+
+    async def work(client: AsyncClient) -> None:
+        assert (await client.stream("Hi.").final()).status == "completed"
+        await asyncio.to_thread(gate.wait_reached)
+        gc.collect()
+        await asyncio.sleep(0.01)
+        gate.open()
+        await until(lambda: not client._sender.network.connections_in_use)
+        assert client._sender.network.open_connections == 1
+
+    with ResponsesServer([late]) as server:
+        asked(server.base_url, work)
+
+
+def test_a_server_that_does_not_hang_up_after_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.client.event_sources.LINGER", 0.0)
+    endless = testing.exactly(testing.SSE_HEAD, GOOD.read_bytes(), testing.end("hang"))
+
+    async def work(client: AsyncClient) -> None:
+        assert (await client.stream("Hi.").final()).status == "completed"
+        await until(lambda: not client._sender.network.open_connections)
+
+    with ResponsesServer([endless]) as server:
+        asked(server.base_url, work)
+
+
+def test_a_stream_whose_server_was_away_can_be_entered_again() -> None:
+    with ResponsesServer([testing.error(503), turn(testing.text("Hello."))]) as server, client_of(server.base_url) as client:
+        stream = client.stream("Hi.")
+        with pytest.raises(UpstreamFault):
+            stream.__enter__()
+        assert output_text(stream.final()) == "Hello."
+
+
+def test_leaving_a_stream_early_lets_go_of_the_server(lab: Lab) -> None:
+    lab.says["wait"] = turn(testing.text("Well"), testing.wait(lab.gate()))
+    with client_of(lab.url, key=ALICE) as client:
+        with client.stream("wait") as stream:
+            next(iter(stream))
+        lab.upstream.wait_disconnected()
+        with pytest.raises(UpstreamFault, match="left before its end"):
+            stream.final()

@@ -1,0 +1,20 @@
+"""What a program wants of a response."""
+
+from __future__ import annotations
+
+from tests.client.conversing import client_of
+
+from antiphon import testing
+from antiphon.client import as_input, function_calls, output_text
+from antiphon.testing import ResponsesServer, turn
+
+
+def test_text_calls_and_output_as_input() -> None:
+    """ITEM-6: output goes back untouched."""
+    said = turn(testing.text("One ", "moment."), testing.tool_call("call_1", "look", '{"at": "it"}'))
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    with ResponsesServer([said]) as server, client_of(server.base_url) as client:
+        response = client.create("Look.", tools=[tool])
+    assert output_text(response) == "One moment."
+    assert [(call.name, call.arguments, call.call_id) for call in function_calls(response)] == [("look", '{"at": "it"}', "call_1")]
+    assert [type(item).__name__ for item in as_input(response.output)] == ["MessageParam", "FunctionCallParam"]

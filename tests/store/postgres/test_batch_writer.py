@@ -1,0 +1,97 @@
+"""What waits together is written together, and each is told what came of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from msgspec import Struct
+
+from antiphon.errors import StorageUnavailable
+from antiphon.store.postgres.batch_writer import MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, BatchWriter
+
+
+class Entry(Struct, frozen=True):
+    name: str
+    size: int = 1
+
+
+class Database:
+    """It takes what it is let, batch by batch."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.batches: list[list[str]] = []
+        self.failure: Exception | None = None
+
+    async def write(self, entries: Sequence[Entry]) -> list[str]:
+        self.batches.append([entry.name for entry in entries])
+        await self.open.wait()
+        if self.failure and any(entry.name == "bad" for entry in entries):
+            raise self.failure
+        return [f"{entry.name} is kept" for entry in entries]
+
+
+def test_what_comes_meanwhile_is_the_next_batch() -> None:
+    async def go() -> None:
+        database = Database()
+        batches = BatchWriter(database.write)
+        names = ["first", *map(str, range(MAX_BATCH_ENTRIES + 1)), "7", "8"]
+        asked = [asyncio.create_task(batches.submit(Entry(name))) for name in names]
+        await asyncio.sleep(0)
+        database.open.set()
+        assert await asyncio.gather(*asked) == [f"{name} is kept" for name in names]
+        assert [len(batch) for batch in database.batches] == [
+            MAX_BATCH_ENTRIES,
+            4,
+        ]  # all of them asked before the first was written
+        await batches.stop()
+        assert await batches.submit(Entry("later")) == "later is kept"
+
+    asyncio.run(go())
+
+
+def test_no_row_is_written_twice_by_one_statement() -> None:
+    async def go() -> None:
+        database = Database()
+        database.open.set()
+        batches = BatchWriter(database.write)
+        await asyncio.gather(*(batches.submit(Entry(name)) for name in "aabba"))
+        assert database.batches == [["a"], ["a", "b"], ["b", "a"]]
+
+    asyncio.run(go())
+
+
+def test_what_is_large_is_written_with_few_others() -> None:
+    async def go() -> None:
+        database = Database()
+        database.open.set()
+        batches = BatchWriter(database.write)
+        await asyncio.gather(*(batches.submit(Entry(name, MAX_BATCH_BYTES // 2)) for name in "abcde"))
+        assert database.batches == [["a", "b"], ["c", "d"], ["e"]]
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("failure", "spared"), [(asyncpg.DataError("too large"), True), (asyncpg.PostgresConnectionError("gone"), False)]
+)
+def test_what_does_not_fit_takes_no_other_along_and_what_fails_fails_for_all(failure: Exception, spared: bool) -> None:
+    async def go() -> None:
+        database = Database()
+        database.failure = failure
+        batches = BatchWriter(database.write)
+        asked = [asyncio.create_task(batches.submit(Entry(name))) for name in ("good", "bad", "left", "fine")]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asked[2].cancel()
+        database.open.set()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(outcomes[1], StorageUnavailable)
+        assert outcomes[1].__cause__ is failure
+        assert isinstance(outcomes[2], asyncio.CancelledError)
+        assert [isinstance(outcomes[number], str) for number in (0, 3)] == [spared, spared]
+
+    asyncio.run(go())

@@ -1,0 +1,277 @@
+"""What is PostgreSQL's own about work: that others are told at once, and that whoever listens hears again after bad days."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+import uvloop
+from msgspec.structs import replace
+from tests.store import postgres_server
+from tests.store.places import record, with_item
+
+from antiphon.errors import StorageUnavailable
+from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
+from antiphon.store.postgres import listener as postgres_listener
+from antiphon.store.postgres import work as postgres_work
+from antiphon.store.postgres.connections import ConnectionLimits, Connections
+from antiphon.store.postgres.store import PostgresStore
+from antiphon.store.work import EventsAfter
+
+QUEUED = replace(record("resp_1"), status="queued")
+NEVER = 600.0  # so long that a test which uses it ends for another reason
+
+
+@pytest.fixture(autouse=True)
+def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not told is not noticed either."""
+    monkeypatch.setattr(postgres_work, "LONGEST_WAIT", NEVER)
+
+
+@asynccontextmanager
+async def two(url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
+    here, there = await PostgresStore.open(url), await PostgresStore.open(url)
+    try:
+        yield here, there
+    finally:
+        await here.close()
+        await there.close()
+
+
+async def listening(store: PostgresStore, url: str) -> None:
+    """Until it hears what others say."""
+    waiting = asyncio.create_task(store.wait_for_change("resp_1", NEVER))
+    await asyncio.wait_for(waiting, 60)  # who begins to listen may have missed something
+    assert listeners(url) == 1
+
+
+def listeners(url: str) -> int:
+    database = postgres_server.database_of(url)
+    return int(
+        postgres_server.sql(
+            f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND application_name = 'antiphon' "
+            "AND (query ILIKE 'LISTEN%' OR query = 'SELECT 1')"
+        )
+    )
+
+
+def test_another_gateway_is_told_at_once() -> None:
+    """F-2, of the store: a live tail on another replica."""
+
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with two(url) as (here, there):
+            await listening(there, url)
+            await here.enqueue("anna", QUEUED, [], b"{}")
+            await here.claim("one", NEVER, 1)
+            for number in range(3):
+                waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
+                await here.append("one", "resp_1", number, [b"{}"], "in_progress")
+                await asyncio.wait_for(waiting, 60)
+                said = await there.events_after("anna", "resp_1", number - 1)
+                assert said
+                assert said.events == [b"{}"]
+
+    uvloop.run(story())
+
+
+def test_what_a_gateway_told_itself_is_old_news() -> None:
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with two(url) as (here, there):
+            await listening(here, url)
+            moment = here.change_counter
+            await here.enqueue("anna", QUEUED, [], b"{}")
+            await there.release("nobody", ["resp_1"])  # nothing was released, so nothing is told
+            await there.cancel("anna", "resp_1", None)
+            while here.change_counter < moment + 2:
+                await here.wait_for_change("resp_1", NEVER, here.change_counter)
+            assert here.change_counter == moment + 2
+
+    uvloop.run(story())
+
+
+def test_a_connection_that_is_lost_is_made_again() -> None:
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with two(url) as (here, there):
+            await here.enqueue("anna", QUEUED, [], b"{}")
+            await here.claim("one", NEVER, 1)
+            await listening(there, url)
+            waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
+            await asyncio.sleep(0)
+            assert postgres_server.kill_backends(url) >= 1
+            await asyncio.wait_for(waiting, 60)  # something may have been missed
+            waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
+            await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
+            await asyncio.wait_for(waiting, 60)
+
+    uvloop.run(story())
+
+
+def test_a_server_that_was_restarted_is_listened_to_again() -> None:
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with two(url) as (here, there):
+            await here.enqueue("anna", QUEUED, [], b"{}")
+            await here.claim("one", NEVER, 1)
+            await listening(there, url)
+            moment = there.change_counter
+            async with postgres_server.stopped_aside():
+                await asyncio.sleep(3 * postgres_listener.PAUSE)  # an attempt or two in vain
+            await asyncio.wait_for(there.wait_for_change("resp_1", NEVER, moment), 60)
+            waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
+            assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
+            await asyncio.wait_for(waiting, 60)
+
+    uvloop.run(story())
+
+
+def test_a_way_that_has_fallen_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_listener, "IDLE", 0.01)
+
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with two(url) as (_, there):
+            await listening(there, url)
+            database = postgres_server.database_of(url)
+
+            def asked() -> str:
+                return postgres_server.sql(
+                    f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND query = 'SELECT 1'"
+                )
+
+            async with asyncio.timeout(60):
+                while await asyncio.to_thread(asked) != "1":
+                    await asyncio.sleep(0.01)
+
+    uvloop.run(story())
+
+
+def test_a_listener_that_cannot_be_settled_leaves_no_connection_behind() -> None:
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+
+        class Unsettled(Connections):
+            async def _settle(self, connection: Any) -> None:
+                del connection
+                raise asyncpg.InterfaceError("not today")
+
+        with pytest.raises(asyncpg.InterfaceError):
+            await Unsettled(url, ConnectionLimits()).connect()
+        database = postgres_server.database_of(url)
+        async with asyncio.timeout(60):
+            while postgres_server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'") != "0":
+                await asyncio.sleep(0.01)
+
+    uvloop.run(story())
+
+
+def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
+    """The first attempt is kept, and its answer is lost on the way."""
+
+    class Forgetful(Connections):
+        forgets = False
+
+        async def _ask_once(self, question: Any) -> Any:
+            answer = await super()._ask_once(question)
+            if self.forgets:
+                self.forgets = False
+                raise ConnectionResetError
+            return answer
+
+    async def story() -> None:
+        connections = Forgetful(postgres_server.fresh_url(), ConnectionLimits())
+        await connections.open()
+        store = PostgresStore(connections)
+        await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
+        connections.forgets = True
+        await store.enqueue("anna", QUEUED, [], b"{}")
+        [work] = await store.claim("one", NEVER, 5)
+        assert work.attempt == 1
+        for number in range(2):
+            connections.forgets = True
+            assert await store.append("one", "resp_1", number, [b"%d" % number], "in_progress")
+        for addition in (None, ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])):
+            connections.forgets = True
+            assert await store.finish("one", record("resp_1"), [], [], 2, [b"2"], addition=addition)
+        assert await store.events_after("anna", "resp_1", -1) == EventsAfter(events=[b"0", b"1", b"2"], status="completed")
+        connections.forgets = True
+        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="b", item=b"{}")])
+        await store.save("anna", record("resp_2"), [], [], addition=addition)
+        page = await store.list_entries("anna", "conv", after=None, order="asc", limit=1000)
+        assert page
+        assert [entry.id for entry in page.entries] == ["b"]  # what was finished before adds nothing
+        await store.close()
+
+    uvloop.run(story())
+
+
+def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and_in_its_order() -> None:
+    """One that does not fit takes no other along."""
+
+    class Counting(Connections):
+        asked = 0
+
+        async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
+            self.asked += 1
+            return await super().fetch_unwrapped(sql, *arguments)
+
+    async def story() -> None:
+        connections = Counting(postgres_server.fresh_url(), ConnectionLimits())
+        await connections.open()
+        store = PostgresStore(connections)
+        ids = [f"resp_{number}" for number in range(150)]
+        asks = [store.enqueue("anna", replace(QUEUED, id=id), [f"item of {id}"], id.encode()) for id in ids]
+        await asyncio.gather(*asks)
+        assert connections.asked <= 5
+        assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [(id, id.encode()) for id in ids]
+        found = await with_item(store, "anna", "item of resp_99")
+        assert found is not None
+        assert found.id == "resp_99"
+
+        same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
+        asks = [
+            store.enqueue("anna", same, [], b"1"),
+            store.enqueue("bert", same, [], b"2"),
+            store.enqueue("anna", other, [], b"3"),
+        ]
+        kept = await asyncio.gather(*asks, return_exceptions=True)
+        assert [isinstance(outcome, StorageUnavailable) for outcome in kept] == [False, True, False]
+        assert [work.request for work in await store.claim("one", NEVER, 5)] == [b"1", b"3"]
+        await store.close()
+
+    uvloop.run(story())
+
+
+def test_what_does_not_fit_is_told() -> None:
+    async def story() -> None:
+        store = await PostgresStore.open(postgres_server.fresh_url())
+        await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
+        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])
+        with pytest.raises(StorageUnavailable, match="cannot hold what it was given"):
+            await store.save("anna", record(os.urandom(5000).hex()), [], [], addition=addition)
+        assert await store.get_entry("anna", "conv", "a") is None
+        await store.close()
+
+    uvloop.run(story())
+
+
+def test_gaps_between_events_are_found() -> None:
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        store = await PostgresStore.open(url)
+        await store.enqueue("anna", QUEUED, [], b"{}")
+        await store.claim("one", NEVER, 1)
+        for number in range(3):
+            await store.append("one", "resp_1", number, [b"{}"], "in_progress")
+        postgres_server.sql("DELETE FROM antiphon_events WHERE first = 1", url)
+        assert await store.verify() == ["1 batches of events do not follow those before them"]
+        await store.close()
+
+    uvloop.run(story())

@@ -1,0 +1,173 @@
+"""What is SQLite's own about work and conversations: its queries, its transactions, and what it notices of other processes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from msgspec.structs import replace
+from tests.store.places import record
+
+from antiphon.errors import StorageUnavailable
+from antiphon.store.changes import Changes
+from antiphon.store.conversations import ConversationEntry, StoredConversation
+from antiphon.store.sqlite import change_watcher as sqlite_watch
+from antiphon.store.sqlite import conversations as sqlite_conversations
+from antiphon.store.sqlite import file as sqlite_file
+from antiphon.store.sqlite import work as sqlite_work
+from antiphon.store.sqlite.change_watcher import ChangeWatcher
+from antiphon.store.sqlite.store import SqliteStore
+from antiphon.store.work import EventsAfter
+
+QUEUED = replace(record("resp_1"), status="queued")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *(getattr(sqlite_work, name) for name in ("FREE", "CLAIM", "HOLDS", "RENEW", "RELEASE", "HELD", "MOVE", "SET_STATUS")),
+        *(getattr(sqlite_work, name) for name in ("OWN", "CANCELLABLE", "SAID", "QUEUE")),
+        *(getattr(sqlite_watch, name) for name in ("STATES", "WAITING")),
+        *(getattr(sqlite_conversations, name) for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")),
+        *sqlite_conversations.PAGES.values(),
+    ],
+)
+def test_no_query_reads_a_whole_table(statement: str, tmp_path: Path) -> None:
+    sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
+        wanted = max([number for number in range(1, 5) if f"?{number}" in statement], default=statement.count("?"))
+        plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("[]",) * wanted)]
+    tables = ("work", "w", "events", "e", "responses", "r", "conversations", "entries", "work_requests", "q")
+    whole = [line for line in plan for table in tables if line == f"SCAN {table}" or line.startswith(f"SCAN {table} ")]
+    # All of the work that is open is a short list, with an index of its own.
+    assert [line for line in whole if not line.endswith("USING INDEX work_open")] == []
+    assert not any("TEMP B-TREE" in line for line in plan)
+
+
+def test_appends_that_wait_together_are_one_transaction(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def note(statement: dict[str, Any]) -> None:
+        statements.append(statement["sql"])
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        ids = [f"resp_{number}" for number in range(30)]
+        for id in ids:
+            await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
+        await store.claim("one", 60, 50)
+        await store._writer.run(lambda cursor: cursor.connection.trace_v2(apsw.SQLITE_TRACE_STMT, note))
+        await asyncio.gather(*(store.append("one", id, 0, [id.encode()], "in_progress") for id in ids))
+        assert len(statements) <= 3 * 8, statements
+        for id in ids:
+            assert await store.events_after("anna", id, -1) == EventsAfter(events=[id.encode()], status="in_progress")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_does_not_fit_takes_no_other_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
+        db = sqlite_file.connect(path, lock_timeout, only_reads=only_reads)
+        db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
+        return db
+
+    monkeypatch.setattr("antiphon.store.sqlite.store.connect", limited)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        for id in "abc":
+            await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
+        await store.claim("one", 60, 5)
+        asked = [store.append("one", id, 0, [b"x" * (200_000 if id == "b" else 10)], "in_progress") for id in "abc"]
+        asked.append(store.append("one", "a", 7, [b"x"], "in_progress"))
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [bool, StorageUnavailable, bool, ValueError]
+        assert await store.events_after("anna", "b", -1) == EventsAfter(events=[], status="queued")
+        assert await store.events_after("anna", "c", -1) == EventsAfter(events=[b"x" * 10], status="in_progress")
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_gaps_between_events_are_found(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.enqueue("anna", QUEUED, [], b"{}")
+        await store.claim("one", 60, 1)
+        for number in range(3):
+            await store.append("one", "resp_1", number, [b"{}"], "in_progress")
+        with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+            db.execute("DELETE FROM events WHERE first = 1")
+        assert await store.verify() == ["batches of events that do not follow those before them: 1"]
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_a_user_deletes_of_a_conversation_is_in_no_file_any_more(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        secret = [ConversationEntry(id=id, item=b"the secret of the house " * 300) for id in ("secret_1", "secret_2")]
+        await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"secret"), secret)
+        assert await store.delete_entry("anna", "conv", "secret_1")
+        assert b"secret_1" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert await store.delete_conversation("anna", "conv")
+        assert b"secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_watch, "EVERY", 0.001)
+    monkeypatch.setattr(sqlite_watch, "LINGER", 0.05)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.wait_for_change("resp_1", 0.01)
+        async with asyncio.timeout(60):
+            while any(task.get_coro().__qualname__ == "ChangeWatcher._look" for task in asyncio.all_tasks()):  # type: ignore[union-attr]
+                await asyncio.sleep(0.005)
+        await store.wait_for_change("resp_1", 0.01)  # and again
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_watch, "EVERY", 0.001)
+
+    class Readers:
+        """They find nothing new, until they find nothing at all."""
+
+        is_ill = False
+
+        def run(self, question: Any) -> asyncio.Future[Any]:
+            del question
+            answer = asyncio.get_running_loop().create_future()
+            if self.is_ill:
+                answer.set_exception(StorageUnavailable("the storage is damaged"))
+            else:
+                answer.set_result({"resp_1": [0, 0, 0, ""]})
+            return answer
+
+    async def go() -> None:
+        readers: Any = Readers()
+        changes = Changes()
+        watch = ChangeWatcher(readers, changes)
+        watch.watch_key("resp_1", 600)
+        await asyncio.wait_for(changes.wait("resp_1", 600, 0), 60)  # nothing was known of it before
+        waiting = asyncio.create_task(changes.wait("resp_1", 600, None))
+        await asyncio.wait([waiting], timeout=0.05)
+        assert not waiting.done()
+        readers.is_ill = True
+        await asyncio.wait_for(waiting, 60)
+        await watch.stop()
+
+    asyncio.run(go())

@@ -1,0 +1,276 @@
+"""Each rule with a request that it refuses and one, as near as can be, that it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.testing.asking import received, told
+
+from antiphon.testing.responses.rules import FIELDS, sealed
+from antiphon.testing.responses.server import ResponsesBehavior
+from antiphon.testing.rules import ServerLimits
+
+USER = {"type": "message", "role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+CUSTOM = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+"}
+CUSTOM_RESULT = {"type": "custom_tool_call_output", "call_id": "c1", "output": "ok"}
+THOUGHT = {"type": "reasoning", "summary": []}
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def says(*items: Any) -> dict[str, Any]:
+    return {"input": list(items)}
+
+
+def content(role: str, *parts: Any) -> dict[str, Any]:
+    return says({"role": role, "content": list(parts)})
+
+
+def format(**members: Any) -> dict[str, Any]:
+    return {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, **members}}}
+
+
+def chosen(choice: Any, *tools: Any) -> dict[str, Any]:
+    return {"tool_choice": choice, "tools": list(tools) or [TOOL]}
+
+
+# (what is wrong, the param of the error, the same done right); a value of ... leaves the field out.
+RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "a format with a type in capitals": (
+        format(schema={"type": "object", "properties": {"a": {"type": "STRING"}}}),
+        "text.format.schema",
+        format(schema={"type": "object", "properties": {"a": {"type": ["string", "null"]}}}),
+    ),
+    "a function with a type in capitals": (
+        {"tools": [{**TOOL, "parameters": {"type": "object", "properties": {"a": {"anyOf": [{"type": ["STRING"]}]}}}}]},
+        "tools[0].parameters",
+        {"tools": [{**TOOL, "parameters": {"type": "object", "properties": {"type": {"enum": ["STRING"]}}}}]},
+    ),
+    "no model": ({"model": ...}, "model", {}),
+    "no input": ({"input": ...}, "input", {"input": "hi"}),
+    "an empty input": ({"input": ""}, "input", {"input": "a"}),
+    "an input without items": (says(), "input", says(USER)),
+    "an item that is no object": (says("hi"), "input[0]", says(USER)),
+    "a stored response": ({"previous_response_id": "resp_1"}, "previous_response_id", {"previous_response_id": None}),
+    "background work": ({"background": True}, "background", {"background": False}),
+    "a conversation": ({"conversation": "conv_1"}, "conversation", {"conversation": None}),
+    "an unknown type of item": (says({"type": "acme:thing"}), "input[0].type", says(USER)),
+    "a mark of failure on a result": (says(CALL, {**RESULT, "is_error": True}), "input[1].is_error", says(CALL, RESULT)),
+    "a mark of failure on a custom result": (
+        says(CUSTOM, {**CUSTOM_RESULT, "is_error": False}),
+        "input[1].is_error",
+        says(CUSTOM, {**CUSTOM_RESULT, "id": "ctco_1"}),
+    ),
+    "a hint about caching": (says({**USER, "cache_control": {}}), "input[0].cache_control", says({**USER, "status": "completed"})),
+    "an item without a type": (says({"call_id": "c1", "output": ""}), "input[0].type", says({"role": "user", "content": "a"})),
+    "an unknown role": (says({"role": "tool", "content": "a"}), "input[0].role", says({"role": "developer", "content": "a"})),
+    "content that is null": (says({"role": "user", "content": None}), "input[0].content", says({"role": "user", "content": ""})),
+    "content without parts": (content("user"), "input[0].content", content("user", {"type": "input_text", "text": "a"})),
+    "a part that is no object": (content("user", "a"), "input[0].content[0].type", says(USER)),
+    "the word of the assistant from the user": (
+        content("user", {"type": "output_text", "text": "a"}),
+        "input[0].content[0].type",
+        content("assistant", {"type": "output_text", "text": "a"}),
+    ),
+    "the word of the user from the assistant": (
+        content("assistant", {"type": "input_text", "text": "a"}),
+        "input[0].content[0].type",
+        content("assistant", {"type": "refusal", "refusal": "a"}),
+    ),
+    "the word of chat": (content("user", {"type": "text", "text": "a"}), "input[0].content[0].type", says(USER)),
+    "an image from the system": (
+        content("system", {"type": "input_image", "image_url": "https://example.org/a.png"}),
+        "input[0].content[0].type",
+        content("user", {"type": "input_image", "image_url": "https://example.org/a.png"}),
+    ),
+    "an image that is nowhere": (
+        content("user", {"type": "input_image"}),
+        "input[0].content[0]",
+        content("user", {"type": "input_image", "file_id": "file_1"}),
+    ),
+    "a file that is nowhere": (
+        content("user", {"type": "input_file", "filename": "a"}),
+        "input[0].content[0]",
+        content("user", {"type": "input_file", "file_data": ""}, {"type": "input_file", "file_id": "file_1"}),
+    ),
+    "a call without a call_id": (says({**CALL, "call_id": ...}, RESULT), "input[0].call_id", says(CALL, RESULT)),
+    "a long call_id": (
+        says({**CALL, "call_id": "c" * 65}),
+        "input[0].call_id",
+        says({**CALL, "call_id": "c" * 64}, {**RESULT, "call_id": "c" * 64}),
+    ),
+    "arguments as an object": (says({**CALL, "arguments": {}}, RESULT), "input[0].arguments", says(CALL, RESULT)),
+    "a custom call without input": (says({**CUSTOM, "input": ...}), "input[0].input", says(CUSTOM, CUSTOM_RESULT)),
+    "a call of a bad name": (says({**CALL, "name": "f g"}, RESULT), "input[0].name", says(CALL, RESULT)),
+    "an output without a call": (says(USER, RESULT), "input[1]", says(USER, CALL, RESULT)),
+    "an output before its call": (says(RESULT, CALL), "input[0]", says(CALL, USER, RESULT)),
+    "two outputs of one call": (says(CALL, RESULT, RESULT), "input[2]", says(CALL, RESULT, CALL, RESULT)),
+    "a call without an output": (says(CALL, USER), "input[0]", says(CALL, USER, RESULT)),
+    "an output that is null": (
+        says(CALL, {**RESULT, "output": None}),
+        "input[1].output",
+        says(CALL, {**RESULT, "output": [{"type": "input_text", "text": "a"}]}),
+    ),
+    "reasoning without a summary": (says({"type": "reasoning"}), "input[0].summary", says(THOUGHT)),
+    "reasoning of another kind": (
+        says({**THOUGHT, "content": [{"type": "output_text", "text": "a"}]}),
+        "input[0].content",
+        says({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}),
+    ),
+    "an id of another kind": (says({**USER, "id": "fc_1"}), "input[0].id", says({**USER, "id": "msg_1"})),
+    "tools that are no list": ({"tools": {}}, "tools", {"tools": []}),
+    "tools in nested form": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name", {"tools": [TOOL]}),
+    "a hosted tool": ({"tools": [{"type": "web_search"}]}, "tools[0].type", {"tools": [{"type": "custom", "name": "patch"}]}),
+    "two tools of one name": ({"tools": [TOOL, TOOL]}, "tools", {"tools": [TOOL]}),
+    "a tool with a bad name": ({"tools": [{**TOOL, "name": "a.b"}]}, "tools[0].name", {"tools": [{**TOOL, "name": "a-b"}]}),
+    "parameters that are no object": (
+        {"tools": [{**TOOL, "parameters": {"type": "array"}}]},
+        "tools[0].parameters",
+        {"tools": [{**TOOL, "parameters": None}]},
+    ),
+    "a strict tool with an open schema": (
+        {"tools": [{**TOOL, "parameters": OPEN, "strict": True}]},
+        "tools[0].parameters",
+        {"tools": [{**TOOL, "parameters": CLOSED, "strict": True}]},
+    ),
+    "a must without tools": ({"tool_choice": "required"}, "tool_choice", chosen("required")),
+    "a choice of what is not offered": (
+        chosen({"type": "function", "name": "g"}),
+        "tool_choice",
+        chosen({"type": "function", "name": "f"}),
+    ),
+    "allowed tools that are not offered": (
+        chosen({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}),
+        "tool_choice",
+        chosen({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}),
+    ),
+    "no tools among the allowed": (
+        chosen({"type": "allowed_tools", "mode": "auto", "tools": []}),
+        "tool_choice",
+        {"tool_choice": "auto"},
+    ),
+    "a choice in nested form": (chosen({"type": "function", "function": {"name": "f"}}), "tool_choice", {"tool_choice": "none"}),
+    "a format without a name": (format(name=...), "text.format.name", format()),
+    "a format without a schema": (format(schema=...), "text.format.schema", format(schema=OPEN)),
+    "a strict format with an open schema": (
+        format(schema=OPEN, strict=True),
+        "text.format.schema",
+        format(schema=CLOSED, strict=True),
+    ),
+    "a format nobody knows": ({"text": {"format": {"type": "yaml"}}}, "text.format", {"text": {"format": {"type": "text"}}}),
+    "any JSON without the word": (
+        {"text": {"format": {"type": "json_object"}}},
+        "input",
+        {"text": {"format": {"type": "json_object"}}, "instructions": "JSON, please", **says(USER)},
+    ),
+    "an unknown verbosity": ({"text": {"verbosity": "chatty"}}, "verbosity", {"text": {"verbosity": "low"}}),
+    "stream options without a stream": ({"stream_options": {}}, "stream_options", {"stream_options": {}, "stream": True}),
+    "reasoning that another sealed": (
+        says({**THOUGHT, "encrypted_content": sealed("rs_1", "other")}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "encrypted_content": sealed("rs_1", "fake")}),
+    ),
+    "reasoning that was sealed by nobody": (
+        says({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "encrypted_content": None}),
+    ),
+    "reasoning that was sealed for another item": (
+        says({**THOUGHT, "id": "rs_2", "encrypted_content": sealed("rs_1", "fake")}),
+        "input[0].encrypted_content",
+        says({**THOUGHT, "id": "rs_1", "encrypted_content": sealed("rs_1", "fake")}),
+    ),
+    "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
+    "an unknown effort": ({"reasoning": {"effort": "huge"}}, "effort", {"reasoning": {"effort": "low", "summary": "auto"}}),
+    "too few tokens": ({"max_output_tokens": 15}, "max_output_tokens", {"max_output_tokens": 16}),
+    "too hot": ({"temperature": 2.5}, "temperature", {"temperature": 0.5}),
+    "a truncation nobody knows": ({"truncation": "some"}, "truncation", {"truncation": "auto"}),
+    "a user with a long name": ({"user": "u" * 65}, "user", {"user": "u" * 64}),
+    "metadata of numbers": ({"metadata": {"a": 1}}, "metadata.a", {"metadata": {"a": "1"}}),
+}
+
+
+def full(change: dict[str, Any]) -> dict[str, Any]:
+    def kept(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return [kept(one) for one in value] if isinstance(value, list) else value
+        return {name: kept(inner) for name, inner in value.items() if inner is not ...}
+
+    body: dict[str, Any] = kept({"model": "m", "input": "hi", **change})
+    return body
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_a_rule_is_about_is_refused(rule: str) -> None:
+    wrong, param, _ = RULES[rule]
+    refused = told(ResponsesBehavior().find_refusal(received(full(wrong))))
+    assert (refused.get("status"), refused.get("param"), refused.get("type")) == (400, param, "invalid_request_error"), refused
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_same_done_right_is_taken(rule: str) -> None:
+    assert told(ResponsesBehavior(ServerLimits(strict_fields=True)).find_refusal(received(full(RULES[rule][2])))) == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "change", "status", "code"),
+    [
+        (ServerLimits(key="k"), {}, 401, "invalid_api_key"),
+        (ServerLimits(models=()), {}, 404, "model_not_found"),
+        (ServerLimits(), {"previous_response_id": "resp_1"}, 400, "previous_response_not_found"),
+        (ServerLimits(), says({"type": "item_reference", "id": "msg_1"}), 404, "not_found"),
+        (ServerLimits(), says({"type": "compaction", "encrypted_content": 7}), 400, "invalid_type"),
+        (ServerLimits(max_chars=1), {}, 400, "context_length_exceeded"),
+        (ServerLimits(max_chars=4, strict=False), says(CALL, {**RESULT, "output": "a" * 5}), 400, "context_length_exceeded"),
+        (ServerLimits(strict_fields=True), {"messages": []}, 400, "unknown_parameter"),
+    ],
+)
+def test_errors_have_the_status_and_code_that_clients_look_for(
+    limits: ServerLimits, change: dict[str, Any], status: int, code: str
+) -> None:
+    refused = told(ResponsesBehavior(limits).find_refusal(received(full(change))))
+    assert (refused["status"], refused["code"]) == (status, code)
+
+
+def test_a_server_takes_the_tools_that_are_its_own() -> None:
+    own = ResponsesBehavior(ServerLimits(own_tools=("web_search", "namespace")))
+    tools = [{"type": "web_search"}, {"type": "namespace", "name": "files", "tools": []}]
+    assert own.find_refusal(received(full({"tools": tools}))) is None
+    assert told(own.find_refusal(received(full({"tools": [{"type": "computer"}]}))))["param"] == "tools[0].type"
+
+
+def test_what_the_specification_has_no_room_for_is_refused_even_by_a_lenient_server() -> None:
+    refused = told(ResponsesBehavior(ServerLimits(strict=False)).find_refusal(received(full({"input": 7}))))
+    assert (refused["status"], refused["param"]) == (400, "input")
+
+
+def test_every_field_that_has_a_rule_is_a_known_field() -> None:
+    named = {name for wrong, _, right in RULES.values() for name in (*wrong, *right)}
+    assert named <= FIELDS
+
+
+NO_REASONING = ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-2024-08-06:acme::1", "gpt-5-chat-latest"]
+SEALED = {"include": ["reasoning.encrypted_content"]}
+
+
+@pytest.mark.parametrize("model", [*NO_REASONING, "deployment-1"])
+def test_encrypted_reasoning_is_refused_by_models_that_do_not_reason(model: str) -> None:
+    server = ResponsesBehavior(ServerLimits(plain_models=("deployment-1",)))
+    refused = told(server.find_refusal(received(full({"model": model, **SEALED}))))
+    assert refused == {
+        "status": 400,
+        "message": "Encrypted content is not supported with this model.",
+        "type": "invalid_request_error",
+        "param": "include",
+        "code": None,
+    }
+    assert server.find_refusal(received(full({"model": model}))) is None
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "o3", "o4-mini", "codex-mini-latest", "deployment-1"])
+def test_encrypted_reasoning_is_given_by_models_that_reason(model: str) -> None:
+    assert ResponsesBehavior().find_refusal(received(full({"model": model, **SEALED}))) is None
