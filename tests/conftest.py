@@ -45,24 +45,26 @@ def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 HERE = Path(__file__).resolve().parent
 THROUGH = (
+    "api",
     "clients",
     "fakes",
     "faults",
     "faults_outside",
     "fuzz",
+    "http",
     "integrations",
     "matrix",
+    "ops",
     "peers",
     "producer",
-    "server",
     "soak",
     "upstream",
 )
 THROUGH_TOO = {"dialects/test_cuts.py", "tools/test_install.py"}
 # Of those, the ones that reach what no other test does.
 WITHIN = {
-    f"server/test_{name}.py"
-    for name in ("background", "request_dialect", "compact", "conversations", "count_tokens", "reasoning", "state", "strict_losses")
+    f"api/test_{name}.py"
+    for name in ("request_dialect", "compact", "conversations", "count_tokens", "reasoning", "state", "strict_losses")
 }
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import httpx2
 import msgspec
 
+from antiphon.api.app import App
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.gateway.routes import UpstreamAddress
-from antiphon.server.app import App
-from antiphon.server.logger import Logger
-from antiphon.server.run import GatewayServer, bound_listener, listener_url, uvicorn_config
-from antiphon.server.services import Services
+from antiphon.http.connection import HttpProtocol
+from antiphon.ops.logger import Logger
+from antiphon.ops.run import GatewayServer, bound_listener, listener_url, uvicorn_config
+from antiphon.ops.services import Services
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
@@ -103,7 +104,7 @@ def running(
     )
     started = threading.Event()
     with bound_listener(config) as server_socket:
-        server = GatewayServer(uvicorn_config(lambda: App(services, environ), config), started.set)
+        server = GatewayServer(uvicorn_config(lambda: App(services, environ), config, HttpProtocol), started.set)
         thread = threading.Thread(target=server.run, args=([server_socket],), daemon=True)
         thread.start()
         try:

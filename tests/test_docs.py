@@ -60,7 +60,9 @@ def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
     [
         "cli",
         "producer",
-        "server",
+        "api",
+        "http",
+        "ops",
         "gateway",
         "check",
         "probe",

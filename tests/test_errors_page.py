@@ -1,6 +1,6 @@
 """docs/errors.md has a line for every error code in the source, and every fault invariant and case that tests cite.
 
-That its statuses, types and codes are those of the OpenAPI document is in `tests/server/test_openapi.py`.
+That its statuses, types and codes are those of the OpenAPI document is in `tests/api/test_openapi.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.sources import REPO, source_files
 from antiphon.client.server import KEY_ERROR_CODES
 from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
-from antiphon.server.background import CANCELLED
+from antiphon.gateway.background_runner import CANCELLED
 
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.

@@ -22,8 +22,8 @@ import pytest
 from tests.pattern_inputs import Text, sized, texts_for
 
 import antiphon
-from antiphon.server.app import PATHS
-from antiphon.server.metrics import Metrics
+from antiphon.api.app import PATHS
+from antiphon.ops.metrics import Metrics
 from antiphon.trace import redactor
 
 
@@ -50,13 +50,13 @@ ENOUGH: Final = 0.001  # seconds
 
 # Where patterns are made from what is only known when a process runs; `_made_at_run_time` has the patterns themselves.
 IN_FUNCTIONS: Final = {
-    "antiphon.server.metrics.Metrics.register_paths": "made of the routes' own paths, once",
+    "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
     "antiphon.trace.redactor._pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
     "antiphon.testing.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
-    "antiphon.server.metrics.Metrics.register_paths": frozenset({"fullmatch"}),
+    "antiphon.ops.metrics.Metrics.register_paths": frozenset({"fullmatch"}),
     "antiphon.trace.redactor._pattern": frozenset({"scan"}),
 }
 BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
@@ -169,7 +169,7 @@ def _made_at_run_time() -> Iterator[Held]:
     metrics = Metrics()
     metrics.register_paths(PATHS)
     for _, pattern in metrics._paths:
-        yield "antiphon.server.metrics.Metrics.register_paths", pattern
+        yield "antiphon.ops.metrics.Metrics.register_paths", pattern
     for secrets in [("sk-0123456789",), ("a" * 40, "aaaa/aaaa", 'a"\\b'), ("----------", "key with spaces é")]:
         yield "antiphon.trace.redactor._pattern", redactor._pattern(secrets)
 

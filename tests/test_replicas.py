@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.gateway.in_background import Client, check, config_of, replicas, scripted, told_by
 from tests.running import until
-from tests.server.in_background import Client, check, config_of, replicas, scripted, told_by
 from tests.store import postgres_server
 
 from antiphon import testing

@@ -14,7 +14,7 @@ PLACES = ["src", "tests", "tools", "bench", "soak", "examples", "integrations", 
 FILES = {path.relative_to(REPO).as_posix(): path.read_text(encoding="utf-8") for path in source_files(*PLACES)}
 del FILES["tests/test_repository.py"]  # which has examples of such paths
 # Relative paths that are input to the gateway, not paths of files.
-INPUT = {("tests/server/test_security.py", "../../../")}
+INPUT = {("tests/api/test_security.py", "../../../")}
 # A folder that stood beside the repository and that tests read.
 FORMERLY_BESIDE = re.compile(r"(?<![\w./-])shared/\w")
 

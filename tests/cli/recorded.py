@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from tests.gateway.scripted import ScriptedAnswer, ScriptedTransport
 
+from antiphon.api.app import App
 from antiphon.config import Config, StoreConfig, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError
-from antiphon.server.app import App
-from antiphon.server.logger import Logger
-from antiphon.server.services import Services
+from antiphon.ops.logger import Logger
+from antiphon.ops.services import Services
 
 KEY = "lab-key-0123456789"
 

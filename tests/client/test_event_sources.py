@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.client.conversing import Sleeps, asked, breaking, client_of
 from tests.faults.invariants import CHUNKED_HEAD
+from tests.gateway.in_background import ALICE, Lab, check, laboratory
 from tests.running import BOUND
-from tests.server.in_background import ALICE, Lab, check, laboratory
 from tests.upstream.scripted import until
 
 from antiphon import testing

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from openai import BadRequestError, OpenAI
-from tests.server.stateful import ALICE, Lab, lab
+from tests.api.stateful import ALICE, Lab, lab
 
 from antiphon import testing
 from antiphon.testing import turn

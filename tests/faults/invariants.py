@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
+from tests.api.probing import ALICE, UPSTREAM_KEY, Answer, Watched, head
 from tests.running import BOUND, Running, read_all, running, until
-from tests.server.probing import ALICE, UPSTREAM_KEY, Answer, Watched, head
 
 from antiphon import testing
 from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash

@@ -13,8 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 from msgspec.structs import replace
-from tests.running import until
-from tests.server.in_background import (
+from tests.gateway.in_background import (
     BACKGROUND_TIMINGS,
     TOOLS,
     Client,
@@ -28,14 +27,15 @@ from tests.server.in_background import (
     scripted,
     told_by,
 )
+from tests.running import until
 from tests.store import postgres_server
 
 from antiphon import testing
+from antiphon.api import background_stream
 from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
+from antiphon.gateway.background_runner import _Job
 from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
-from antiphon.server import background_stream
-from antiphon.server.background import _Job
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
 from antiphon.store.work import Work

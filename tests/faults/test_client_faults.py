@@ -16,7 +16,7 @@ from tests.running import BOUND, read_all, until
 
 from antiphon import testing
 from antiphon.config import UpstreamConfig
-from antiphon.server.http_protocol import HttpProtocol
+from antiphon.http.connection import HttpProtocol
 from antiphon.testing import SSE_HEAD, Gate, ReceivedRequest, Reply, exactly, turn
 from antiphon.testing.script import RawReply
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from tests.api.probing import UPSTREAM_KEY
 from tests.faults import test_upstream_faults as upstream_faults
 from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, chunked, laboratory
 from tests.faults.test_upstream_faults import CALLS, lab_frames, whole_answer
-from tests.server.probing import UPSTREAM_KEY
 
 from antiphon import testing
 from antiphon.testing import SSE_HEAD, end, exactly, gemini_error, messages_error, turn

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.probing import ALICE, UPSTREAM_KEY, head
 from tests.faults.invariants import Lab, Told, laboratory, request
 from tests.running import BOUND, read_all, until
-from tests.server.probing import ALICE, UPSTREAM_KEY, head
 from tests.store import postgres_server
 from tests.store.sqlite.test_store import held
 from tests.websocket_client import open_websocket

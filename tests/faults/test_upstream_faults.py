@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 import trustme
+from tests.api.probing import UPSTREAM_KEY, canary
 from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, Told, chunked, json_answer, laboratory
-from tests.server.probing import UPSTREAM_KEY, canary
 
 from antiphon import testing
 from antiphon.config import Timeouts, UpstreamConfig

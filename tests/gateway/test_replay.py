@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.api.askers import ASKERS, Asker
 from tests.cli.recorded import KEY, record
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
-from tests.server.askers import ASKERS, Asker
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.replay import NotReplayable, RecordedResponse, ReplayResult, replay_trace

@@ -27,7 +27,7 @@ from antiphon.config import Config, UpstreamConfig, check_config, default_config
 
 
 class Serve(Protocol):
-    """`antiphon.server.run.serve`, or a test's own."""
+    """`antiphon.api.serve.serve`, or a test's own."""
 
     def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
 
@@ -122,7 +122,7 @@ def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
 
 def _real_serve(config: Config, cwd: Path) -> Serve:
     # Imported here, since no other command needs the server and its start is felt.
-    from antiphon.server.run import serve
+    from antiphon.api.serve import serve
 
     if not any(upstream.agent for upstream in config.upstreams):
         return serve

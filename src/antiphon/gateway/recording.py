@@ -16,6 +16,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
 from antiphon.store.conversations import ConversationAddition
 from antiphon.store.interface import ResponseRecord, Store, StoredTurn
 
@@ -104,6 +105,11 @@ def response_from_record(record: ResponseRecord) -> Response:
     output: list[Item] = codec.decode_stored(record.output, list[Item])
     # What is made in the background has its head written when it begins and when it ends, and its status whenever that changes.
     return replace(codec.decode_response(record.head), status=record.status, output=output)
+
+
+def queued_response(record: ResponseRecord) -> Response:
+    """What its client was told when it asked."""
+    return replace(response_from_record(record), status=ResponseStatus.QUEUED)
 
 
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)

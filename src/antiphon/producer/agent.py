@@ -22,7 +22,7 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
 if TYPE_CHECKING:
-    from antiphon.server.asgi import Receive, Scope, Send
+    from antiphon.http.asgi import Receive, Scope, Send
 
 Run = Callable[[Turn], Awaitable[None]]
 LOG: Final = logging.getLogger("antiphon.agent")

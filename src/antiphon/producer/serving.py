@@ -10,14 +10,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from antiphon.api.app import App
 from antiphon.config import Config, StoreConfig, UpstreamConfig
 from antiphon.errors import ConfigError
+from antiphon.http.asgi import Receive, Scope, Send
+from antiphon.ops.logger import Logger
+from antiphon.ops.services import Services
 from antiphon.producer.agent import Agent
 from antiphon.producer.transport import AgentTransport
-from antiphon.server.app import App
-from antiphon.server.asgi import Receive, Scope, Send
-from antiphon.server.logger import Logger
-from antiphon.server.services import Services
 from antiphon.upstream.http import HttpTransport
 
 

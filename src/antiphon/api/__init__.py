@@ -1,0 +1,1 @@
+"""Routes and endpoints of every client dialect, and the OpenAPI document."""

@@ -1,0 +1,128 @@
+"""The answers that are not 2xx, as the OpenAPI document tells them: which codes may stand under which status, and what is said."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.api.openapi_parts import Schema, header_refs, ref
+from antiphon.errors import STATUS_OF_TYPE
+
+ErrorCodes = dict[int, dict[str, str]]  # by status, and what is said with each
+
+
+def error_responses(*tables: ErrorCodes) -> dict[str, Schema]:
+    """The answers that are not 2xx, each with an example of every code it may have."""
+    codes: ErrorCodes = {}
+    for table in tables:
+        for status, told in table.items():
+            codes[status] = codes.get(status, {}) | told
+    return {str(status): _error(status, codes[status]) for status in sorted(codes)}
+
+
+def _error(status: int, codes: dict[str, str]) -> Schema:
+    examples = {
+        code: {"value": {"error": {"type": _type_of(status, code), "code": code, "message": message, "param": PARAMS.get(code)}}}
+        for code, message in codes.items()
+    }
+    return {
+        "description": f"{TITLES[status]}: " + ", ".join(f"`{code}`" for code in codes),
+        "headers": header_refs("x-request-id", *HEADERS_OF_STATUS.get(status, ())),
+        "content": {"application/json": {"schema": ref("ErrorBody"), "examples": examples}},
+    }
+
+
+def _type_of(status: int, code: str) -> str:
+    if code in MODEL_ERRORS:
+        return "model_error"
+    types = {number: type for type, number in STATUS_OF_TYPE.items() if type != "model_error"}
+    return types.get(status, "invalid_request" if status < 500 else "server_error")
+
+
+HEADERS_OF_STATUS: Final[dict[int, tuple[str, ...]]] = {
+    405: ("Allow",),
+    426: ("Upgrade",),
+    429: ("Retry-After",),
+    503: ("Retry-After",),
+}
+TITLES: Final[dict[int, str]] = {
+    400: "The request cannot be understood",
+    401: "No valid key",
+    403: "Not from there",
+    404: "There is no such thing",
+    405: "Not with this method",
+    413: "Too large",
+    415: "Not JSON",
+    426: "No WebSocket here",
+    429: "Too many requests",
+    431: "The head is too large",
+    500: "A fault of the gateway, or of the model",
+    502: "A fault of the server behind the gateway",
+    503: "Not now",
+    504: "The server behind the gateway took too long",
+}
+PARAMS: Final = {
+    "invalid_value": "temperature",
+    "missing_field": "input[0].content",
+    "unsupported_parameter": "background",
+    "context_length_exceeded": "input",
+    "previous_response_not_found": "previous_response_id",
+    "orphan_tool_output": "input[2].call_id",
+    "invalid_compaction": "input[0].encrypted_content",
+    "model_not_found": "model",
+    "lossy_translation": "tools[0]",
+}
+# By status: the codes that may stand there, and what is said with them.
+COMMON_ERRORS: Final[ErrorCodes] = {
+    400: {"invalid_value": 'temperature: got "hot", wanted a number'},
+    403: {
+        "forbidden_host": "the Host header names a host that this gateway does not answer for",
+        "forbidden_origin": "pages of this origin may not call this gateway",
+    },
+    405: {"method_not_allowed": "this path answers GET"},
+    426: {"upgrade_required": "there is no WebSocket here: send the request with POST"},
+    431: {"headers_too_large": "the head of the request is too large"},
+    500: {"internal_error": "something went wrong inside the gateway"},
+    503: {"server_shutdown": "the server is shutting down"},
+}
+AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "a valid key is needed"}}
+STORAGE_ERRORS: Final = {"storage_unavailable": "the response could not be kept"}
+STORED_RESPONSE_ERRORS: Final[ErrorCodes] = {404: {"not_found": "no response with this id is kept here"}, 503: STORAGE_ERRORS}
+CONVERSATION_ERRORS: Final[ErrorCodes] = {
+    404: {"not_found": "no conversation with this id is kept here"},
+    503: STORAGE_ERRORS,
+}
+MODEL_ERRORS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
+CREATE_ERRORS: Final[ErrorCodes] = {
+    400: {
+        "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
+        "json_too_deep": "the body is nested too deeply",
+        "invalid_unicode": "the body is not valid UTF-8",
+        "missing_field": "input[0].content: it is missing",
+        "unsupported_parameter": "background: got true, but store is false, and what runs in the background must be kept",
+        "context_length_exceeded": "the input is longer than the model's context, or refers to more than this gateway resolves",
+        "previous_response_not_found": "no response with this id is kept here",
+        "orphan_tool_output": "input[2].call_id: no call before it has this id",
+        "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
+        "lossy_translation": "losses are to be refused, and this upstream cannot be told all: tools[0]: a hosted tool",
+    },
+    404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream knows no such thing"},
+    413: {"request_too_large": "the body is larger than the limit"},
+    415: {"unsupported_media_type": "content-type: got 'text/plain', wanted 'application/json'"},
+    429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
+    500: MODEL_ERRORS,
+    502: {
+        "upstream_unavailable": "the upstream cannot be reached",
+        "upstream_invalid_response": "the upstream broke its own protocol",
+        "upstream_disconnected": "the upstream closed the connection before it had answered",
+        "upstream_auth_failed": "the upstream refused the gateway's credentials",
+        "upstream_error": "the upstream failed with status 500",
+    },
+    503: {"overloaded": "the upstream is overloaded", **STORAGE_ERRORS},
+    504: {"upstream_timeout": "the upstream took too long"},
+}
+# Of a body that is kept and asks nobody anything.
+BODY_ERRORS: Final[ErrorCodes] = {
+    400: {code: CREATE_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
+    413: CREATE_ERRORS[413],
+    415: CREATE_ERRORS[415],
+}

@@ -1,0 +1,232 @@
+"""The shapes of the OpenAPI document, made from those that the server really reads and writes, under the specification's names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.api.count_tokens import InputTokens
+from antiphon.api.openapi_parts import Schema, ref
+from antiphon.dialects.responses.events_from_hub import ReasoningTextDelta, ReasoningTextDone
+from antiphon.gateway.model_catalog import Model, ModelList
+from antiphon.protocol import content, conversation, events, items, request, response, tools
+from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
+from antiphon.protocol.errors import ErrorBody
+from antiphon.protocol.losses import Loss
+
+
+@cache
+def schemas() -> dict[str, Schema]:
+    """Every shape by its public name."""
+    roots, made = msgspec.json.schema_components([*UNIONS.values(), *ROOTS], ref_template="{name}")
+    defaulted = {cls.__name__: _always_written(cls) for cls in ROOTS}
+    unions = dict(zip(UNIONS, roots, strict=False))
+    named = {msgspec.json.encode(schema): name for name, schema in unions.items()}
+    tidy = _Tidying(named)
+    found = {_public(name): tidy.component(name, schema, defaulted.get(name, [])) for name, schema in made.items()}
+    found |= {name: tidy.union(schema) for name, schema in unions.items()}
+    found["LossesStreamingEvent"] = LOSSES
+    found["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
+    return dict(sorted(found.items()))
+
+
+class _Tidying:
+    """What msgspec says of a type, as readers of this document need it."""
+
+    def __init__(self, named: dict[bytes, str]) -> None:
+        self._named = named
+
+    def component(self, name: str, schema: Schema, always: list[str]) -> Schema:
+        if name in UNKNOWN:
+            return UNKNOWN[name]
+        schema = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
+        if "description" in schema:
+            schema["description"] = ABOUT_SHAPES.get(name) or _without_rows(schema["description"])
+        if "properties" in schema:
+            schema["properties"] = {key: self.schema(value) for key, value in schema["properties"].items() if key != EXTRA_NAME}
+            schema["required"] = [*schema["required"], *always]
+        return schema
+
+    def schema(self, value: Any) -> Any:
+        match value:
+            case {"$ref": name}:
+                return ref(_public(name))
+            case {"anyOf": _}:
+                name = self._named.get(msgspec.json.encode(value))
+                return ref(name) if name else self.union(value)
+            case dict():
+                return {key: self.schema(member) for key, member in value.items()}
+            case list():
+                return [self.schema(member) for member in value]
+            case _:
+                return value
+
+    def union(self, schema: Schema) -> Schema:
+        """A choice. One that is open says of what is unknown that it has none of the known types."""
+        known = [tag for tag in schema.get("discriminator", {}).get("mapping", {}) if tag != UNKNOWN_TAG]
+        options = []
+        for option in schema["anyOf"]:
+            told = self.schema(option)
+            if option.get("$ref") in UNKNOWN:
+                told = told | {"properties": {"type": {"not": {"enum": known}}}}
+            options.append(told)
+        return {"anyOf": options}
+
+
+def _public(name: str) -> str:
+    return NAMES.get(name, name)
+
+
+def _always_written(cls: type) -> list[str]:
+    """Fields that may be left out on reading and never are on writing: they can be one thing only."""
+    return [field.encode_name for field in msgspec.structs.fields(cls) if field.default not in (msgspec.NODEFAULT, msgspec.UNSET)]
+
+
+def _without_rows(text: str) -> str:
+    """A docstring without the rows of requirements that it names."""
+    text = ROW_BEFORE.sub("", ROWS_BEHIND.sub("", text))
+    return text[:1].upper() + text[1:]
+
+
+ROW: Final = r"[A-Z]+-\d+"
+ROWS_BEHIND: Final = re.compile(rf"(?<!\s)\s*+\({ROW}(?:, {ROW})*\)")
+ROW_BEFORE: Final = re.compile(rf"^{ROW}: ")
+
+ROOTS: Final[tuple[type, ...]] = (
+    request.Request,
+    request.CompactRequest,
+    response.Response,
+    response.CompactResource,
+    ErrorBody,
+    ModelList,
+    Model,
+    Loss,
+    InputTokens,
+    conversation.CreateConversation,
+    conversation.UpdateConversation,
+    conversation.AddItems,
+    conversation.ConversationResource,
+    conversation.DeletedConversation,
+)
+# Choices that have a name.
+UNIONS: Final[dict[str, Any]] = {
+    "ItemParam": items.ItemParam,
+    "ItemField": items.Item,
+    "ContentParam": content.ContentParam,
+    "Content": content.Content,
+    "ResponsesToolParam": tools.ToolParam,
+    "Tool": tools.Tool,
+    "SpecificToolChoiceParam": tools.SpecificToolChoice,
+    "TextFormatParam": request.TextFormatParam,
+    "StreamingEvent": events.StreamEvent | ReasoningTextDelta | ReasoningTextDone,
+}
+# Our names and the specification's.
+NAMES: Final[dict[str, str]] = {
+    "InputText": "InputTextContent",
+    "InputImageParam": "InputImageContentParamAutoParam",
+    "InputImage": "InputImageContent",
+    "InputFileParam": "InputFileContentParam",
+    "InputFile": "InputFileContent",
+    "InputVideo": "InputVideoContent",
+    "InputAudio": "InputAudioContent",
+    "UrlCitation": "UrlCitationBody",
+    "OutputTextParam": "OutputTextContentParam",
+    "OutputText": "OutputTextContent",
+    "Text": "TextContent",
+    "SummaryText": "SummaryTextContent",
+    "ReasoningText": "ReasoningTextContent",
+    "Refusal": "RefusalContent",
+    "ItemReference": "ItemReferenceParam",
+    "ReasoningParam": "ReasoningItemParam",
+    "Reasoning": "ReasoningBody",
+    "CompactionParam": "CompactionSummaryItemParam",
+    "Compaction": "CompactionBody",
+    "MessageParam": "MessageItemParam",
+    "FunctionCallParam": "FunctionCallItemParam",
+    "FunctionCallOutputParam": "FunctionCallOutputItemParam",
+    "SpecificFunction": "SpecificFunctionParam",
+    "SpecificCustom": "SpecificCustomParam",
+    "AllowedTools": "AllowedToolChoice",
+    "TextFormat": "TextResponseFormat",
+    "JsonObjectFormat": "JsonObjectResponseFormat",
+    "JsonSchemaFormatParam": "JsonSchemaResponseFormatParam",
+    "JsonSchemaFormat": "JsonSchemaResponseFormat",
+    "StreamOptions": "StreamOptionsParam",
+    "ReasoningConfigParam": "ReasoningParam",
+    "ReasoningConfig": "Reasoning",
+    "TextConfig": "TextField",
+    "Request": "CreateResponseBody",
+    "CompactRequest": "CompactResponseMethodPublicBody",
+    "Response": "ResponseResource",
+    "ResponseCreated": "ResponseCreatedStreamingEvent",
+    "ResponseQueued": "ResponseQueuedStreamingEvent",
+    "ResponseInProgress": "ResponseInProgressStreamingEvent",
+    "ResponseCompleted": "ResponseCompletedStreamingEvent",
+    "ResponseFailed": "ResponseFailedStreamingEvent",
+    "ResponseIncomplete": "ResponseIncompleteStreamingEvent",
+    "ItemAdded": "ResponseOutputItemAddedStreamingEvent",
+    "ItemDone": "ResponseOutputItemDoneStreamingEvent",
+    "ContentPartAdded": "ResponseContentPartAddedStreamingEvent",
+    "ContentPartDone": "ResponseContentPartDoneStreamingEvent",
+    "OutputTextDelta": "ResponseOutputTextDeltaStreamingEvent",
+    "OutputTextDone": "ResponseOutputTextDoneStreamingEvent",
+    "AnnotationAdded": "ResponseOutputTextAnnotationAddedStreamingEvent",
+    "RefusalDelta": "ResponseRefusalDeltaStreamingEvent",
+    "RefusalDone": "ResponseRefusalDoneStreamingEvent",
+    "ReasoningDelta": "ResponseReasoningDeltaStreamingEvent",
+    "ReasoningDone": "ResponseReasoningDoneStreamingEvent",
+    "ReasoningTextDelta": "ResponseReasoningTextDeltaStreamingEvent",
+    "ReasoningTextDone": "ResponseReasoningTextDoneStreamingEvent",
+    "SummaryPartAdded": "ResponseReasoningSummaryPartAddedStreamingEvent",
+    "SummaryPartDone": "ResponseReasoningSummaryPartDoneStreamingEvent",
+    "SummaryTextDelta": "ResponseReasoningSummaryDeltaStreamingEvent",
+    "SummaryTextDone": "ResponseReasoningSummaryDoneStreamingEvent",
+    "ArgumentsDelta": "ResponseFunctionCallArgumentsDeltaStreamingEvent",
+    "ArgumentsDone": "ResponseFunctionCallArgumentsDoneStreamingEvent",
+    "CustomInputDelta": "ResponseCustomToolCallInputDeltaStreamingEvent",
+    "CustomInputDone": "ResponseCustomToolCallInputDoneStreamingEvent",
+    "ErrorEvent": "ErrorStreamingEvent",
+}
+ABOUT_SHAPES: Final = {
+    "CreateConversation": "The body of `POST /v1/conversations`.",
+    "UpdateConversation": "The body of `POST /v1/conversations/{id}`.",
+    "AddItems": "The body of `POST /v1/conversations/{id}/items`.",
+    "Request": "The body of `POST /v1/responses`.",
+    "CompactRequest": "The body of `POST /v1/responses/compact`.",
+    "CompactResource": "A conversation made short: its output is the base of further input.",
+    "Response": "The whole response: every field is there, null where there is nothing to say.",
+    "ResponseCreated": "The first event of a stream.",
+    "ResponseCompleted": "The last event of a stream that came to its end.",
+    "ResponseFailed": "The last event of a stream that failed; `response.error` says why.",
+    "ResponseIncomplete": "The last event of a stream that was cut short; `response.incomplete_details` says why.",
+}
+
+
+def _open_object(description: str, *others: str) -> Schema:
+    properties: Schema = {"type": {"type": "string"}} | {name: {"type": "integer"} for name in others}
+    return {"description": description, "type": "object", "properties": properties, "required": list(properties)}
+
+
+UNKNOWN: Final[dict[str, Schema]] = {
+    "UnknownItem": _open_object(
+        "An item of another type: an extension, or one that is newer than this document. It is carried as it is."
+    ),
+    "UnknownContent": _open_object("A part of another type."),
+    "UnknownAnnotation": _open_object("An annotation of another type."),
+    "UnknownTool": _open_object("A tool of another type."),
+    "UnknownToolChoice": _open_object("A choice of a tool of another type."),
+    "UnknownEvent": _open_object("An event of another type.", "sequence_number"),
+}
+LOSSES: Final[Schema] = {
+    "description": "The extension event that tells what the translation could not carry; sent to clients that ask for it.",
+    "type": "object",
+    "properties": {
+        "type": {"const": "antiphon:losses"},
+        "sequence_number": {"type": "integer"},
+        "losses": {"type": "array", "items": ref("Loss")},
+    },
+    "required": ["type", "sequence_number", "losses"],
+}

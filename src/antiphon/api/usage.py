@@ -1,0 +1,48 @@
+"""`GET /v1/usage`: what the owner of a key has used, added up by model, upstream or day (C-5)."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.api.stored_responses import require_owner, require_store
+from antiphon.errors import ClientFault
+from antiphon.http.asgi import JSON
+from antiphon.http.exchange import Exchange
+from antiphon.http.query_parameters import QueryParameters
+from antiphon.ops.services import Services
+from antiphon.store.usage import COUNTER_NAMES
+from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage
+
+USUAL_DAYS: Final = 30
+
+
+async def show_usage(services: Services, exchange: Exchange) -> None:
+    """Nobody sees what others use."""
+    store = require_store(services)
+    query = QueryParameters(exchange, {"by", "since", "until"})
+    by = query.one_of("by", tuple(GROUPINGS), "model")
+    until = _day(query, "until") or datetime.fromtimestamp(services.stamps.now(), UTC).date()
+    since = _day(query, "since") or until - timedelta(days=USUAL_DAYS - 1)
+    assert services.usage is not None  # where there is a store
+    await services.usage.flush()  # what this process knows by now counts too
+    rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange))
+    data = [_entry(by, name, counts) for name, counts in sum_usage(rows, by).items()]
+    told = {"object": "list", "by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
+    await exchange.respond(200, [JSON], msgspec.json.encode(told))
+
+
+def _entry(by: str, name: str, counts: list[int]) -> dict[str, Any]:
+    return {"object": "usage", by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))}
+
+
+def _day(query: QueryParameters, name: str) -> date | None:
+    text = query.text(name)
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError:
+        raise ClientFault(f"{name}: got {text[:50]!r}, wanted a day such as 2026-01-31", param=name) from None

@@ -1,0 +1,65 @@
+"""The body of a request: JSON, whole, and no longer than the limit (HTTP-1)."""
+
+from __future__ import annotations
+
+from antiphon.errors import ClientFault
+from antiphon.http.asgi import Receive, Scope, first_header, header_values
+
+
+class ClientDisconnected(Exception):
+    """Nobody is there to be answered."""
+
+
+def check_body_headers(scope: Scope, limit: int) -> None:
+    """Refuses a body by what the head says of it, before any of it is read."""
+    if header_values(scope, b"content-encoding"):
+        raise _unsupported("content-encoding: request bodies are taken as they are; send the JSON unencoded")
+    kind = first_header(scope, b"content-type")
+    if kind != b"application/json":  # as nearly all write it
+        _check_type(kind)
+    length = first_header(scope, b"content-length")
+    if length.isdigit() and int(length[:20]) > limit:
+        raise _too_large(limit)
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole body, however many pieces it comes in."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):  # as nearly all come
+        return _within(bytes(message.get("body", b"")), limit)
+    pieces: list[bytes] = []
+    held = 0
+    while message["type"] == "http.request":
+        piece = message.get("body", b"")
+        held += len(piece)
+        if held > limit:
+            raise _too_large(limit)
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return b"".join(pieces)
+        message = await receive()
+    raise ClientDisconnected
+
+
+def _check_type(value: bytes) -> None:
+    kind, _, parameters = value.partition(b";")
+    if kind.strip().lower() != b"application/json":
+        came = kind.strip().decode("latin-1")[:100] or "nothing"
+        raise _unsupported(f"content-type: got {came!r}, wanted 'application/json'")
+    charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
+    if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
+        raise _unsupported("content-type: JSON is UTF-8, no other charset can be read")
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _too_large(limit: int) -> ClientFault:
+    return ClientFault(f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413)
+
+
+def _unsupported(message: str) -> ClientFault:
+    return ClientFault(message, code="unsupported_media_type", status=415)

@@ -1,0 +1,466 @@
+"""HTTP/1.1 as we speak it: uvicorn's protocol, with edges that a server on the open network needs.
+
+What the parser refuses is told in our own shape (ERR-1); heads are bounded in size and in time, framing that two readers could
+understand in two ways is refused, and a client that does not read is cut in the end. Nothing here knows any endpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.parse
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import httptools
+from msgspec import Struct
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.client_dialect import dialect_at_path
+from antiphon.gateway.ids import new_id
+from antiphon.http.asgi import Headers, Scope
+from antiphon.http.request_cycle import RequestCycle, connection_error_headers, encode_head
+from antiphon.http.websocket import WebSocket, WebSocketRoutes
+from antiphon.http.websocket_handshake import BadHandshake
+
+HEAD_LIMIT: Final = 64 * 1024
+MAX_HEADERS: Final = 100
+MAX_PIPELINED: Final = 8  # requests that may wait behind one that is being answered
+# Together with what is held of the upstream, and one event that is being written, this stays under 256 KiB for each client.
+WRITE_HIGH: Final = 64 * 1024
+WRITE_LOW: Final = 16 * 1024
+
+LOG: Final = logging.getLogger("antiphon.http")
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection of a client."""
+
+    #: Seconds a head may take from its first byte (or a new connection until its first head).
+    head_timeout = 20.0
+    #: Seconds between two pieces of a body.
+    body_timeout = 60.0
+    #: Seconds a client may take nothing of what waits for it.
+    stall_timeout = 60.0
+    #: Seconds a client has to read the answer that cuts it short.
+    drain_timeout = 1.5
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.url = b""
+        self._latest: RequestCycle | None = None  # the request whose head came last
+        self._running: RequestCycle | None = None  # the request that is being answered
+        self._waiting: list[RequestCycle] = []  # requests that came before it was
+        self._in_head = True  # between the end of one request and the end of the next one's head
+        self._head_size = 0
+        self._taken = 0  # bytes that the parser took and has given nothing for
+        self._parting = False  # nothing more is read from this client
+        self._last_words = b""
+        self._idle_since: float | None = None  # None while there is something to do
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self._socket: WebSocket | None = None  # what the connection has become
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
+        self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        running, self._running, self._latest = self._running, None, None
+        if running is not None:
+            running.on_disconnect()
+        self._waiting.clear()
+        super().connection_lost(exc)
+        self._stop_timers()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._head_timer, self._idle_timer, self._stall_timer, self._drain_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # The end of a client's bytes is taken as its leaving (`eof_received` is uvicorn's, which closes): whoever closes a socket sends
+    # the same FIN as whoever closes half of it, and a client that left must not go on costing its upstream (docs/decisions/0005).
+
+    def data_received(self, data: bytes) -> None:
+        if self._parting:
+            return
+        self._idle_since = None
+        for start in range(0, len(data), HEAD_LIMIT):  # a read may be larger than any head, and is measured in between
+            rest = data[start : start + HEAD_LIMIT]
+            while rest and not self._parting:
+                rest = self._feed(rest)
+        self._watch_head()
+
+    def _feed(self, data: bytes) -> bytes:
+        """Gives bytes to the parser; returns those that have to be given again."""
+        if self._socket is not None:  # what came right behind the upgrade
+            self._socket.data_received(data)
+            return b""
+        self._taken += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as pause:
+            rest = data[pause.args[0] :]
+            if self._socket is None:
+                return self._head_without_upgrade() + rest
+            self._hand_over_to(self._socket)
+            return rest
+        except httptools.HttpParserError as error:
+            self._refuse(_fault_of(error))
+        else:
+            if self._taken > HEAD_LIMIT:  # of a head, of trailers, of what stands between chunks
+                self._refuse(_too_large())
+        return b""
+
+    def _head_without_upgrade(self) -> bytes:
+        """The head once more, for a parser that is not to stop behind it: an upgrade that we do not know is no upgrade."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return b"\r\n".join([*lines, b"", b""])
+
+    def _admit_websocket(self, method: str, version: str) -> WebSocket:
+        """The application says, through its `websockets`, whether there is one for this client."""
+        websockets: WebSocketRoutes | None = getattr(self.app, "websockets", None)
+        if websockets is None:
+            raise ClientFault("there is no WebSocket here: send the request with POST", code="upgrade_required", status=426)
+        if self._running is not None:
+            raise BadHandshake("it has to wait until every earlier request of its connection is answered")
+        self.scope["method"] = method
+        self.scope["http_version"] = version
+        self._set_target()
+        return websockets.accept(cast(Scope, self.scope))
+
+    def _hand_over_to(self, socket: WebSocket) -> None:
+        """From here on the connection is a WebSocket, and nothing of ours may act on it."""
+        self._stop_timers()
+        self.connections.discard(self)
+        self.parser = None  # type: ignore[assignment]
+        socket.open(self.transport, self.connections, self.server_state.default_headers)
+        if self.flow.write_paused:  # by an earlier answer
+            socket.pause_writing()
+
+    # What the parser says
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self.scope = cast(
+            Any,
+            {
+                "type": "http",
+                "asgi": ASGI,
+                "server": self.server,
+                "client": self.client,
+                "scheme": self.scheme,
+                "root_path": self.root_path,
+                "headers": self.headers,
+                "state": self.app_state.copy(),
+            },
+        )
+        self._head_size = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._head_size += len(url)
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer: nobody asked for any, and no header may change behind the back of who read it
+        self._head_size += len(name) + len(value) + 4
+        if self._head_size > HEAD_LIMIT or len(self.headers) == MAX_HEADERS:
+            raise _too_large()
+        name, value = name.lower(), value.rstrip(b" \t")
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._taken = 0
+        version = self.parser.get_http_version()
+        method = self.parser.get_method().decode("ascii")
+        _check_framing(version, self.headers)
+        if self.parser.should_upgrade():
+            if method == "CONNECT":
+                raise ClientFault("CONNECT: this is no proxy")
+            if _asks_for_websocket(self.headers):
+                self._socket = self._admit_websocket(method, version)
+            return  # the parser stops here; `_feed` goes on, with a WebSocket or without the upgrade
+        self.scope["method"] = method
+        self.scope["http_version"] = version
+        self._set_target()
+        self._in_head = False
+        keep_alive = version == "1.1" and self.parser.should_keep_alive()
+        scope = cast(Scope, self.scope)
+        cycle = self._latest = RequestCycle(self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue)
+        if self._running is None:
+            self._start(cycle)
+            return
+        self._waiting.append(cycle)
+        if len(self._waiting) >= MAX_PIPELINED:  # not earlier: who does not read does not see that the client left
+            self.flow.pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        self._taken = 0
+        assert self._latest is not None  # its head came before
+        self._latest.add_body(body)
+
+    def on_message_complete(self) -> None:
+        self._taken = 0
+        if not self._in_head:
+            self._in_head = True
+            assert self._latest is not None
+            self._latest.end_body()
+
+    def _set_target(self) -> None:
+        target = _known_target(self.url) if len(self.url) <= SHORT else _target(self.url)
+        if target.host:  # RFC 9112, 3.2.2: a target that names its host does so in place of the header
+            self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
+        self.scope["path"] = self.root_path + target.path
+        self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
+        self.scope["query_string"] = target.query
+
+    # One answer after the other
+
+    @property
+    def default_headers(self) -> Headers:
+        return self.server_state.default_headers
+
+    def on_response_complete(self) -> None:
+        self._running = None
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self._waiting:
+                self._start(self._waiting.pop(0))
+                return
+            if self._parting and self._drain_timer is None:
+                self._part()
+            else:
+                self._wait_for_more()
+        self._watch_reader()
+
+    def shutdown(self) -> None:
+        """The server stops: this connection may finish what it was asked. The application is told here, since nobody else tells it
+        before everybody has been waited for."""
+        start_shutdown = getattr(self.app, "start_shutdown", None)
+        if start_shutdown is not None:
+            start_shutdown()
+        if self._latest is None or self._latest.is_complete:
+            self.transport.close()
+        else:
+            self._latest.keep_alive = False
+
+    def _start(self, cycle: RequestCycle) -> None:
+        self._running = cycle
+        if not self.flow.write_paused:  # what waits may grow from here on
+            self._forget_reader()
+        task = cycle.task = self.loop.create_task(cycle.run(cast(Any, self.app)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    def _wait_for_more(self) -> None:
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:  # one for many requests: it looks at the clock when it is due
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+
+    def _look_whether_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None:
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._idle_timer = self.loop.call_later(left, self._look_whether_idle)
+        else:
+            self.transport.close()
+
+    def _refuse(self, fault: ApiError) -> None:
+        """Nothing more is read from this client. It is told why, after everything that it asked for before."""
+        self._parting = True
+        self._last_words = self._answer(fault)
+        if not self._in_head:
+            self._give_up_body()
+        if self._running is None:
+            self._part()
+
+    def _give_up_body(self) -> None:
+        """The request whose body broke is served no further."""
+        if self._waiting:
+            self._waiting.pop()
+            return
+        running, self._running = self._running, None
+        assert running is not None  # who is answered before the end of its body is parted with
+        if running.is_started:
+            self._last_words = b""
+        running.on_disconnect()
+
+    def _part(self) -> None:
+        self.transport.write(self._last_words)
+        self.close()
+
+    def close(self) -> None:
+        """Closes, once everything is written. A client in the middle of sending gets a moment to read what it was told: closing on
+        bytes that nobody read resets the connection, and takes the answer along."""
+        self._idle_since = None
+        self._waiting.clear()
+        if self._in_head and not self._parting:
+            self.transport.close()
+        else:
+            self._parting = True
+            self._watch_head()
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._drain_timer = self.loop.call_later(self.drain_timeout, self.transport.close)
+        self._watch_reader()
+
+    def _answer(self, fault: ApiError) -> bytes:
+        """HTTP-8: a refusal of our own, with the id by which the log has it."""
+        status, body = dialect_at_path(self._path).error_from_hub(fault)
+        id = new_id("req")
+        peer = self.client[0] if self.client else None
+        LOG.info(
+            "refused",
+            extra={"fields": {"request_id": id, "status": status, "error": fault.code, "why": fault.message, "peer": peer}},
+        )
+        headers = [
+            *self.server_state.default_headers,
+            *connection_error_headers(id, body),
+            *(fault.headers if isinstance(fault, BadHandshake) else PARTING.get(status, [(b"connection", b"close")])),
+        ]
+        return encode_head(status, headers) + b"\r\n" + body
+
+    @property
+    def _path(self) -> str:
+        """That of the request whose head came last, as far as it came."""
+        return self.url.partition(b"?")[0].decode("latin-1")
+
+    # Clients that are slow
+
+    def _watch_head(self) -> None:
+        """A request that came in one piece, as most do, costs no timer. A head has its time as a whole, a body for each piece."""
+        waits_for_head = self._in_head and self._taken > 0 and not self._parting
+        if waits_for_head and self._head_timer is not None:
+            return
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        if waits_for_head:
+            self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
+        elif not self._in_head and not self._parting:
+            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        self._parting = True
+        if self._running is None:
+            self.transport.close()
+
+    def _body_is_late(self) -> None:
+        self._head_timer = None
+        if self.flow.read_paused:  # it is us who do not read
+            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
+        else:
+            self._refuse(ClientFault(f"the rest of the body did not come within {self.body_timeout:g} s"))
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._running is None:
+            self._watch_reader()  # until it has taken the last of it
+        else:
+            self._forget_reader()
+
+    def _watch_reader(self) -> None:
+        """From here on nothing is written, until `_forget_reader`."""
+        self._forget_reader()
+        if waiting := self.transport.get_write_buffer_size():
+            self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_reader, waiting)
+
+    def _forget_reader(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _check_reader(self, before: int) -> None:
+        """What waits can only have become less."""
+        waiting = self.transport.get_write_buffer_size()
+        if not waiting:
+            self._stall_timer = None
+        elif waiting < before:
+            self._watch_reader()
+        else:
+            LOG.info(
+                "a client that takes nothing is cut", extra={"fields": {"waiting_bytes": waiting, "seconds": self.stall_timeout}}
+            )
+            self.transport.abort()
+
+
+class _Target(Struct, frozen=True):
+    """What stands in a request line between the method and the version."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+    host: bytes
+
+
+def _target(url: bytes) -> _Target:
+    try:
+        parsed = httptools.parse_url(url)
+        raw_path = parsed.path or b""
+        path = raw_path.decode("ascii")
+    except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
+        raise ClientFault("the request line: its target is no path") from None
+    host = b""
+    if parsed.schema:
+        host = parsed.host if not parsed.port else b"%b:%d" % (parsed.host, parsed.port)
+    return _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
+
+
+# The same few targets come again and again.
+_known_target: Final = lru_cache(maxsize=256)(_target)
+
+
+def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
+    """RFC 9112, 6: what the parser lets through although not every reader would find the same end of the request."""
+    if version not in ("1.0", "1.1"):
+        raise ClientFault(f"HTTP/{version}: wanted HTTP/1.1")
+    codings = [value for name, value in headers if name == b"transfer-encoding"]
+    if codings and (version == "1.0" or [coding.lower() for coding in codings] != [b"chunked"]):
+        raise ClientFault("transfer-encoding: wanted `chunked`, once, in HTTP/1.1")
+
+
+def _asks_for_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers)
+
+
+def _fault_of(error: httptools.HttpParserError) -> ApiError:
+    """What the parser, or one of our answers to it, has to say."""
+    if isinstance(error.__context__, ApiError):
+        return error.__context__
+    if isinstance(error, httptools.HttpParserCallbackError):
+        LOG.error("reading a request failed", exc_info=error)
+        return ApiError("something went wrong on our side")
+    return ClientFault(f"this is no HTTP/1.1 request: {error}")
+
+
+def _too_large() -> ClientFault:
+    said = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
+    return ClientFault(said, code="headers_too_large", status=431)
+
+
+ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+# RFC 9110, 15.5.22: who asks for an upgrade names it.
+PARTING: Final[dict[int, Headers]] = {426: [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")]}
+SHORT: Final = 200

@@ -1,0 +1,163 @@
+"""One request and its answer: what every endpoint has in hand, and what is noted about it for the log and the trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.errors import ApiError
+from antiphon.gateway.client_dialect import ClientDialect
+from antiphon.gateway.request_log import RequestLog
+from antiphon.http.asgi import DIRECT, DirectConnection, Headers, Message, Receive, Scope, Send, error_headers, send_response
+from antiphon.http.body import check_body_headers, read_body
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import Response
+from antiphon.trace.writer import Trace
+
+MAX_LOSSES_HEADER = 512
+PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
+
+
+class Exchange:
+    """An endpoint answers through this, so that everything it sends has its id, and is seen by the trace."""
+
+    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, dialect: ClientDialect, extra: Headers) -> None:
+        self.id = id
+        self.scope = scope
+        self.receive = receive
+        self.dialect = dialect  # what the client speaks
+        self.log_entry = RequestLog(request_id=id, method=scope["method"], path=scope["path"])
+        self.key_style: SelectableEventStyle | None = None  # API-6: that is set for the client's key
+        self.trace: Trace | None = None
+        self.path_parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
+        self.is_disconnected = False  # the client went away
+        self.is_complete = False  # the last byte of the answer is handed over
+        self._send = send
+        self._direct: DirectConnection | None = scope.get(DIRECT)
+        self._extra = [(b"x-request-id", id.encode()), *extra]
+        if dialect.id_header:
+            self._extra.append((dialect.id_header, id.encode()))
+        self._watcher: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
+
+    @property
+    def path_parameter(self) -> str:
+        """The first thing that the path names."""
+        return self.path_parameters[0]
+
+    @property
+    def owner(self) -> str:
+        """Who asks; only where the route wants a key."""
+        assert self.log_entry.owner is not None
+        return self.log_entry.owner
+
+    async def read_body(self, limit: int) -> bytes:
+        """The JSON that came, whole, as the trace will have it."""
+        check_body_headers(self.scope, limit)
+        body = await read_body(self.receive, limit)
+        if self.trace is not None:
+            self.trace.client_request("POST", self.scope["path"], self.scope["headers"], body)
+        return body
+
+    async def send(self, message: Message) -> None:
+        """What an endpoint sends; heads get what every answer has."""
+        if not self.send_now(message):
+            self._note(message)
+            await self._send(message)
+
+    def send_now(self, message: Message) -> bool:
+        """The same in this very moment, if that is possible; else nothing was sent. A head and its first bytes go together."""
+        if self._direct is None or self._direct.is_write_paused:
+            return False
+        self._note(message)
+        self._direct.send_now(message)
+        return True
+
+    @property
+    def write_now(self) -> Callable[[bytes], bool] | None:
+        """The shortest way for pieces of a stream whose head is out; None if each has to be a message that somebody waits for."""
+        return None if self._direct is None or self.trace is not None else self._direct.write_now
+
+    async def respond(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        direct = self._direct
+        if direct is None or self.trace is not None or direct.is_write_paused:
+            await send_response(self.send, status, headers, body)
+            return
+        self.log_entry.status = status
+        self.is_complete = True
+        direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
+
+    async def respond_with_error(self, error: ApiError) -> None:
+        """ERR-1: the error, in the shape of the client's dialect."""
+        self.log_entry.error = error.code
+        if self.log_entry.status is not None:  # the head of another answer is out: all that is left is to break off
+            if self._direct is not None:
+                self._direct.abort_response()
+            return
+        status, body = self.dialect.error_from_hub(error)
+        await self.respond(status, error_headers(error), body)
+
+    def note_losses(self, losses: Losses) -> None:
+        self.log_entry.losses = len(losses)
+        if self.trace is not None:
+            self.trace.losses(losses)
+
+    def note_response(self, response: Response, events: int = 0) -> None:
+        self.log_entry.response_id = response.id
+        self.log_entry.note_response(response, events)
+
+    # The client's going away
+
+    def watch_disconnect(self) -> None:
+        """From here on a client that leaves cancels the task that serves it. The body must have been read."""
+        task = (self._direct.task if self._direct is not None else None) or asyncio.current_task()
+        assert task is not None
+        self._task = task
+        if self._direct is not None:
+            self._direct.call_on_disconnect(self._leave)
+        else:  # another server than ours
+            self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
+
+    def unwatch_disconnect(self) -> None:
+        self._task = None
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    def _leave(self) -> None:
+        if self._task is not None and not self.is_complete:
+            self.is_disconnected = True
+            self._task.cancel()
+
+    def uncancel_current_task(self) -> None:
+        """This request's task was cancelled, and goes on for as long as it takes to say so."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+
+    def _note(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self._extra]
+            self.log_entry.status = message["status"]
+            if self.trace is not None:
+                self.trace.client_head(message["status"], message["headers"])
+            return
+        if self.trace is not None and message["body"]:
+            self.trace.client_piece(message["body"])
+        if not message.get("more_body"):
+            self.is_complete = True
+
+    async def _wait_for_end(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass  # something after the body, which means nothing
+        self._leave()
+
+
+def losses_header(losses: Losses) -> Headers:
+    """REQ-6: how much was lost and where, short; the whole of it is in the trace."""
+    if not len(losses):
+        return []
+    paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
+    told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
+    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]

@@ -1,0 +1,55 @@
+"""The query of a request: what stands behind the question mark of its path."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qs
+
+from antiphon.errors import ClientFault
+from antiphon.http.exchange import Exchange
+
+
+class QueryParameters:
+    """What is known is checked, what is not is refused with its name."""
+
+    def __init__(self, exchange: Exchange, known: set[str]) -> None:
+        query = exchange.scope["query_string"].decode("latin-1")
+        try:
+            self._given: dict[str, list[str]] = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+        except ValueError:
+            raise ClientFault("the query of this request cannot be read") from None
+        for name in self._given.keys() - known:
+            listed = ", ".join(sorted(known - {"include[]"}))
+            raise ClientFault(f"{name[:50]}: this path has no such parameter; it has {listed}", param=name[:50])
+
+    def text(self, name: str) -> str | None:
+        values = self._given.get(name)
+        if values is None:
+            return None
+        if len(values) > 1:
+            raise ClientFault(f"{name}: got it {len(values)} times, wanted it once", param=name)
+        return values[0]
+
+    def flag(self, name: str) -> bool:
+        return self.one_of(name, ("true", "false"), "false") == "true"
+
+    def one_of(self, name: str, words: tuple[str, ...], default: str) -> str:
+        value = self.text(name)
+        if value is not None and value not in words:
+            wanted = " or ".join(map(repr, words))
+            raise ClientFault(f"{name}: got {value[:50]!r}, wanted {wanted}", param=name)
+        return value or default
+
+    def integer(self, name: str, least: int, most: int, default: int | None) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isascii() or not value.isdigit() or len(value) > 16 or not least <= int(value) <= most:
+            raise ClientFault(f"{name}: got {value[:50]!r}, wanted a whole number from {least} to {most}", param=name)
+        return int(value)
+
+    def includes(self) -> list[str]:
+        return self._given.get("include", []) + self._given.get("include[]", [])
+
+
+MAX_FIELDS: Final = 50

@@ -1,0 +1,469 @@
+"""WebSockets as we speak them: who may open one, and one connection after the upgrade, with edges like those of our HTTP.
+
+A socket that is idle costs no task and no buffer. What a client sends is bounded in size, in time and in how much of it is read in
+one turn of the loop; a client that does not read, or is not there any more, is cut. Nothing here knows what messages mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, assert_never
+
+from msgspec import Struct
+
+from antiphon.errors import ClientFault
+from antiphon.gateway.ids import new_id
+from antiphon.http.access_policy import AccessPolicy, Caller
+from antiphon.http.asgi import Headers, Scope
+from antiphon.http.body import ClientDisconnected
+from antiphon.http.websocket_frames import (
+    PING,
+    BinaryMessage,
+    CloseFrame,
+    FrameReader,
+    InvalidFrame,
+    PartialMessage,
+    PingFrame,
+    PongFrame,
+    ReceivedFrame,
+    TextMessage,
+    close_frame,
+    pong_frame,
+    text_frame,
+)
+from antiphon.http.websocket_handshake import check_handshake, switching_protocols
+
+LOG: Final = logging.getLogger("antiphon.http.websocket")
+
+
+class WebSocketTimeouts(Struct, frozen=True, kw_only=True):
+    """How long things may take, in seconds."""
+
+    ping_interval: float = 30.0  # of the client, until it is asked for a sign of life
+    pong_timeout: float = 30.0  # for that sign
+    message_timeout: float = 60.0  # for a message from its first byte, and a second more for each 64 KiB of it
+    stall_timeout: float = 60.0  # in which a client takes nothing of what waits for it
+    close_timeout: float = 5.0  # between goodbye and the end of the connection
+    lifetime: float = 3600.0  # WS-9: until the endpoint is told that it has been long enough
+
+
+class WebSocketRoutes:
+    """Who may open a WebSocket, and which endpoint speaks on it. An application that has one as its `websockets` takes upgrades."""
+
+    def __init__(
+        self,
+        access_policy: AccessPolicy,
+        endpoints: Mapping[str, Endpoint],
+        max_message: int,
+        timeouts: WebSocketTimeouts | None = None,
+    ) -> None:
+        self._access_policy = access_policy
+        self._endpoints = dict(endpoints)
+        self._max_message = max_message
+        self._timeouts = timeouts or WebSocketTimeouts()
+
+    def accept(self, scope: Scope) -> WebSocket:
+        """The socket for an upgrade request. Refusals are those of every other route, in the same order, told in plain HTTP."""
+        self._access_policy.check_host_and_origin(scope)
+        caller = self._access_policy.authenticate(scope)
+        endpoint = self._endpoints.get(scope["path"])
+        if endpoint is None:
+            paths = ", ".join(sorted(self._endpoints))
+            raise ClientFault(f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found")
+        check_handshake(scope)
+        scope["type"] = "websocket"
+        return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts)
+
+
+class WebSocket(asyncio.Protocol):
+    """One WebSocket after the upgrade.
+
+    The endpoint gets it once and sets the functions that are to be called. They are called from the event loop and must not block;
+    one that raises ends the connection with 1011."""
+
+    __slots__ = (
+        "_begun_at",
+        "_connections",
+        "_end_timer",
+        "_endpoint",
+        "_heard_at",
+        "_is_choked",
+        "_is_paused",
+        "_is_reading",
+        "_life_timer",
+        "_loop",
+        "_message_timer",
+        "_owed_pong",
+        "_pinged_at",
+        "_reader",
+        "_reads_on",
+        "_silence_timer",
+        "_stall_timer",
+        "_state",
+        "_timeouts",
+        "_transport",
+        "_unchoked",
+        "_written",
+        "id",
+        "key_style",
+        "on_binary",
+        "on_closed",
+        "on_lifetime_exceeded",
+        "on_message",
+        "on_shutdown",
+        "owner",
+        "scope",
+    )
+
+    def __init__(self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, timeouts: WebSocketTimeouts) -> None:
+        self.scope = scope
+        self.owner, self.key_style = caller
+        self.id = new_id("req")  # HTTP-8: of the upgrade request
+        #: A whole text message came.
+        self.on_message: Callable[[str], None] = _nothing
+        #: A binary message came. Not set: the connection is closed with 1003.
+        self.on_binary: Callable[[], None] | None = None
+        #: The connection has lived for as long as it may. Not set: it is closed with 1001.
+        self.on_lifetime_exceeded: Callable[[], None] | None = None
+        #: The server is stopping: `close` with 1001, sooner or later. Not set: it is closed at once.
+        self.on_shutdown: Callable[[], None] | None = None
+        #: It is over, for whatever reason; called exactly once, and nothing is called after it.
+        self.on_closed: Callable[[], None] = _nothing
+
+        self._endpoint = endpoint
+        self._timeouts = timeouts
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # until `open`
+        self._connections: set[Any] = set()
+        self._reader = FrameReader(max_message)
+        self._state: Literal["open", "closing", "leaving"] = "open"
+        # Reading
+        self._is_paused = False  # the endpoint wants no more messages
+        self._reads_on = False  # more was read than is good for one turn of the loop; `_take` is called again
+        self._is_reading = True  # what the transport was told
+        self._begun_at = 0.0  # when the message under way began
+        # Writing
+        self._is_choked = False
+        self._unchoked: asyncio.Event | None = None  # where there was ever anything to wait for
+        self._written = 0
+        self._owed_pong: bytes | None = None
+        # Signs of life
+        self._heard_at = self._loop.time()
+        self._pinged_at: float | None = None  # None: it is not asked for one
+        # Timers, where they run
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._life_timer: asyncio.TimerHandle | None = None
+        self._message_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
+
+    # What an endpoint uses
+
+    def send(self, text: bytes) -> None:
+        """One text message, UTF-8. It is written at once, or dropped if nobody is there any more."""
+        if self._state == "open":
+            self._write(text_frame(text))
+
+    @property
+    def is_write_paused(self) -> bool:
+        """The client does not read as fast as we write: more than 64 KiB wait."""
+        return self._is_choked
+
+    async def wait_until_writable(self) -> None:
+        """Returns when the client has read most of what waited; raises `ClientDisconnected` if it is gone."""
+        if self._is_choked and self._unchoked is not None:
+            await self._unchoked.wait()
+        if self._state != "open":
+            raise ClientDisconnected
+
+    def pause(self) -> None:
+        """No more messages from this client until `resume`. A little is read on, to see whether it leaves."""
+        self._is_paused = True
+        self._forget_message()
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._take_soon()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Says goodbye. Nothing is sent and no message comes after it; `on_closed` is called soon, not from in here."""
+        if self._state != "open":
+            return
+        self._write(close_frame(code, reason))
+        self._end("closing")
+        self._loop.call_soon(self._notify_closed)
+        self.resume()  # to find the client's own goodbye
+
+    # What the server calls
+
+    def open(self, transport: asyncio.Transport, connections: set[Any], headers: Headers) -> None:
+        """From here on the connection is a WebSocket, one of `connections` until it is over."""
+        self._transport = transport
+        self._connections = connections
+        connections.add(self)
+        transport.set_protocol(self)
+        self._write(switching_protocols(self.scope, [*headers, (b"x-request-id", self.id.encode())]))
+        self._silence_timer = self._loop.call_later(self._timeouts.ping_interval, self._check_life)
+        self._life_timer = self._loop.call_later(self._timeouts.lifetime, self._life_is_over)
+        self._call(self._endpoint, self)
+
+    def shutdown(self) -> None:
+        """The server stops. It waits for its connections, for as long as it has patience."""
+        if self._state == "open" and self.on_shutdown is not None:
+            self._call(self.on_shutdown)
+        else:
+            self.close(1001, "the server is stopping")
+
+    # What the transport calls
+
+    def data_received(self, data: bytes) -> None:
+        if self._state == "leaving":
+            return
+        self._heard_at = self._loop.time()
+        self._pinged_at = None
+        self._reader.feed(data)
+        if self._is_paused or self._reads_on:
+            self._set_reading()
+        else:
+            self._take()
+
+    def eof_received(self) -> None:
+        """As on HTTP, the end of a client's bytes is its leaving. The transport closes, once what waits is written."""
+        self._end("leaving")
+        self._notify_closed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc  # one end is like another
+        self._state = "leaving"
+        self._stop_timers()
+        self._connections.discard(self)
+        self._notify_closed()
+
+    def pause_writing(self) -> None:
+        self._is_choked = True
+        if self._state == "open":
+            self._unchoked = asyncio.Event()
+            self._watch_reader()
+
+    def resume_writing(self) -> None:
+        self._is_choked = False
+        if self._unchoked is not None:
+            self._unchoked.set()
+        self._heard_at = self._loop.time()  # to take is a sign of life too
+        if self._owed_pong is not None:
+            self._pong(self._owed_pong)
+
+    # Reading
+
+    def _take(self) -> None:
+        """Reads what came, but only so many frames: whoever sends thousands of them keeps nobody else waiting."""
+        self._reads_on = False
+        for _ in range(MAX_FRAMES_PER_TURN):
+            if self._is_paused or self._state == "leaving":
+                break
+            try:
+                received = self._reader.next_frame()
+            except InvalidFrame as fault:
+                self._fail(fault.code, fault.reason)
+                break
+            if received is None:
+                break
+            self._receive(received)
+        else:
+            self._take_soon()
+        self._set_reading()
+        self._watch_message()
+
+    def _take_soon(self) -> None:
+        if not self._reads_on:
+            self._reads_on = True
+            self._loop.call_soon(self._take)
+
+    def _receive(self, received: ReceivedFrame) -> None:
+        if not self._reader.in_message:  # something is whole: the next thing has its own time
+            self._forget_message()
+        match received:
+            case CloseFrame():
+                self._part(received.code)
+            case PartialMessage() | PongFrame():
+                pass
+            case _ if self._state != "open":
+                pass  # we have said goodbye
+            case TextMessage():
+                self._call(self.on_message, received.text)
+            case BinaryMessage():
+                if self.on_binary is not None:
+                    self._call(self.on_binary)
+                else:
+                    self._fail(1003, "only text messages are read here")
+            case PingFrame():
+                self._pong(received.payload)
+            case _:
+                assert_never(received)
+
+    def _set_reading(self) -> None:
+        """What is read and cannot be used yet must not become more and more."""
+        is_full = self._reads_on or (self._is_paused and self._reader.buffered_bytes > READ_AHEAD)
+        wanted = self._state == "leaving" or not is_full
+        if wanted == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _watch_message(self) -> None:
+        """A message that came in one piece, as most do, costs no timer."""
+        if self._message_timer is None and self._state == "open" and not self._is_paused and self._reader.has_partial_input:
+            self._begun_at = self._loop.time()
+            self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._message_is_late)
+
+    def _forget_message(self) -> None:
+        if self._message_timer is not None:
+            self._message_timer.cancel()
+            self._message_timer = None
+
+    def _message_is_late(self) -> None:
+        self._message_timer = None
+        left = self._begun_at + self._timeouts.message_timeout + self._reader.size / MIN_BYTES_PER_SECOND - self._loop.time()
+        if left > 0:
+            self._message_timer = self._loop.call_later(left, self._message_is_late)
+        else:
+            self._fail(1008, "the rest of a message did not come in time")
+
+    # Writing
+
+    def _write(self, data: bytes) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    def _pong(self, payload: bytes) -> None:
+        """RFC 6455, 5.5.3: of pings that wait, only the latest need be answered. Who pings and never reads costs little."""
+        if self._is_choked:
+            self._owed_pong = payload
+        elif self._state == "open":
+            self._owed_pong = None
+            self._write(pong_frame(payload))
+
+    def _watch_reader(self) -> None:
+        if self._stall_timer is None:
+            self._stall_timer = self._loop.call_later(self._timeouts.stall_timeout, self._check_reader, self._taken())
+
+    def _check_reader(self, before: int) -> None:
+        self._stall_timer = None
+        waiting = self._transport.get_write_buffer_size()
+        if waiting and self._taken() == before:
+            self._cut("a client that takes nothing is cut", waiting_bytes=waiting, seconds=self._timeouts.stall_timeout)
+        elif waiting:
+            self._watch_reader()
+
+    def _taken(self) -> int:
+        """Bytes that the client, or the network, has taken."""
+        return self._written - self._transport.get_write_buffer_size()
+
+    # Signs of life
+
+    def _check_life(self) -> None:
+        now = self._loop.time()
+        silent = now - self._heard_at
+        next_check = self._timeouts.ping_interval
+        if self._transport.get_write_buffer_size():  # a ping would wait behind other things, which it has another time to read
+            self._watch_reader()
+        elif not self._is_reading:
+            self._write(PING)  # its answer is not read, but a client that is gone is noticed
+        elif silent < self._timeouts.ping_interval:
+            next_check -= silent
+        elif self._pinged_at is None:
+            self._pinged_at = now
+            self._write(PING)
+            next_check = min(next_check, self._timeouts.pong_timeout)
+        elif (left := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
+            next_check = min(next_check, left)
+        else:
+            self._cut("a client that gives no sign of life is cut", seconds=round(silent, 1))
+            return
+        self._silence_timer = self._loop.call_later(next_check, self._check_life)
+
+    def _life_is_over(self) -> None:
+        self._life_timer = None
+        if self.on_lifetime_exceeded is not None:
+            self._call(self.on_lifetime_exceeded)
+        else:
+            self.close(1001, "this connection has lived for as long as it may")
+
+    # The end
+
+    def _part(self, code: int | None) -> None:
+        """The client says goodbye: it gets its answer, unless it was one. RFC 6455, 7.1.1: it is the server that closes."""
+        if self._state == "open":
+            self._write(close_frame(code))
+        self._end("leaving")
+        self._transport.close()
+        self._notify_closed()
+
+    def _fail(self, code: int, reason: str) -> None:
+        """Nothing more is read. The client is told, and has a moment to see it: closing on bytes that nobody read resets the
+        connection, and takes the last frame along."""
+        match self._state:
+            case "open":
+                self._write(close_frame(code, reason))
+                self._end("leaving")
+                self._transport.write_eof()
+                self._set_reading()
+                self._notify_closed()
+            case "closing":
+                self._part(None)
+            case "leaving":
+                pass
+
+    def _cut(self, why: str, **fields: float) -> None:
+        LOG.info(why, extra={"fields": {"request_id": self.id, **fields}})
+        self._transport.abort()
+
+    def _end(self, state: Literal["closing", "leaving"]) -> None:
+        """No timer runs any more but one: whatever is still to be said or heard, it does not take for ever."""
+        self._state = state
+        self._stop_timers()
+        self._end_timer = self._loop.call_later(self._timeouts.close_timeout, self._end_is_late)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._silence_timer, self._life_timer, self._message_timer, self._stall_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _end_is_late(self) -> None:
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _notify_closed(self) -> None:
+        """Once: afterwards nobody is there to be told, and no circle is left that somebody has to collect."""
+        on_closed = self.on_closed
+        self.on_message = self.on_closed = _nothing
+        self.on_binary = self.on_lifetime_exceeded = self.on_shutdown = None
+        if self._unchoked is not None:
+            self._unchoked.set()
+        self._call(on_closed)
+
+    def _call(self, listener: Callable[..., None], *arguments: object) -> None:
+        """The last edge: whatever an endpoint does, the loop goes on, and a client sees no trace of it."""
+        try:
+            listener(*arguments)
+        except Exception as error:
+            LOG.error("an endpoint failed on a WebSocket", exc_info=error, extra={"fields": {"request_id": self.id}})
+            self._fail(1011, "something went wrong on our side")
+
+
+def _nothing(*_: object) -> None:
+    """Who listens where nobody listens."""
+
+
+Endpoint = Callable[[WebSocket], None]
+MAX_FRAMES_PER_TURN: Final = 64
+READ_AHEAD: Final = 64 * 1024
+MIN_BYTES_PER_SECOND: Final = 64 * 1024  # bytes a second

@@ -1,0 +1,55 @@
+"""The way from HTTP to a WebSocket (RFC 6455, 4.2): is the request sound, and what is answered. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from wsproto.utilities import generate_accept_token
+
+from antiphon.errors import ClientFault
+from antiphon.http.asgi import Headers, Scope, header_values
+
+
+class BadHandshake(ClientFault):
+    """An upgrade request that is none; `headers` say what would be one."""
+
+    def __init__(self, message: str, *, wrong_version: bool = False) -> None:
+        code, status = ("upgrade_required", 426) if wrong_version else (None, None)
+        super().__init__(f"the WebSocket handshake: {message}", code=code, status=status)
+        upgrade: Headers = [(b"upgrade", b"websocket"), (b"connection", b"close, upgrade")]
+        self.headers: Headers = [(b"sec-websocket-version", b"13"), *(upgrade if wrong_version else [(b"connection", b"close")])]
+
+
+def check_handshake(scope: Scope) -> None:
+    """Refuses what is no handshake of version 13."""
+    if scope["method"] != "GET" or scope["http_version"] != "1.1":
+        raise BadHandshake("wanted GET and HTTP/1.1")
+    if header_values(scope, b"transfer-encoding") or any(length.strip(b"0") for length in header_values(scope, b"content-length")):
+        raise BadHandshake("it has no body")
+    tokens = [token.strip().lower() for value in header_values(scope, b"upgrade") for token in value.split(b",")]
+    if b"websocket" not in tokens:
+        raise BadHandshake("upgrade: wanted `websocket`")
+    if header_values(scope, b"sec-websocket-version") != [b"13"]:
+        raise BadHandshake("sec-websocket-version: wanted 13", wrong_version=True)
+    match header_values(scope, b"sec-websocket-key"):
+        case [key] if KEY.fullmatch(key):
+            pass
+        case _:
+            raise BadHandshake("sec-websocket-key: wanted 16 bytes in base64, once")
+
+
+def switching_protocols(scope: Scope, headers: Headers) -> bytes:
+    """The answer to a sound handshake. No extension and no subprotocol is chosen, whatever was offered."""
+    [key] = header_values(scope, b"sec-websocket-key")
+    lines = [
+        (b"upgrade", b"websocket"),
+        (b"connection", b"Upgrade"),
+        (b"sec-websocket-accept", generate_accept_token(key)),
+        *headers,
+    ]
+    return STATUS_LINE[101] + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"
+
+
+KEY: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")

@@ -1,0 +1,1 @@
+"""The process: start and stop, services, logging, metrics, telemetry and retention."""

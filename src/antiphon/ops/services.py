@@ -1,0 +1,201 @@
+"""What the endpoints need, made once at the start: routes, the network, ids and time, traces, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from antiphon.config import Config, StoreConfig
+from antiphon.gateway.background_runner import BackgroundTimings
+from antiphon.gateway.ids import new_id, now, random_padding
+from antiphon.gateway.model_catalog import ModelCatalog
+from antiphon.gateway.planning import ContextPlanner
+from antiphon.gateway.routes import Routes, UpstreamAddress
+from antiphon.gateway.sealing import Seal, find_sealing_keys
+from antiphon.ops.exposition import SharedMetrics
+from antiphon.ops.logger import Logger
+from antiphon.ops.metrics import Metrics, timed_store
+from antiphon.ops.retention import run_retention
+from antiphon.ops.telemetry import Telemetry, TelemetryOpener, open_telemetry
+from antiphon.ops.usage_counter import UsageCounter
+from antiphon.protocol.output_limits import OutputLimits
+from antiphon.protocol.stamps import Stamps
+from antiphon.store.interface import Store
+from antiphon.store.opening import open_store
+from antiphon.trace.writer import TraceWriter
+from antiphon.upstream.http import HttpTransport
+from antiphon.upstream.transport import Transport
+
+OpenStore = Callable[[StoreConfig, Mapping[str, str]], Awaitable[Store | None]]
+MIB: Final = 1024 * 1024
+FIRST_BYTE_TIMEOUT: Final = 10.0  # seconds until a stream sends its head without an event
+KEEPALIVE_INTERVAL: Final = 15.0  # seconds between two writes to a stream
+
+
+class BackgroundControl(Protocol):
+    """What runs work in the background."""
+
+    waiting_jobs: int  # over all processes, as it was a moment ago
+
+    @property
+    def running_jobs(self) -> int: ...
+
+    def wake(self) -> None: ...
+
+    def cancel(self, id: str) -> None: ...
+
+    def stop_claiming(self) -> None: ...
+
+    def force_shutdown(self) -> None: ...
+
+    async def stop(self, grace: float) -> None: ...
+
+
+class Services:
+    """One for each serving process. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are seconds. They,
+    `background_timings` and `open_store` differ from their defaults only in tests."""
+
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        transport: Transport,
+        logger: Logger,
+        *,
+        addresses: Mapping[str, UpstreamAddress] | None = None,
+        debug: bool = False,
+        first_byte_timeout: float = FIRST_BYTE_TIMEOUT,
+        keepalive_interval: float = KEEPALIVE_INTERVAL,
+        websocket_lifetime: float = 3600.0,
+        background_timings: BackgroundTimings = BackgroundTimings(),  # noqa: B008
+        open_store: OpenStore = open_store,
+        metrics_folder: Path | None = None,
+        open_telemetry: TelemetryOpener = open_telemetry,
+    ) -> None:
+        self.config = config
+        self.transport = transport
+        self.logger = logger
+        self.debug = debug
+        self.first_byte_timeout = first_byte_timeout
+        self.keepalive_interval = keepalive_interval
+        self.websocket_lifetime = websocket_lifetime
+        self.background_timings = background_timings
+        self.max_body = config.server.max_body_mib * MIB
+        self.output_limits = OutputLimits(max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items)
+        self.store: Store | None = None  # until `open`; where nothing is kept, for ever
+        self.requests_in_flight = 0  # requests and turns that are not answered to their end
+        self.open_websockets = 0  # open ones
+        self.telemetry: Telemetry | None = None  # until `open`; for ever where nobody wants it
+        self._open_store = open_store
+        self._open_telemetry = open_telemetry
+        self.usage: UsageCounter | None = None  # where there is a store
+        self._upkeep: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # until `open`
+        self._stopping_since: float | None = None  # None while it serves
+        self.background: BackgroundControl | None = None  # where there is a store
+        self._environ = environ
+        self.routes = Routes(config, environ, addresses or {})
+        self.models = ModelCatalog(self.routes, transport, time.monotonic)
+        self.stamps = Stamps(new_id, now)
+        self.seal = Seal(find_sealing_keys(config, environ))
+        self.planner = ContextPlanner(seal=self.seal, models=self.models, stamps=self.stamps)
+        self.pad = random_padding
+        shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
+        self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
+        self._measure()
+        keys = [place.key for place in (addresses or {}).values() if place.key]
+        self.traces = TraceWriter(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
+
+    async def open(self) -> None:
+        """What can only be had on a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self.metrics.start()
+        self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
+        if self.telemetry is not None:
+            self.logger.add_listener(self.telemetry.end_request)
+        self._upkeep.append(self._loop.create_task(self._collect_garbage()))
+        store = await self._open_store(self.config.store, self._environ)
+        if store is not None:
+            self.store = timed_store(store, self.metrics)
+            self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
+            self.logger.add_listener(self.usage.count_request)
+            upkeep = (run_retention(self.store, self.config.store, self.logger), self.usage.run())
+            self._upkeep += map(self._loop.create_task, upkeep)
+
+    def start_shutdown(self) -> None:
+        """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
+        if self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+            if self.background is not None:
+                self.background.stop_claiming()
+
+    def force_shutdown(self) -> None:
+        """There is no grace any more. A signal may say so at any moment, on whatever the loop is at."""
+        if self._loop is not None and self.background is not None:
+            self._loop.call_soon_threadsafe(self.background.force_shutdown)
+
+    async def close(self) -> None:
+        """Everything that is still under way was told to end; what it keeps and says last has a moment."""
+        self.start_shutdown()
+        if self.background is not None:
+            assert self._stopping_since is not None
+            await self.background.stop(max(0.0, self._stopping_since + self.config.server.grace - time.monotonic()))
+        end = time.monotonic() + CLOSE_TIMEOUT
+        while self.requests_in_flight and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        for task in self._upkeep:
+            task.cancel()
+            await asyncio.wait([task])
+        self.logger.flush()  # which tells the others too
+        if self.usage is not None:
+            with suppress(TimeoutError):  # a store that does not answer keeps nobody from going
+                await asyncio.wait_for(self.usage.flush(), CLOSE_TIMEOUT)
+        if self.store is not None:
+            await self.store.close()
+        await self.transport.close()
+        self.metrics.stop()
+        if self.telemetry is not None:
+            await self.telemetry.close()
+        self.logger.flush()
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
+
+    async def _collect_garbage(self) -> None:
+        """Frees reference cycles that libraries leave, which the automatic collection would find too late (see `run`), and the
+        interpreter's free lists, which grow to megabytes."""
+        while True:
+            await asyncio.sleep(GC_INTERVAL)
+            gc.collect()
+
+    def _count_running(self) -> float:
+        return self.background.running_jobs if self.background is not None else 0
+
+    def _count_waiting(self) -> float:
+        """All workers know of the same queue, and what they tell is added up."""
+        return self.background.waiting_jobs / self.config.server.workers if self.background is not None else 0
+
+    def _measure(self) -> None:
+        self.logger.add_listener(self.metrics.count_request)
+        transport = getattr(self.transport, "network", self.transport)  # of one that has agents too
+        add_gauge = self.metrics.add_gauge
+        add_gauge(
+            "antiphon_requests_in_flight", "Requests and turns that are not answered to their end.", lambda: self.requests_in_flight
+        )
+        add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
+        add_gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
+        add_gauge(
+            "antiphon_background_waiting", "Those that wait to be, over all processes, as it was a moment ago.", self._count_waiting
+        )
+        if isinstance(transport, HttpTransport):
+            add_gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
+            add_gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)
+
+
+CLOSE_TIMEOUT: Final = 5.0  # seconds
+GC_INTERVAL: Final = 60.0  # seconds

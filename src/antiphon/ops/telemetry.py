@@ -1,0 +1,75 @@
+"""Whether telemetry is wanted, and where it comes from: OpenTelemetry, an extra that is imported only then.
+
+Without it nothing is paid for it. A collector that the configuration names must be reachable through the extra, or the gateway does
+not start; one that only the environment names, as many environments do for all their programs, is worth a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final, Protocol
+
+from antiphon.config import Config
+from antiphon.errors import ConfigError
+from antiphon.gateway.request_log import RequestLog
+from antiphon.ops.logger import Logger
+from antiphon.ops.metrics import Metrics
+
+
+class Telemetry(Protocol):
+    """What is told of turns."""
+
+    def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
+        """A turn begins. Returns the headers by which its upstream can join the trace."""
+        ...
+
+    def end_request(self, log_entry: RequestLog) -> None:
+        """A request is over."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+LIBRARY: Final = "antiphon.ops.otel"
+TelemetryOpener = Callable[[Config, Mapping[str, str], Metrics, Logger], Telemetry | None]
+
+
+def is_telemetry_enabled(config: Config, environ: Mapping[str, str]) -> bool:
+    """Whether somebody said where to send it."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    return bool(config.telemetry.otlp_endpoint or any(environ.get(name) for name in ENDPOINTS))
+
+
+def check_telemetry(config: Config, environ: Mapping[str, str], library: str = LIBRARY) -> None:
+    """That what the configuration asks for is there."""
+    if config.telemetry.otlp_endpoint and is_telemetry_enabled(config, environ):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise ConfigError(f"[telemetry]: OpenTelemetry is not installed: pip install 'antiphon[otel]' ({error})") from None
+
+
+def open_telemetry(
+    config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger, library: str = LIBRARY
+) -> Telemetry | None:
+    """None if nobody wants it, or it cannot be had."""
+    if not is_telemetry_enabled(config, environ):
+        return None
+    check_telemetry(config, environ, library)
+    try:
+        otel = import_module(library)
+    except ImportError as error:
+        missing = "the environment names a collector, but OpenTelemetry is not installed: pip install 'antiphon[otel]'"
+        logger.event(missing, level="warning", reason=str(error))
+        return None
+    telemetry: Telemetry = otel.open_exporter(config, metrics)
+    return telemetry
+
+
+ENDPOINTS: Final = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)

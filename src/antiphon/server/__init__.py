@@ -1,1 +1,0 @@
-"""The wire to clients: ASGI, keys, hosts and origins, the endpoints."""

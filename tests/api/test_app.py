@@ -1,0 +1,349 @@
+"""`server/app`: which paths there are and how each answers, with what every answer has. Who may ask is in `test_security.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.api.probing import ALICE, ASKED, Answer, Probed, head, probed
+from tests.running import one_upstream, running, until
+
+from antiphon import __version__
+from antiphon.api import openapi
+from antiphon.api.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, App, Route, health
+from antiphon.config import ModelRule, UpstreamConfig
+from antiphon.testing import ChatServer
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = "https://page.example"
+OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # whose errors have other forms
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Probed]:
+    with probed(keys=True, allowed_origins=[PAGE, "http://localhost:5173"]) as place:
+        yield place
+
+
+@pytest.fixture
+def place(shared: Probed) -> Iterator[Probed]:
+    shared.begin()
+    yield shared
+    shared.settle()
+
+
+# Paths and methods
+
+
+def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
+    assert {path: (sorted(route.methods), route.public) for path, route in ROUTES.items()} == {
+        "/v1/responses": (["POST"], False),
+        "/v1/responses/compact": (["POST"], False),
+        "/v1/models": (["GET"], False),
+        "/v1/usage": (["GET"], False),
+        "/health": (["GET"], True),
+        "/openapi.json": (["GET"], True),
+        "/metrics": (["GET"], False),
+        "/v1/responses/input_tokens": (["POST"], False),
+        "/v1/conversations": (["POST"], False),
+        "/v1/chat/completions": (["POST"], False),
+        "/v1/messages": (["POST"], False),
+        "/v1/messages/count_tokens": (["POST"], False),
+        "/v1/vscode/chat": (["POST"], False),
+        "/v1/vscode/count_tokens": (["POST"], False),
+        "/v1/vscode/models": (["GET"], False),
+        "/v1beta/models": (["GET"], False),
+        "/": (["GET"], True),
+    }
+    assert {path: (sorted(route.methods), route.public) for path, route in MODEL_ROUTES.items()} == {
+        f"/{version}/models/{{model}}{action}": ([method], False)
+        for version in ("v1", "v1beta")
+        for action, method in {
+            "": "GET",
+            ":generateContent": "POST",
+            ":streamGenerateContent": "POST",
+            ":countTokens": "POST",
+        }.items()
+    }
+    assert {path: (sorted(route.methods), route.public) for path, route in RESOURCE_ROUTES.items()} == {
+        "/v1/responses/{id}": (["DELETE", "GET"], False),
+        "/v1/responses/{id}/input_items": (["GET"], False),
+        "/v1/responses/{id}/cancel": (["POST"], False),
+        "/v1/conversations/{id}": (["DELETE", "GET", "POST"], False),
+        "/v1/conversations/{id}/items": (["GET", "POST"], False),
+        "/v1/conversations/{id}/items/{item_id}": (["DELETE", "GET"], False),
+    }
+    assert not Route(methods={"GET": health}).public
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/v1",
+            "/v1/",
+            "/v1/responses/",
+            "/v1/responses//input_items",
+            "/v1/responses/resp_1/",
+            "/v1/responses/resp_1/items",
+        ),
+        *("/v1/responses/resp_1/input_items/", "/x/v1/responses/resp_1", "/v2/models", "/favicon.ico", "/v1/models/"),
+    ],
+)
+def test_a_path_that_does_not_exist_is_404_and_says_which_do(place: Probed, path: str) -> None:
+    """ERR-2: `not_found` is 404."""
+    for method in ("GET", "POST", "DELETE"):
+        answer = place.ask(method, path)
+        answer.tells(404, "not_found")
+        assert answer.error["type"] == "not_found"
+        assert "/v1/responses, /v1/responses/" in answer.error["message"]
+        assert "/v1/responses/{id}/input_items" in answer.error["message"]
+
+
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"]
+
+
+@pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(OTHERS)])
+def test_a_method_that_a_path_does_not_know_is_405_and_says_which_it_does(place: Probed, path: str) -> None:
+    allowed = sorted(ROUTES[path].methods)
+    for method in set(METHODS) - set(allowed):
+        answer = place.ask(method, path)
+        answer.tells(405, "method_not_allowed")
+        assert (answer.error["type"], answer.headers["allow"]) == ("invalid_request", ", ".join(allowed))
+    assert place.seen == []
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/openapi.json"])
+def test_head_is_get_without_the_body(place: Probed, path: str) -> None:
+    got, asked = place.ask("GET", path), place.ask("HEAD", path)
+    assert (asked.status, asked.body) == (200, b"")
+    assert asked.headers["content-type"] == got.headers["content-type"]
+    assert int(asked.headers["content-length"]) == len(got.body)
+
+
+def test_head_of_what_answers_no_get_is_405(place: Probed) -> None:
+    answer = place.ask("HEAD", "/v1/responses")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+def test_a_query_changes_nothing(place: Probed) -> None:
+    assert place.ask("GET", "/health?x=y#z").status == 200
+    assert place.ask(
+        "POST", "/v1/responses?stream=true", ("content-type", "application/json"), body=msgspec.json.encode(ASKED)
+    ).json
+
+
+# Endpoints
+
+
+def test_health_says_that_it_is_up_and_nothing_about_anything_behind_it(place: Probed) -> None:
+    answer = place.ask("GET", "/health")
+    assert answer.json == {"status": "ok", "version": __version__}
+    assert place.network.asked == []
+
+
+def test_health_needs_no_upstream() -> None:
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        assert gateway.get("/health").json()["status"] == "ok"
+
+
+def test_the_openapi_document_is_served_as_it_is_made(place: Probed) -> None:
+    answer = place.ask("GET", "/openapi.json")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.body == openapi.document()
+
+
+def test_every_route_is_in_the_openapi_document_and_nothing_else_is() -> None:
+    documented = msgspec.json.decode(openapi.document())["paths"]
+    assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
+        path: set(route.methods) for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items()
+    }
+    for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items():
+        for method in route.methods:
+            assert (documented[path][method.lower()].get("security") == []) == route.public
+
+
+def test_models_are_listed_by_name_and_by_what_upstreams_list_themselves() -> None:
+    """API-5."""
+    with ChatServer(models=["mock-1", "mock-2", "other"]) as upstream:
+        rules: list[str | ModelRule] = ["named", "mock-*", ModelRule(from_="fast", to="mock-1")]
+        lab = UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url, models=rules)
+        away = UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["far", "far-*"])
+        config = msgspec.structs.replace(one_upstream(upstream.base_url), upstreams=[lab, away])
+        with running(config) as gateway:
+            answers = [gateway.get("/v1/models") for _ in range(3)]
+            assert len(upstream.received) == 1  # a list is good for a minute
+    listed = answers[0].json()
+    assert listed["object"] == "list"
+    assert {model["id"]: model["owned_by"] for model in listed["data"]} == {
+        "named": "lab", "fast": "lab", "mock-1": "lab", "mock-2": "lab", "far": "away",
+    }  # fmt: skip
+    assert all(model["object"] == "model" and isinstance(model["created"], int) for model in listed["data"])
+    assert all(answer.json() == listed for answer in answers)
+
+
+def test_every_listed_model_can_be_asked_for() -> None:
+    """API-5."""
+    with ChatServer(models=["mock-1", "mock-2"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        names = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
+        assert names == ["mock-1", "mock-2"]
+        assert {gateway.post({**ASKED, "model": name}).status_code for name in names} == {200}
+
+
+def test_a_model_that_nobody_serves_is_404_and_says_which_are() -> None:
+    """ERR-2."""
+    with ChatServer() as upstream:
+        config = one_upstream(upstream.base_url)
+        config = msgspec.structs.replace(config, upstreams=[msgspec.structs.replace(config.upstreams[0], models=["mock-1"])])
+        with running(config) as gateway:
+            answer = gateway.post({**ASKED, "model": "mock-9"})
+        assert upstream.received == []
+    assert answer.status_code == 404
+    error = answer.json()["error"]
+    assert (error["type"], error["code"], error["param"]) == ("not_found", "model_not_found", "model")
+    assert "'mock-1'" in error["message"]
+
+
+# Ids of requests
+
+
+def every_kind_of_answer(place: Probed) -> list[Answer]:
+    """A plain one, a stream, refusals of every layer."""
+    return [
+        place.post(ASKED),
+        place.post({**ASKED, "stream": True}),
+        place.ask("GET", "/health"),
+        place.post(b"{"),
+        place.post(ASKED, ("content-encoding", "gzip")),
+        place.post(ASKED, ("origin", "https://evil.example")),
+        place.post(ASKED, ("origin", PAGE)),
+        place.ask("GET", "/nothing"),
+        place.ask("GET", "/health", host="evil.example"),
+        place.ask("GET", "/v1/models", key="wrong"),
+        place.ask("PUT", "/health"),
+        place.ask("OPTIONS", "/health", ("origin", PAGE), ("access-control-request-method", "GET")),
+        place.ask("GET", "/health", ("x", "y" * 100_000)),
+        place.raw(b"no HTTP\r\n\r\n"),
+    ]
+
+
+def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed) -> None:
+    """HTTP-8."""
+    before = len(place.gateway.requests(0))
+    answers = every_kind_of_answer(place)
+    ids = [answer.headers["x-request-id"] for answer in answers]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("req_[0-9a-f]{40}", id) for id in ids)
+    place.gateway.requests(before + len(answers) - 2)  # the last two never were requests: the parser's own refusals are told by it
+    logged = {line["request_id"]: line for line in place.gateway.log if "request_id" in line}
+    for answer in answers:
+        line = logged[answer.headers["x-request-id"]]
+        assert line["status"] == answer.status
+        assert line.get("error") == (answer.error["code"] if answer.status >= 400 else None)
+
+
+def test_a_client_cannot_choose_the_id(place: Probed) -> None:
+    """HTTP-8: else two requests could have one."""
+    answer = place.post(ASKED, ("x-request-id", "req_mine"))
+    assert answer.headers["x-request-id"] != "req_mine"
+    assert "req_mine" not in str(place.gateway.log)
+
+
+def test_no_answer_says_what_it_is_made_with(place: Probed) -> None:
+    for answer in every_kind_of_answer(place):
+        assert not {"server", "x-powered-by", "date"} & set(answer.headers)
+
+
+# Pages
+
+
+def test_a_page_that_may_call_can_read_the_answer(place: Probed) -> None:
+    for answer in (
+        place.post(ASKED, ("origin", PAGE)),
+        place.post({**ASKED, "stream": True}, ("origin", PAGE)),
+        place.post(b"{", ("origin", PAGE)),
+    ):
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        assert answer.headers["vary"] == "origin"
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+def test_a_page_that_may_call_asks_first_without_a_key(place: Probed) -> None:
+    asked = [
+        ("origin", PAGE),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization,content-type"),
+    ]
+    for path in (*ROUTES, "/nothing"):  # browsers send no key here, so it must not matter; nor does it tell what exists
+        answer = place.raw(head("OPTIONS", path, ("host", "localhost"), ("connection", "close"), *asked))
+        assert (answer.status, answer.body) == (204, b"")
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        assert {"GET", "POST"} <= set(answer.headers["access-control-allow-methods"].split(", "))
+        assert {"authorization", "content-type", "x-api-key"} <= set(answer.headers["access-control-allow-headers"].split(", "))
+    assert place.seen == []
+
+
+def test_who_is_no_page_gets_no_cors_header(place: Probed) -> None:
+    for answer in (place.post(ASKED), place.ask("GET", "/health"), place.ask("GET", "/v1/models", key="wrong")):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+# Connections
+
+
+def test_a_connection_carries_one_request_after_another(place: Probed) -> None:
+    body = msgspec.json.encode(ASKED)
+    lines = [("host", "localhost"), ("authorization", f"Bearer {ALICE}"), ("content-type", "application/json")]
+    one = head("POST", "/v1/responses", *lines, ("content-length", str(len(body)))) + body
+    last = head("GET", "/health", ("host", "localhost"), ("connection", "close"))
+    with place.gateway.connect() as connection:
+        connection.sendall(one + one + last)
+        data = b""
+        while piece := connection.recv(65536):
+            data += piece
+    assert data.count(b"HTTP/1.1 200 OK") == 3
+    assert len(place.seen) == 2
+
+
+# Scopes of other kinds
+
+
+def test_a_scope_that_is_not_served_is_closed() -> None:
+    """Fail closed: should a WebSocket ever get past the protocol, nobody talks to it."""
+    with probed() as place:
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            raise AssertionError("nothing is read from it")
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        asyncio.run(App(place.gateway.services, {})({"type": "websocket", "headers": []}, receive, send))
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+# What is left behind
+
+
+def test_reference_cycles_are_freed_while_automatic_collection_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    monkeypatch.setattr("antiphon.ops.services.GC_INTERVAL", 0.01)
+    gc.disable()
+    try:
+        left = weakref.ref(Circle())
+        with ChatServer() as upstream, running(one_upstream(upstream.base_url)):
+            until(lambda: left() is None)
+    finally:
+        gc.enable()

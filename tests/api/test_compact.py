@@ -1,0 +1,412 @@
+"""Compaction and truncation on the wire: the endpoint, the trigger, the threshold, over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from msgspec.structs import replace
+from tests.api.stateful import ALICE, BOB, HELLO, Lab, error_in, events_in, lab, lab_on, message, output, text_of
+from tests.generate.schema import published
+from tests.running import until
+from tests.store import postgres_server
+
+from antiphon import testing
+from antiphon.config import CompactionConfig, Config
+from antiphon.testing import Reply, turn
+
+KEY = {"COMPACTION_KEY": "ab" * 32}
+TRIGGER = {"type": "compaction_trigger"}
+NOTES = "The launch is on Tuesday; the code word is slate."
+SUMMARY: Reply = turn(testing.text("The launch is on Tuesday; ", "the code word is slate."), testing.usage(120, 30))
+CONVERSATION = [
+    message("developer", "Be brief."),
+    message("user", "We launch on Tuesday. The code word is slate."),
+    message("assistant", "Understood."),
+    message("user", "Compress this."),
+]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Lab]:
+    with lab_on("sqlite") as found:
+        yield found
+
+
+@pytest.fixture
+def place(shared: Lab) -> Lab:
+    shared.begin()
+    return shared
+
+
+def keyed(config: Config) -> Config:
+    return replace(config, compaction=CompactionConfig(keys_env=["COMPACTION_KEY"]))
+
+
+def compacted(place: Lab, input: Any = CONVERSATION, **fields: Any) -> dict[str, Any]:
+    place.says.append(SUMMARY)
+    answer = place.call("POST", "/v1/responses/compact", json={"model": "mock-1", "input": input, **fields})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-request-id"]
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def refused(place: Lab, body: dict[str, Any], key: str = ALICE) -> dict[str, Any]:
+    return error_in(place.call("POST", "/v1/responses/compact", json=body, key=key))
+
+
+def long_talk(*, words: int = 900) -> list[dict[str, Any]]:
+    return [message("user", "alpha " * words), message("assistant", "beta " * words), message("user", "And now?")]
+
+
+def managed(threshold: int) -> dict[str, Any]:
+    return {"context_management": [{"type": "compaction", "compact_threshold": threshold}]}
+
+
+# The endpoint
+
+
+def test_a_conversation_becomes_one_compaction(place: Lab) -> None:
+    """CMP-1: `response.compaction` whose output ends in a compaction item, with usage."""
+    told = compacted(place, prompt_cache_key="k")
+    schema = {"$ref": "#/components/schemas/CompactResource", "components": {"schemas": published()}}
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(told)] == []
+    assert told["object"] == "response.compaction"
+    assert [item["type"] for item in told["output"]] == ["compaction"]
+    assert (told["usage"]["input_tokens"], told["usage"]["output_tokens"]) == (120, 30)
+    assert NOTES not in str(told)
+    line = place.gateway.requests(1)[-1]
+    assert (line["path"], line["model"], line["upstream"], line["input_tokens"]) == ("/v1/responses/compact", "mock-1", "chat", 120)
+    assert NOTES not in place.gateway.written
+
+
+@pytest.mark.parametrize("model", ["mock-1", "other-1"])
+def test_what_was_compacted_informs_the_next_turn_on_any_model(place: Lab, model: str) -> None:
+    """CMP-3: also on another upstream of another dialect than the one that summed it up."""
+    base = compacted(place)["output"]
+    assert text_of(place.told([*base, message("user", "When?")], model=model)) == "Hello."
+    if model == "mock-1":
+        roles, words = zip(*place.messages, strict=True)
+        assert roles == ("system", "user", "user", "user", "user")
+    else:
+        words = tuple(item["content"] for item in place.items)
+        assert [item["role"] for item in place.items] == ["developer", "user", "user", "user", "user"]
+    assert words[0] == "Be brief."
+    assert NOTES in words[1]
+    assert words[2:] == ("We launch on Tuesday. The code word is slate.", "Compress this.", "When?")
+    sent = place.chat.received[-1].body + b"".join(received.body for received in place.other.received)
+    assert b"antiphon1." not in sent
+
+
+def test_a_compacted_window_is_the_base_of_a_new_chain_on_a_websocket(place: Lab) -> None:
+    """WS-11."""
+    base = compacted(place)["output"]
+    with place.socket() as talk:
+        first = talk.told([*base, message("user", "When?")], store=False)
+        assert first["previous_response_id"] is None
+        assert NOTES in place.messages[1][1]
+        talk.told("And where?", previous_response_id=first["id"], store=False)
+        assert NOTES in place.messages[1][1]
+        assert [words for _, words in place.messages][-3:] == ["When?", "Hello.", "And where?"]
+
+
+def test_a_stored_chain_can_be_compacted_and_a_compacted_one_continued(place: Lab) -> None:
+    """CMP-1: `previous_response_id`. What the chain had before the compaction is not said twice."""
+    first = place.told("The code word is slate.")
+    told = compacted(place, None, previous_response_id=first["id"])
+    assert "[user]\nThe code word is slate.\n\n[assistant]\nHello." in place.messages[1][1]
+    second = place.told([*told["output"], message("user", "Go on.")])
+    third = place.told("And on.", previous_response_id=second["id"])
+    assert [words for _, words in place.messages][1:] == ["The code word is slate.", "Hello.", "Go on.", "Hello.", "And on."]
+    assert third["previous_response_id"] == second["id"]
+
+
+def test_a_compaction_can_be_compacted_again(place: Lab) -> None:
+    base = compacted(place)["output"]
+    again = compacted(place, [*base, message("assistant", "Aye."), message("user", "Once more.")])["output"]
+    asked = place.messages[1][1]
+    assert "[what the conversation was before this]" in asked
+    assert NOTES in asked
+    place.told([*base, message("assistant", "Aye."), message("user", "Once more."), *again, message("user", "When?")])
+    assert [words for _, words in place.messages][2:] == [
+        "We launch on Tuesday. The code word is slate.",
+        "Compress this.",
+        "Once more.",
+        "When?",
+    ]
+
+
+def test_an_open_call_survives_and_takes_its_output(place: Lab) -> None:
+    """CMP-3: open tool calls are kept, and an output finds its call behind the seal."""
+    call = {"type": "function_call", "call_id": "call_7", "name": "f", "arguments": "{}"}
+    base = compacted(place, [message("user", "Look."), call])["output"]
+    assert text_of(place.told([*base, output("call_7", "42")])) == "Hello."
+    sent = place.chat.received[-1].json["messages"]
+    assert [said["role"] for said in sent] == ["user", "user", "assistant", "tool"]
+    assert sent[2]["tool_calls"][0]["id"] == sent[3]["tool_call_id"] == "call_7"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"input": "Hi"}, "missing_field", "model"),
+        ({"model": "mock-1"}, "missing_field", "input"),
+        ({"model": "mock-1", "input": []}, "missing_field", "input"),
+        ({"model": "nobody", "input": "Hi"}, "model_not_found", "model"),
+        ({"model": "mock-1", "input": 7}, "invalid_value", "input"),
+        ({"model": "mock-1", "previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
+    ],
+)
+def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(place: Lab, body: dict[str, Any], code: str, param: str) -> None:
+    """CMP-1: `model` is required."""
+    told = refused(place, body)
+    assert (told["code"], told["param"]) == (code, param)
+    assert place.chat.received == []
+
+
+def test_an_upstream_that_fails_is_the_usual_error(place: Lab) -> None:
+    """CMP-1."""
+    assert refused(place, {"model": "away-1", "input": "Hi"})["code"] == "upstream_unavailable"
+    place.says.append(testing.error(429, "slow down"))
+    assert refused(place, {"model": "mock-1", "input": "Hi"})["status"] == 429
+
+
+def test_another_tenants_chain_is_one_that_never_was(place: Lab) -> None:
+    first = place.told("A secret.")
+    told = refused(place, {"model": "mock-1", "previous_response_id": first["id"]}, key=BOB)
+    assert told["code"] == "previous_response_not_found"
+
+
+# What cannot be opened
+
+
+def bad_items(place: Lab) -> dict[str, tuple[dict[str, Any], str]]:
+    """An item, and whose key it comes with."""
+    (good,) = compacted(place)["output"]
+    sealed = good["encrypted_content"]
+    middle = len(sealed) // 2
+    changed = sealed[:middle] + ("A" if sealed[middle] != "A" else "B") + sealed[middle + 1 :]
+    return {
+        "damaged": ({**good, "encrypted_content": changed}, ALICE),
+        "cut": ({**good, "encrypted_content": sealed[:-20]}, ALICE),
+        "foreign": ({**good, "encrypted_content": "gAAAAABpM0Yj"}, ALICE),
+        "forged": ({**good, "encrypted_content": "antiphon1.AAAA"}, ALICE),
+        "somebody else's": (good, BOB),
+    }
+
+
+def test_a_compaction_that_does_not_open_is_a_400_wherever_input_comes(place: Lab) -> None:
+    """CMP-2: `invalid_compaction`, with the path of the item."""
+    for name, (item, key) in bad_items(place).items():
+        place.chat.received.clear()
+        input = [message("user", "Hi"), item]
+        bodies = [{"model": "mock-1", "input": input}, {"model": "mock-1", "input": input, "stream": True}]
+        told = [error_in(place.call("POST", "/v1/responses", json=body, key=key)) for body in bodies]
+        told.append(refused(place, {"model": "mock-1", "input": input}, key=key))
+        with place.socket(key=key) as talk:
+            told.append(talk.refused(input))
+            talk.settle()
+        for error in told:
+            assert (error["status"], error["code"]) == (400, "invalid_compaction"), name
+            assert error["param"] == "input[1].encrypted_content"
+        assert len(place.chat.received) == 1  # the one that shows that the socket is as good as ever
+
+
+def test_another_servers_compaction_goes_to_a_server_that_may_have_made_it(place: Lab) -> None:
+    foreign = {"type": "compaction", "encrypted_content": "gAAAAABpM0Yj"}
+    place.told([foreign, message("user", "Hi")], model="other-1")
+    assert place.items[0] == foreign
+    (item, _) = bad_items(place)["damaged"]
+    assert place.refused([item], model="other-1")["code"] == "invalid_compaction"  # ours, or made to look like it
+
+
+# The trigger
+
+
+def test_a_trigger_gives_exactly_one_compaction_whole_streamed_and_on_a_websocket(place: Lab) -> None:
+    """CMP-1."""
+    place.says += [SUMMARY, SUMMARY, SUMMARY]
+    input = [*CONVERSATION, TRIGGER]
+    whole = place.told(input)
+    told = events_in(place.ask(input, stream=True))
+    with place.socket() as talk:
+        on_socket = talk.ask(input, store=False)
+    kinds = [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert [event["type"] for event in told] == [event["type"] for event in on_socket] == kinds
+    for response in (whole, told[-1]["response"], on_socket[-1]["response"]):
+        assert [item["type"] for item in response["output"]] == ["compaction"]
+        assert response["usage"]["total_tokens"] == 150
+    assert told[3]["item"] == told[-1]["response"]["output"][0]
+
+
+def test_what_a_trigger_made_is_kept_and_continued(place: Lab) -> None:
+    """CMP-3: in a chain, and as the input of a client that keeps what the user said."""
+    place.says.append(SUMMARY)
+    made = place.told([*CONVERSATION, TRIGGER])
+    assert place.kept(made["id"])["output"] == made["output"]
+    place.told("When?", previous_response_id=made["id"])
+    chained = place.messages
+    retained = [said for said in CONVERSATION if said["role"] == "user"]
+    place.told([*retained, message("developer", "New rules."), *made["output"], message("user", "When?")])
+    assert [words for _, words in place.messages if words != "New rules."] == [words for _, words in chained]
+    assert chained[0] == ("system", "Be brief.")
+    assert NOTES in chained[1][1]
+    assert [words for _, words in chained[2:]] == ["We launch on Tuesday. The code word is slate.", "Compress this.", "When?"]
+
+
+def test_a_socket_that_stores_nothing_compacts_what_it_remembers(place: Lab) -> None:
+    """WS-5, CMP-3."""
+    with place.socket() as talk:
+        first = talk.told("The code word is slate.", store=False)
+        place.says.append(SUMMARY)
+        made = talk.told([TRIGGER], previous_response_id=first["id"], store=False)
+        talk.told("When?", previous_response_id=made["id"], store=False)
+        assert NOTES in place.messages[0][1]
+        assert [words for _, words in place.messages][1:] == ["The code word is slate.", "Hello.", "When?"]
+
+
+def test_a_trigger_in_the_middle_is_refused(place: Lab) -> None:
+    told = place.refused([TRIGGER, message("user", "Hi")])
+    assert (told["code"], told["param"]) == ("invalid_value", "input[0]")
+    assert place.refused([TRIGGER])["code"] == "missing_field"
+
+
+def test_a_summary_that_fails_after_the_stream_began_is_told_in_it() -> None:
+    """STR-8."""
+    with lab(first_byte_timeout=0.01) as place:
+        place.says.append(turn(testing.text("Not"), testing.pause(0.3), testing.end("fin")))
+        told = events_in(place.ask([*CONVERSATION, TRIGGER], stream=True))
+        assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]
+
+
+# The threshold
+
+
+def test_beyond_the_threshold_the_conversation_is_compacted_and_the_turn_goes_on(place: Lab) -> None:
+    """CMP-3: the compaction is the first item of the output."""
+    place.says += [SUMMARY, HELLO, SUMMARY, HELLO]
+    whole = place.told(long_talk(), **managed(1000))
+    told = events_in(place.ask(long_talk(), stream=True, **managed(1000)))
+    for response in (whole, told[-1]["response"]):
+        assert [item["type"] for item in response["output"]] == ["compaction", "message"]
+        assert text_of(response) == "Hello."
+        assert response["usage"]["total_tokens"] == 157
+    assert [event["output_index"] for event in told if "output_index" in event] == [0, 0, *[1] * 7]
+    assert [words for _, words in place.messages][1:] == ["And now?"]
+    assert NOTES in place.messages[0][1]
+
+
+def test_a_chain_goes_on_from_its_compaction_and_is_not_compacted_again(place: Lab) -> None:
+    place.says.append(SUMMARY)
+    first = place.told(long_talk(), **managed(1000))
+    asked = len(place.chat.received)
+    second = place.told("And then?", previous_response_id=first["id"], **managed(1000))
+    assert len(place.chat.received) == asked + 1
+    assert [item["type"] for item in second["output"]] == ["message"]
+    assert [words for _, words in place.messages][1:] == ["And now?", "Hello.", "And then?"]
+    place.told([*long_talk(), *first["output"], message("user", "And then?")], **managed(1000))
+    assert [words for _, words in place.messages][1:] == ["And now?", "Hello.", "And then?"]  # who prunes nothing has the same
+
+
+def test_below_the_threshold_nothing_happens_and_upstreams_hear_nothing_of_it(place: Lab) -> None:
+    for model in ("mock-1", "other-1"):
+        told = place.told(long_talk(), model=model, **managed(100_000))
+        assert [item["type"] for item in told["output"]] == ["message"]
+    assert b"context_management" not in place.chat.received[-1].body + place.other.received[-1].body
+    assert place.refused("Hi", context_management=[{"type": "forget"}])["param"] == "context_management[0].type"
+
+
+# truncation
+
+
+def with_context(size: int) -> Any:
+    def change(config: Config) -> Config:
+        return replace(config, upstreams=[replace(upstream, context=size) for upstream in config.upstreams])
+
+    return change
+
+
+def test_truncation_auto_drops_the_oldest_and_says_so_and_keeps_what_the_client_sent() -> None:
+    """REQ-2."""
+    with lab(config=with_context(1500)) as place:
+        input = [message("system", "Rules."), *long_talk(), message("assistant", "Well."), message("user", "So?")]
+        answer = place.ask(input, truncation="auto")
+        assert answer.headers["antiphon-losses"] == "1; input[1]"
+        assert answer.json()["truncation"] == "auto"
+        assert [words for _, words in place.messages] == ["Rules.", input[2]["content"], "And now?", "Well.", "So?"]
+        listed = place.get(f"{answer.json()['id']}/input_items?limit=100").json()["data"]
+        assert len(listed) == len(input)
+        whole = place.ask(input)
+        assert "antiphon-losses" not in whole.headers
+        assert len(place.messages) == len(input)  # disabled, which is the default, never drops
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_overflow_is_an_error_unless_truncation_may_drop_more(place: Lab, stream: bool) -> None:
+    """REQ-2: with `auto` the upstream is asked once more, before the client hears anything."""
+    overflow = testing.error(400, "maximum context length is 10 tokens", code="context_length_exceeded")
+    place.says += [overflow, overflow, HELLO]
+    told = place.refused(long_talk(), stream=stream)
+    assert (told["status"], told["code"]) == (400, "context_length_exceeded")
+    answer = place.ask(long_talk(), stream=stream, truncation="auto")
+    assert answer.status_code == 200
+    assert answer.headers["antiphon-losses"] == "1; input[0]"
+    assert len(place.messages) < 3
+    place.says += [overflow, overflow]
+    assert place.refused(long_talk(), stream=stream, truncation="auto")["code"] == "context_length_exceeded"
+
+
+# Keys, replicas, restarts
+
+
+def test_replicas_with_the_same_keys_understand_each_others_compactions() -> None:
+    """CMP-2: on PostgreSQL, whose gateways have their key from the configuration."""
+    url = postgres_server.fresh_url()
+    with lab(url, config=keyed, environ=KEY) as one, lab(url, config=keyed, environ=KEY) as other:
+        base = compacted(one)["output"]
+        other.told([*base, message("user", "When?")])
+        assert NOTES in other.messages[1][1]
+        one.says.append(SUMMARY)
+        made = one.told([*CONVERSATION, TRIGGER])
+        other.told("When?", previous_response_id=made["id"])
+        assert NOTES in other.messages[1][1]
+    with lab(url, config=keyed, environ={"COMPACTION_KEY": "cd" * 32}) as third:
+        assert third.refused([*base, message("user", "When?")])["code"] == "invalid_compaction"
+        assert third.refused("When?", previous_response_id=made["id"])["param"] == "previous_response_id"
+
+
+def test_postgresql_without_a_key_compacts_nothing_and_says_what_is_missing() -> None:
+    with lab(postgres_server.fresh_url()) as place:
+        told = refused(place, {"model": "mock-1", "input": "Hi"})
+        assert told["code"] == "unsupported_parameter"
+        assert "keys_env" in told["message"]
+        assert place.refused([message("user", "Hi"), TRIGGER])["code"] == "unsupported_parameter"
+        assert text_of(place.told("Hi")) == "Hello."
+        assert len(place.chat.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "more"), [("/v1/responses/compact", {}), ("/v1/responses", {"stream": True}), ("/v1/responses", {})]
+)
+def test_a_client_that_leaves_ends_the_summary(path: str, more: dict[str, Any]) -> None:
+    """Client: goes away before the first byte, and the upstream is let go of."""
+    with lab(keys=False) as place:
+        place.says.append(turn(testing.text("Not"), testing.end("hang")))
+        body = msgspec.json.encode({"model": "mock-1", "input": [*CONVERSATION, TRIGGER], **more})
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        with place.gateway.connect() as client:
+            client.sendall(head.encode() + body)
+            until(lambda: any(b"transcript" in each.body for each in place.chat.received))
+        (line,) = place.gateway.requests(1)
+        assert line["client_left"]
+        place.chat.wait_disconnected()

@@ -1,0 +1,223 @@
+"""Reasoning that survives, over sockets: back to its maker, never to another, restored where it was dropped (RSN-1 … RSN-4).
+
+The servers behind refuse what real ones refuse: sealed reasoning that is not their own or was changed, and a tool loop without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.api.stateful import TOOLS, Lab, lab, message, output, text_of
+from tests.running import until
+
+from antiphon import testing
+from antiphon.config import Config
+from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
+from antiphon.testing import ChatServer, ReceivedRequest, ResponsesServer, turn
+from antiphon.testing.script import ScriptedTurn
+
+SEALED = "reasoning.encrypted_content"
+CODEX: dict[str, Any] = {"model": "other-1", "store": False, "include": [SEALED], "tools": TOOLS}
+NUMBERS = itertools.count()
+Ask = Callable[..., dict[str, Any]]
+
+
+def calls_once(received: ReceivedRequest) -> ScriptedTurn:
+    """A model that thinks and calls, and answers once it has the result."""
+    sent = received.json.get("messages") or received.json.get("input")
+    done = isinstance(sent, list) and any(each.get("role") == "tool" or each.get("type") == "function_call_output" for each in sent)
+    if done:
+        return turn(testing.text("42."))
+    return turn(testing.reasoning("Hm, ", "f."), testing.tool_call(f"call_{next(NUMBERS)}", "f", "{}"))
+
+
+@contextmanager
+def pair() -> Iterator[tuple[Lab, ChatServer, ResponsesServer]]:
+    """`mock-…` is a chat server that wants its thoughts back, `other-…` a responses server that seals them."""
+    with ChatServer(calls_once, wants_reasoning=True) as chat, ResponsesServer(calls_once, maker="second") as other:
+
+        def placed(config: Config) -> Config:
+            places = {"chat": (chat.base_url, "deepseek"), "other": (other.base_url, "openai")}
+            upstreams = [
+                replace(each, base_url=places[each.name][0], profile=places[each.name][1])
+                for each in config.upstreams
+                if each.name in places
+            ]
+            return replace(config, upstreams=upstreams)
+
+        with lab(config=placed) as here:
+            yield here, chat, other
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Lab, ChatServer, ResponsesServer]]:
+    with pair() as found:
+        yield found
+
+
+@pytest.fixture
+def here(shared: tuple[Lab, ChatServer, ResponsesServer]) -> Lab:
+    found, chat, other = shared
+    for server in (chat, other):
+        server.received.clear()
+        server.refusals.clear()
+    return found
+
+
+@pytest.fixture
+def chat(shared: tuple[Lab, ChatServer, ResponsesServer]) -> ChatServer:
+    return shared[1]
+
+
+@pytest.fixture
+def other(shared: tuple[Lab, ChatServer, ResponsesServer]) -> ResponsesServer:
+    return shared[2]
+
+
+def asker(here: Lab, how: str) -> Ask:
+    ask: Ask = getattr(here, how)
+    return ask
+
+
+def reasoning_in(server: ResponsesServer) -> list[dict[str, Any]]:
+    return [item for item in server.received[-1].json["input"] if item["type"] == "reasoning"]
+
+
+@pytest.mark.parametrize("how", ["told", "streamed"])
+def test_what_a_responses_server_sealed_comes_back_to_it_through_a_client_that_keeps_nothing_here(
+    here: Lab, other: ResponsesServer, how: str
+) -> None:
+    """RSN-2: as an agent does it that sends its whole history each time."""
+    ask = asker(here, how)
+    first = ask([message("user", "Go.")], **CODEX)
+    thought, call = first["output"]
+    envelope = unseal_reasoning(thought["encrypted_content"])
+    assert envelope is not None
+    assert envelope.maker == "openai"
+    second = ask([message("user", "Go."), thought, call, output(call["call_id"])], **CODEX)
+    assert text_of(second) == "42."
+    assert other.refusals == []
+    assert [item["encrypted_content"] for item in reasoning_in(other)] == [envelope.content["encrypted_content"]]
+
+
+@pytest.mark.parametrize("how", ["told", "streamed"])
+def test_a_chat_server_gets_its_text_back_from_what_is_sealed_alone(here: Lab, chat: ChatServer, how: str) -> None:
+    """RSN-2."""
+    ask = asker(here, how)
+    settings = {**CODEX, "model": "mock-1"}
+    thought, call = ask([message("user", "Go.")], **settings)["output"]
+    bare = {"type": "reasoning", "summary": [], "encrypted_content": thought["encrypted_content"]}
+    assert text_of(ask([message("user", "Go."), bare, call, output(call["call_id"])], **settings)) == "42."
+    assert chat.refusals == []
+    assert chat.received[-1].json["messages"][1]["reasoning_content"] == "Hm, f."
+
+
+def test_reasoning_never_goes_to_another_than_its_maker(here: Lab, other: ResponsesServer) -> None:
+    """RSN-3: the client changes the model in the middle of a conversation, and is told what was lost."""
+    first = here.told([message("user", "Go.")], **{**CODEX, "model": "mock-1"})
+    asked = here.ask([message("user", "Go."), *first["output"], output(first["output"][1]["call_id"])], **CODEX)
+    assert text_of(asked.json()) == "42."
+    assert reasoning_in(other) == []
+    assert other.refusals == []
+    assert "input[1]" in asked.headers["antiphon-losses"]
+
+
+@pytest.mark.parametrize("model", ["mock-1", "other-1"])
+@pytest.mark.parametrize("how", ["told", "streamed"])
+def test_the_store_restores_what_the_client_dropped(
+    here: Lab, chat: ChatServer, other: ResponsesServer, model: str, how: str
+) -> None:
+    """RSN-2: all of the reasoning, or its sealed form alone; nothing was asked to be shown."""
+    ask = asker(here, how)
+    thought, call = ask([message("user", "Go.")], model=model, tools=TOOLS)["output"]
+    assert "encrypted_content" not in thought
+    for history in ([call], [thought, call]):
+        assert text_of(ask([message("user", "Go."), *history, output(call["call_id"])], model=model, tools=TOOLS)) == "42."
+        if model == "other-1":
+            assert len(reasoning_in(other)) == 1
+    assert chat.refusals == other.refusals == []
+
+
+@pytest.mark.parametrize("model", ["mock-1", "other-1"])
+def test_a_chain_has_what_was_sealed_though_the_client_never_saw_it(
+    here: Lab, chat: ChatServer, other: ResponsesServer, model: str
+) -> None:
+    """RSN-2, PREV-1."""
+    first = here.told([message("user", "Go.")], model=model, tools=TOOLS)
+    second = here.told([output(first["output"][1]["call_id"])], previous_response_id=first["id"], model=model, tools=TOOLS)
+    assert text_of(second) == "42."
+    assert chat.refusals == other.refusals == []
+
+
+def refused_history() -> list[dict[str, Any]]:
+    """Reasoning that claims to be the server's own, and is not."""
+    forged = {"type": "reasoning", "summary": [], "encrypted_content": seal_reasoning("openai", {"encrypted_content": "forged"})}
+    return [message("user", "Go."), forged, message("assistant", "So."), message("user", "And?")]
+
+
+@pytest.mark.parametrize("how", ["told", "streamed", "socket", "background"])
+def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(here: Lab, other: ResponsesServer, how: str) -> None:
+    """RSN-3: whole, as a stream, on a WebSocket and in the background; the client sees an answer, and a loss."""
+    before = len([line for line in here.gateway.log if line["event"] == "reasoning_refused"])
+    match how:
+        case "socket":
+            with here.socket() as talk:
+                response = talk.told(refused_history(), model="other-1")
+        case "background":
+            id = here.told(refused_history(), model="other-1", background=True)["id"]
+            until(lambda: here.kept(id)["status"] == "completed")
+            response = here.kept(id)
+        case _:
+            response = asker(here, how)(refused_history(), model="other-1")
+    assert [item["type"] for item in response["output"]] == ["reasoning", "function_call"]
+    assert [bool(reasoning_in_body(received)) for received in other.received] == [True, False]
+    assert len(other.refusals) == 1
+    lines = [line for line in here.gateway.log if line["event"] == "reasoning_refused"][before:]
+    assert [(line["upstream"], line["code"]) for line in lines] == [("other", "invalid_encrypted_content")]
+
+
+def reasoning_in_body(received: ReceivedRequest) -> list[Any]:
+    return [item for item in received.json["input"] if item["type"] == "reasoning"]
+
+
+def test_what_the_client_is_told_of_it(here: Lab, other: ResponsesServer) -> None:
+    """RSN-3, F-4; REQ-6: who wants no losses is told of the refusal instead."""
+    assert here.ask(refused_history(), model="other-1").headers["antiphon-losses"] == "1; input"
+    asked = len(other.received)
+    answer = here.gateway.post(
+        {"model": "other-1", "input": refused_history()},
+        authorization="Bearer alice-key-0123456789",
+        antiphon_losses="strict",
+    )
+    assert answer.status_code == 400
+    assert len(other.received) == asked + 1
+
+
+def test_a_chat_client_brings_the_signatures_of_a_responses_server_back(here: Lab, other: ResponsesServer) -> None:
+    """RSN-2: in the details that it echoes."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    body: dict[str, Any] = {"model": "other-1", "tools": tools, "messages": [{"role": "user", "content": "Go."}]}
+    said = here.call("POST", "/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    call_id = said["tool_calls"][0]["id"]
+    assert said["reasoning_details"][0]["id"] == call_id
+    result = {"role": "tool", "tool_call_id": call_id, "content": "42"}
+    again = here.call("POST", "/v1/chat/completions", json={**body, "messages": [*body["messages"], said, result]})
+    assert again.json()["choices"][0]["message"]["content"] == "42."
+    assert other.refusals == []
+    assert len(reasoning_in(other)) == 1
+
+
+@pytest.mark.parametrize(("model", "asked", "told"), [("mock-1", "xhigh", "xhigh"), ("other-1", "max", "xhigh")])
+def test_effort_reaches_each_server_in_its_own_form(shared: Any, here: Lab, model: str, asked: str, told: str) -> None:
+    """RSN-4: a server that knows fewer words gets the nearest."""
+    here.told("Go.", model=model, reasoning={"effort": asked, "summary": "auto"}, tools=TOOLS)
+    _, chat, other = shared
+    if model == "mock-1":
+        assert chat.received[-1].json["reasoning_effort"] == told
+    else:
+        assert other.received[-1].json["reasoning"] == {"effort": told, "summary": "auto"}

@@ -1,0 +1,382 @@
+"""The endpoints of clients that speak other dialects than the hub's, over sockets: a running gateway before a strict chat server.
+
+What their bodies mean is proved in `tests/dialects`; here stands that each gets its own form, whatever happens.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.api.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
+from tests.running import BOUND, one_upstream, read_all, running, until
+
+from antiphon import testing
+from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
+from antiphon.testing import ChatServer, Gate, turn
+
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
+CALL = turn(testing.tool_call("call_1", "get_weather", '{"city":', '"Rome"}'), testing.usage(5, 2))
+KEY = "alice-key-that-nobody-may-see-0123456789"
+
+each = pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
+counting = pytest.mark.parametrize("asker", [MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
+
+
+def with_key(config: Config) -> Config:
+    return replace(config, keys=[KeyConfig(name="alice", env="ALICE")])
+
+
+# Answers
+
+
+@each
+def test_a_plain_answer_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
+    """API-6."""
+    with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = asker.ask(gateway)
+        assert upstream.refusals == []
+        [line] = gateway.requests(1)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert asker.text_in(answer.json()) == "Hello."
+    assert (line["model"], line["upstream"], line["input_tokens"]) == ("mock-1", "lab", 5)
+    assert line["path"] == asker.path.partition("?")[0]
+
+
+@each
+def test_a_stream_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
+    """API-6, STR-14: and says the same."""
+    with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = asker.stream(gateway)
+        assert upstream.refusals == []
+        [line] = gateway.requests(1)
+    assert asker.text_of(answer) == "Hello."
+    assert line["first_event_ms"] > 0
+
+
+@each
+def test_a_call_reaches_the_client_with_its_id_name_and_arguments(asker: Asker) -> None:
+    with ChatServer([CALL]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post({**asker.asked, **asker.tools}, asker.path)
+        assert upstream.refusals == []
+        assert upstream.received[0].json["tools"][0]["function"]["name"] == "get_weather"
+    assert asker.call_in(answer.json()) == ("call_1", "get_weather", {"city": "Rome"})
+
+
+@each
+def test_nothing_is_kept_unless_the_body_asks_for_it(asker: Asker, tmp_path: Path) -> None:
+    with ChatServer(lambda _: HELLO) as upstream:
+        config = replace(one_upstream(upstream.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
+        with running(config) as gateway:
+            asker.ask(gateway)
+            asker.stream(gateway)
+            ids = [line["response_id"] for line in gateway.requests(2)]
+            assert [gateway.get(f"/v1/responses/{id}").status_code for id in ids] == [404, 404]
+            gateway.post({**CHAT.asked, "store": True}, CHAT.path)
+            kept = gateway.requests(5)[-1]["response_id"]
+            assert gateway.get(f"/v1/responses/{kept}").status_code == 200
+
+
+def test_a_stream_that_is_an_array_is_one_json_document() -> None:
+    with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post(GEMINI.streamed, GEMINI.stream_path.partition("?")[0])
+    assert answer.headers["content-type"] == "application/json"
+    assert "".join(map(GEMINI.piece_in, answer.json())) == "Hello."
+
+
+@pytest.mark.parametrize("asker", [MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
+@pytest.mark.parametrize("path", ["", "array"])
+def test_silence_is_filled_with_what_the_client_reads_over(asker: Asker, path: str) -> None:
+    """HTTP-7: clients of Gemini take a comment for data."""
+    gate = Gate()
+    with ChatServer([turn(testing.wait(gate), testing.text("Hello."))]) as upstream:
+        with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
+            where = asker.stream_path.partition("?")[0] if path else asker.stream_path
+            body = msgspec.json.encode(asker.streamed)
+            head = f"POST {where} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            with gateway.connect() as connection:
+                connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+                told = connection.recv(65536)
+                while told.count(b"\r\n") < 14:
+                    told += connection.recv(65536)
+                gate.open()
+                told += read_all(connection)
+    assert b"200 OK" in told
+    assert b"Hello." in told
+    assert (b": waiting" in told) == (asker is MESSAGES)
+
+
+def test_a_model_in_the_path_may_hold_slashes_and_colons() -> None:
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for name, path in {
+            "a/b": "/v1beta/models/a/b:generateContent",
+            "a/b:free": "/v1/models/a%2Fb:free:generateContent",
+            "x": "/v1beta/models/x:streamGenerateContent?alt=sse&key=any",
+        }.items():
+            assert gateway.post(GEMINI.asked, path).status_code == 200, path
+            assert upstream.received[-1].json["model"] == name
+
+
+# Errors
+
+
+@each
+def test_every_refusal_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
+    """ERR-1, ERR-2: those of the edge and of the HTTP parser too."""
+    with ChatServer() as upstream:
+        config = replace(one_upstream(upstream.base_url), server=replace(Config().server, max_body_mib=1))
+        with running(with_key(config), environ={"ALICE": KEY}) as gateway:
+            key = asker.key(KEY)
+            path = asker.path.partition("?")[0]
+            big = msgspec.json.encode({**asker.asked, "x": "y" * 1_100_000})
+            refusals = {
+                "invalid_api_key": (401, asker.ask(gateway)),
+                "forbidden_host": (403, asker.ask(gateway, host="evil.example", **key)),
+                "forbidden_origin": (403, asker.ask(gateway, origin="https://evil.example", **key)),
+                "method_not_allowed": (405, gateway.get(path, **key)),
+                "invalid_json": (400, gateway.post(b"{", path, **key)),
+                "invalid_value": (400, gateway.post({**asker.asked, **asker.wrong}, path, **key)),
+                "request_too_large": (413, gateway.post(big, path, **key)),
+                "unsupported_media_type": (415, gateway.post(b"{}", path, **{**key, "content_type": "text/plain"})),
+                "headers_too_large": (431, asker.ask(gateway, x="y" * 100_000, **key)),
+            }
+            for code, (status, answer) in refusals.items():
+                assert (answer.status_code, asker.error_in(answer)["code"]) == (status, code), answer.text
+            nowhere = gateway.get({"chat": "/v1/chat/x", "messages": "/v1/messages/x", "gemini": "/v1beta/x"}[asker.dialect], **key)
+            assert (nowhere.status_code, asker.error_in(nowhere)["code"]) == (404, "not_found")
+        assert upstream.received == []
+
+
+@each
+def test_what_the_http_parser_refuses_has_it_too(asker: Asker) -> None:
+    """ERR-1."""
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        path = asker.path.partition("?")[0]
+        told = gateway.raw(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n".encode())
+        head, _, body = told.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert asker.error_of(msgspec.json.decode(body), 400)["code"] == "invalid_value"
+
+
+@each
+def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> None:
+    """ERR-4."""
+    script: list[testing.Reply] = [
+        testing.error(429, "Slow down.", headers={"retry-after": "7"}),
+        turn(testing.text("Hel"), testing.end("fin")),
+    ]
+    with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = asker.ask(gateway)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+        assert asker.error_in(answer)["code"] == "rate_limit_exceeded"
+        frames = asker.frames(asker.stream(gateway))
+        assert "".join(map(asker.piece_in, [frame for frame in frames if "error" not in frame])) == "Hel"
+        assert asker.error_of(frames[-1], frames[-1]["error"].get("code"))["code"] == "upstream_disconnected"
+
+
+@each
+def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Asker) -> None:
+    """ERR-2: one of them has a status that HTTP does not know."""
+    with ChatServer(lambda _: testing.error(503, "Busy.")) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for answer in (asker.ask(gateway), gateway.post(asker.streamed, asker.stream_path)):
+            assert answer.status_code == {"messages": 529}.get(asker.dialect, 503)
+            assert asker.error_in(answer)["code"] == "overloaded"
+
+
+def test_clients_of_messages_find_the_id_where_they_look_for_it() -> None:
+    """HTTP-8."""
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for answer in (MESSAGES.ask(gateway), gateway.post(b"{", "/v1/messages")):
+            assert answer.headers["request-id"] == answer.headers["x-request-id"]
+        assert "request-id" not in CHAT.ask(gateway).headers
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        (CHAT.path, {"authorization": f"Bearer {KEY}"}),
+        (MESSAGES.path, {"x-api-key": KEY}),
+        (MESSAGES.path, {"authorization": f"Bearer {KEY}", "x-api-key": "placeholder"}),
+        (GEMINI.path, {"x-goog-api-key": KEY}),
+        (f"{GEMINI.path}?key={KEY}", {}),
+        (f"{GEMINI.stream_path}&key={KEY}", {}),
+        (f"/v1beta/models?key={KEY}", {}),
+    ],
+)
+def test_a_key_is_taken_where_each_api_puts_it_and_is_written_nowhere(path: str, headers: dict[str, str], tmp_path: Path) -> None:
+    """HTTP-6."""
+    asker = next(asker for asker in reversed(ASKERS) if path.startswith(asker.path[:11]))
+    with ChatServer(lambda _: HELLO) as upstream:
+        config = replace(with_key(one_upstream(upstream.base_url)), trace=TraceConfig(dir=str(tmp_path)))
+        with running(config, environ={"ALICE": KEY}) as gateway:
+            answer = gateway.get(path) if path.startswith("/v1beta/models?") else gateway.post(asker.asked, path, **headers)
+            assert answer.status_code == 200, answer.text
+            assert gateway.requests(1)[0]["owner"] == "alice"
+        assert KEY not in gateway.written
+        assert all(KEY not in received.headers.values() for received in upstream.received)
+    traces = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert all(KEY.encode() not in trace for trace in traces)
+    assert len(traces) == (0 if path.startswith("/v1beta/models?") else 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/v1/responses?key={KEY}",
+        f"/v1/chat/completions?key={KEY}",
+        f"/v1/messages?key={KEY}",
+        f"{GEMINI.path}?key={KEY}x",
+        f"{GEMINI.path}?key={KEY}&key={KEY}",
+        f"{GEMINI.path}?{'a&' * 100}key={KEY}",
+    ],
+)
+def test_a_key_in_an_address_is_taken_only_where_clients_know_no_better(path: str) -> None:
+    with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
+        assert gateway.post({}, path).status_code == 401
+        assert KEY not in gateway.written
+
+
+# Losses
+
+
+@each
+def test_losses_are_told_or_refused_as_the_client_wants_it(asker: Asker) -> None:
+    """REQ-6: by header, whatever the upstream's setting is; the upstream sees nothing of what is refused."""
+    body = {**asker.asked, **asker.lossy}
+    with ChatServer(lambda _: HELLO) as upstream:
+        for setting in ("warn", "strict"):
+            with running(one_upstream(upstream.base_url, losses=setting)) as gateway:
+                upstream.received.clear()
+                warned = gateway.post(body, asker.path, antiphon_losses="warn")
+                assert (warned.status_code, warned.headers["antiphon-losses"].startswith("1; ")) == (200, True)
+                assert len(upstream.received) == 1
+                refused = gateway.post(body, asker.path, antiphon_losses="strict")
+                assert gateway.post(body, asker.path).status_code == (200 if setting == "warn" else 400)
+                assert asker.ask(gateway, antiphon_losses="strict").status_code == 200
+                assert len(upstream.received) == (3 if setting == "warn" else 2)
+                odd = asker.ask(gateway, antiphon_losses="never")
+            assert refused.status_code == 400
+            error = asker.error_in(refused)
+            assert error["code"] == "lossy_translation"
+            assert "tools[0]" in error["message"]
+            assert (odd.status_code, asker.error_in(odd)["code"]) == (400, "invalid_value")
+
+
+@each
+def test_losses_are_counted_by_the_path_that_was_asked(asker: Asker) -> None:
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        gateway.post({**asker.asked, **asker.lossy}, asker.path)
+        text = gateway.get("/metrics").text
+    path = asker.path.partition("?")[0].replace("mock-1", "{model}")
+    assert f'antiphon_losses_total{{endpoint="{path}",model="mock-1",upstream="lab"}} 1' in text
+
+
+# Tokens
+
+
+@counting
+def test_tokens_are_counted_in_the_form_of_the_clients_own_api(asker: Asker) -> None:
+    """API-3."""
+    body: dict[str, Any] = {name: value for name, value in asker.asked.items() if name != "max_tokens"}
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        answers = [gateway.post(body, asker.count_path)]
+        if asker is GEMINI:
+            answers.append(gateway.post({"generateContentRequest": {"model": "models/mock-1", **body}}, asker.count_path))
+        wrong = gateway.post(b"{", asker.count_path)
+    for answer in answers:
+        assert (answer.status_code, answer.headers["antiphon-estimated"]) == (200, "true")
+        [(name, count)] = answer.json().items()
+        assert name == {"messages": "input_tokens", "gemini": "totalTokens"}[asker.dialect]
+        assert 3 <= count < 30
+    assert asker.error_in(wrong)["code"] == "invalid_json"
+
+
+# Models
+
+
+def test_models_are_listed_in_the_form_that_the_asker_reads() -> None:
+    """API-5."""
+    config = one_upstream("http://127.0.0.1:1/v1")
+    config = replace(config, upstreams=[replace(config.upstreams[0], models=["mock-1", "lab/mock-2"])])
+    with running(config) as gateway:
+        of_messages = {"anthropic-version": "2023-06-01"}
+        plain = gateway.get("/v1/models").json()
+        assert [model["id"] for model in plain["data"]] == ["mock-1", "lab/mock-2"]
+        assert gateway.get("/v1/models/lab/mock-2").json() == plain["data"][1]
+        listed = gateway.get("/v1/models?limit=5", **of_messages).json()
+        assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("mock-1", "lab/mock-2", False)
+        assert gateway.get("/v1/models/mock-1", **of_messages).json() == listed["data"][0]
+        assert listed["data"][0]["type"] == "model"
+        for path, headers in (("/v1beta/models", {}), ("/v1/models", {"x-goog-api-key": "any"})):
+            found = gateway.get(path, **headers).json()
+            assert [model["name"] for model in found["models"]] == ["models/mock-1", "models/lab/mock-2"]
+            assert gateway.get(f"{path}/mock-1", **headers).json() == found["models"][0]
+        missing = gateway.get("/v1/models/mock-9", **of_messages)
+        assert (missing.status_code, MESSAGES.error_in(missing)["type"]) == (404, "not_found_error")
+
+
+def test_no_models_are_an_empty_list() -> None:
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        listed = gateway.get("/v1/models", **{"anthropic-version": "2023-06-01"}).json()
+    assert listed == {"data": [], "has_more": False, "first_id": None, "last_id": None}
+
+
+# The client's going away, the server's stopping
+
+
+@each
+def test_a_client_that_leaves_ends_the_upstreams_work(asker: Asker) -> None:
+    gate = Gate()
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
+        with running(one_upstream(upstream.base_url)) as gateway:
+            body = msgspec.json.encode(asker.streamed)
+            head = f"POST {asker.stream_path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=BOUND) as connection:
+                connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+                told = b""
+                while b"Hel" not in told:
+                    told += connection.recv(65536)
+            [line] = gateway.requests(1)
+            assert line["client_left"] is True
+            upstream.wait_idle()
+            gate.open()
+
+
+@each
+def test_a_stream_that_cannot_end_before_the_server_does_says_so(asker: Asker) -> None:
+    gate = Gate()
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
+        config = one_upstream(upstream.base_url)
+        config = replace(config, server=replace(config.server, grace=0.0))
+        body = msgspec.json.encode(asker.streamed)
+        head = f"POST {asker.stream_path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        connection = socket.socket()
+        with running(config) as gateway:
+            connection.close()
+            connection = gateway.connect()
+            connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            told = b""
+            while b"Hel" not in told:
+                told += connection.recv(65536)
+            until(lambda: gateway.services.requests_in_flight == 1)
+        with connection:
+            told += read_all(connection)
+        gate.open()
+    assert b"the gateway is being stopped" in told
+
+
+# What is asked first
+
+
+def test_clients_that_look_whether_anybody_is_there_find_somebody() -> None:
+    with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
+        told = gateway.raw(b"HEAD / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert told.startswith(b"HTTP/1.1 200 ")
+        assert gateway.get("/").json()["status"] == "ok"

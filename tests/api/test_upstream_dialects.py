@@ -1,0 +1,143 @@
+"""Upstreams of every dialect behind one gateway, over sockets: asked at their own address, with their own headers, by any client.
+
+What their bodies mean is proved in `tests/dialects`; every cell of clients and servers, in the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.api.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
+from tests.running import Running, one_upstream, running
+
+from antiphon import testing
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, turn
+from antiphon.testing.harness import FakeServer
+
+HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
+SERVERS: dict[str, Any] = {"messages": MessagesServer, "gemini": GeminiServer}
+KEY = "lab-key-that-nobody-may-see-0123456789"
+
+each = pytest.mark.parametrize("dialect", SERVERS)
+
+
+@contextmanager
+def meeting(dialect: str, script: Any = lambda _: HELLO, **settings: Any) -> Iterator[tuple[Running, FakeServer]]:
+    """A gateway before a strict server, which wants a key. What it refuses fails the test."""
+    with SERVERS[dialect](script, key=KEY) as upstream:
+        config = one_upstream(upstream.base_url, dialect=dialect, api_key_env="LAB_KEY", **settings)
+        with running(config, environ={"LAB_KEY": KEY}) as gateway:
+            yield gateway, upstream
+        assert upstream.refusals == []
+
+
+@each
+@pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
+def test_a_client_of_any_dialect_is_answered(dialect: str, asker: Asker) -> None:
+    with meeting(dialect) as (gateway, upstream):
+        assert asker.text_in(asker.ask(gateway).json()) == "Hello."
+        assert asker.text_of(asker.stream(gateway)) == "Hello."
+        if dialect == "gemini":
+            assert [received.path for received in upstream.received] == [
+                "/v1beta/models/mock-1:generateContent",
+                "/v1beta/models/mock-1:streamGenerateContent?alt=sse",
+            ]
+
+
+@each
+def test_a_response_is_made_of_its_answer(dialect: str) -> None:
+    with meeting(dialect) as (gateway, _):
+        told = gateway.post({"model": "mock-1", "input": "Say hello."}).json()
+        assert (told["output"][0]["content"][0]["text"], told["usage"]["input_tokens"]) == ("Hello.", 5)
+
+
+@each
+def test_its_models_are_listed(dialect: str) -> None:
+    """API-5."""
+    with SERVERS[dialect](key=KEY, models=["mock-1", "mock-2"]) as upstream:
+        config = one_upstream(upstream.base_url, dialect=dialect, api_key_env="LAB_KEY")
+        with running(config, environ={"LAB_KEY": KEY}) as gateway:
+            assert [model["id"] for model in gateway.get("/v1/models").json()["data"]] == ["mock-1", "mock-2"]
+
+
+@pytest.mark.parametrize(("dialect", "profile"), [("messages", "anthropic"), ("gemini", "google")])
+@pytest.mark.parametrize("asker", [MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
+def test_it_counts_tokens_itself_where_it_can(dialect: str, profile: str, asker: Asker) -> None:
+    """API-3: with everything that makes a prompt longer, and nothing else."""
+    with meeting(dialect, profile=profile) as (gateway, upstream):
+        answer = gateway.post({**asker.asked, **asker.tools}, asker.count_path)
+        assert answer.status_code == 200, answer.text
+        assert "antiphon-estimated" not in answer.headers
+        [(_, count)] = answer.json().items()
+        assert count > 0
+        sent = upstream.received[0]
+    if dialect == "messages":
+        assert sent.path == "/v1/messages/count_tokens"
+        assert set(sent.json) == {"model", "messages", "tools"}
+    else:
+        assert sent.path == "/v1beta/models/mock-1:countTokens"
+        assert sent.json["generateContentRequest"]["model"] == "models/mock-1"
+        assert "tools" in sent.json["generateContentRequest"]
+
+
+# Betas
+
+
+def test_names_of_betas_go_from_messages_clients_to_messages_servers_and_to_nobody_else() -> None:
+    betas = {"anthropic-beta": "context-management-2025-06-27,interleaved-thinking-2025-05-14", "anthropic-version": "2023-06-01"}
+    with meeting("messages", profile="anthropic") as (gateway, upstream):
+        assert MESSAGES.ask(gateway, **betas).status_code == 200
+        assert upstream.received[-1].headers["anthropic-beta"] == betas["anthropic-beta"]
+        assert MESSAGES.ask(gateway).status_code == 200
+        assert "anthropic-beta" not in upstream.received[-1].headers
+        assert CHAT.ask(gateway, **betas).status_code == 200
+        assert "anthropic-beta" not in upstream.received[-1].headers
+        odd = MESSAGES.ask(gateway, **{"anthropic-beta": "a\x7fb"})
+        assert (odd.status_code, MESSAGES.error_in(odd)["code"]) == (400, "invalid_value")
+    with ChatServer([HELLO]) as chat, running(one_upstream(chat.base_url)) as gateway:
+        answer = MESSAGES.ask(gateway, **betas)
+        assert (answer.status_code, "antiphon-losses" in answer.headers) == (200, False)
+        assert not [name for name in chat.received[0].headers if name.startswith("anthropic")]
+
+
+def test_a_beta_of_the_profile_stands_beside_those_of_the_client(tmp_path: Any) -> None:
+    profile = tmp_path / "mine.toml"
+    profile.write_text('about = "x; facts from y"\nextends = "anthropic"\n[headers]\nanthropic-beta = "own-1"\n')
+    with meeting("messages", profile=str(profile)) as (gateway, upstream):
+        MESSAGES.ask(gateway, **{"anthropic-beta": "theirs-1"})
+        CHAT.ask(gateway)
+        assert [received.headers["anthropic-beta"] for received in upstream.received] == ["own-1,theirs-1", "own-1"]
+
+
+# What a client may make of an address
+
+
+def test_a_model_that_leads_elsewhere_reaches_nobody() -> None:
+    """Security: the path of an upstream is chosen by its configuration."""
+    with meeting("gemini") as (gateway, upstream):
+        for model in ("../files", "a/../../b", ".."):
+            answer = gateway.post({**CHAT.asked, "model": model}, CHAT.path)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
+        assert upstream.received == []
+
+
+# Losses on the way back
+
+
+def test_what_an_answer_loses_is_told_under_any_setting() -> None:
+    """REQ-6: the answer exists; refusing it would help nobody."""
+    logprobs = {"token": "Hello.", "logprob": -0.1, "bytes": None, "top_logprobs": []}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": "Hello."},
+        "logprobs": {"content": [logprobs]},
+        "finish_reason": "stop",
+    }
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice, {**choice, "index": 1}]}
+    with ChatServer([testing.whole(body)]) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
+        answer = CHAT.ask(gateway)
+    assert (answer.status_code, CHAT.text_in(answer.json())) == (200, "Hello.")
+    assert "choices[1]" in answer.headers["antiphon-losses"]

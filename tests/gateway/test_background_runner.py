@@ -1,0 +1,477 @@
+"""API-2: work in the background, on both stores: its life, its stream from any event on, and its end at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.gateway.in_background import HELLO, TOOLS, Lab, Stall, check, events_in, laboratory, told_by
+from tests.running import until
+from tests.store import postgres_server
+
+from antiphon import testing
+from antiphon.config import BackgroundConfig, TraceConfig
+from antiphon.gateway.background_runner import MAX_HELD, EventLineWriter, _Log
+from antiphon.protocol.codec import decode_event
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseInProgress,
+    ResponseQueued,
+    TerminalEvent,
+)
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import initial_response
+from antiphon.testing import turn
+from antiphon.trace.reader import read_trace
+
+RUNNING = 8
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def shared_lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    url = postgres_server.fresh_url() if request.param == "postgres" else f"sqlite:///{tmp_path_factory.mktemp('store')}/a.db"
+    with laboratory(url, config={"background": BackgroundConfig(running=RUNNING, waiting=20)}) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Iterator[Lab]:
+    shared_lab.says.clear()
+    shared_lab.upstream.received.clear()
+    yield shared_lab
+    shared_lab.open_gates()
+    shared_lab.upstream.wait_idle()
+    until(lambda: shared_lab.gateway.services.background.running_jobs == 0)  # type: ignore[union-attr]
+
+
+def text_of(response: dict[str, Any]) -> str:
+    return "".join(part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"])
+
+
+def line_of(lab: Lab) -> dict[str, Any]:
+    """What the log says of the latest work."""
+
+    def found() -> list[dict[str, Any]]:
+        return [line for line in lab.gateway.log if line.get("method") == "BACKGROUND"]
+
+    until(lambda: bool(found()))
+    return found()[-1]
+
+
+class SlowStore:
+    """A store whose first write waits for a gate."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.written = 0
+
+    async def append(self, _runner: str, _id: str, _number: int, lines: list[bytes], _status: str) -> bool:
+        await self.gate.wait()
+        self.written += len(lines)
+        return True
+
+
+async def _fill_log(lines: int, size: int) -> tuple[int, int]:
+    """How many lines a producer gets rid of before the store takes any, and how many afterwards."""
+    store = SlowStore()
+    log = _Log(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
+    writing = asyncio.create_task(log.keep_writing())
+    added = 0
+
+    async def produce() -> None:
+        nonlocal added
+        for _ in range(lines):
+            log.add([b"x" * size])
+            added += 1
+            await log.wait_for_room()
+
+    producing = asyncio.create_task(produce())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    held = added
+    store.gate.set()
+    await producing
+    writing.cancel()
+    return held, added
+
+
+def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow() -> None:
+    held, added = asyncio.run(_fill_log(lines=100, size=MAX_HELD // 10))
+    assert held == 11
+    assert added == 100
+
+
+# A good day
+
+
+def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay(lab: Lab) -> None:
+    """API-2."""
+    before, after = lab.gate(), lab.gate()
+    lab.says["slow"] = turn(
+        testing.wait(before), testing.text("Hel"), testing.wait(after), testing.text("lo."), testing.usage(5, 2)
+    )
+    id = lab.begin(input="slow", metadata={"a": "b"})
+    lab.wait(id, "in_progress")
+    before.open()
+    after.wait_reached()
+    assert lab.get(id)["status"] == "in_progress"
+    after.open()
+    response = lab.wait(id)
+    assert (response["status"], text_of(response)) == ("completed", "Hello.")
+    assert (response["metadata"], response["usage"]["output_tokens"]) == ({"a": "b"}, 2)
+    assert told_by(lab.events(id)) == response
+    assert lab.asked("slow") == 1
+    line = line_of(lab)
+    assert (line["status"], line["model"], line["owner"], line["output_tokens"]) == (200, "mock-1", "alice", 2)
+
+
+def test_a_stream_whose_client_leaves_runs_on_and_is_resumed_without_gap_or_repeat(lab: Lab) -> None:
+    """API-2, with `stream: true`."""
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.text("Hel", "lo"), testing.wait(gate), testing.text(", ", "you."))
+    asked = {"model": "mock-1", "input": "slow", "background": True, "stream": True}
+    seen = []
+    with lab.reading("POST", "/v1/responses", json=asked) as events:
+        for event in events:
+            seen.append(event)
+            if isinstance(event, OutputTextDelta):
+                break
+    id = seen[0].response.id  # type: ignore[union-attr]
+    gate.open()
+    rest = lab.events(id, seen[-1].sequence_number)
+    check(seen + rest)
+    assert seen + rest == lab.events(id)
+    assert text_of(told_by(rest)) == "Hello, you."
+    assert lab.asked("slow") == 1
+
+
+def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_there(lab: Lab) -> None:
+    """API-2, STR-1: `response.created` and `response.queued` come at once, and are the first of what is kept afterwards."""
+    gate = lab.block(RUNNING)
+    asked = {"model": "mock-1", "input": "later", "background": True, "stream": True}
+    with lab.reading("POST", "/v1/responses", json=asked) as events:
+        seen = [next(events), next(events)]
+    created, queued = seen
+    assert isinstance(created, ResponseCreated)
+    assert isinstance(queued, ResponseQueued)
+    assert (created.response.status, queued.response) == ("queued", created.response)
+    id = created.response.id
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true&starting_after=0") as events:
+        assert next(events) == queued
+    with ThreadPoolExecutor(2) as readers:
+        from_the_first, from_the_second = readers.submit(lab.events, id), readers.submit(lab.events, id, 1)
+        assert lab.asked("later") == 0
+        gate.open()
+        heard = from_the_first.result()
+    assert heard == seen + from_the_second.result() == lab.events(id)
+    assert told_by(heard)["status"] == "completed"
+
+
+def test_what_is_told_while_it_waits_is_what_is_written_down_whatever_the_upstream_adds() -> None:
+    """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
+    queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
+    lines = EventLineWriter(queued)
+    tiered = replace(queued, service_tier="priority")
+    for event in (ResponseCreated(sequence_number=0, response=tiered), ResponseQueued(sequence_number=1, response=tiered)):
+        assert decode_event(lines.feed(event)) == replace(event, response=queued)
+    begun = ResponseInProgress(sequence_number=2, response=replace(tiered, status="in_progress"))
+    assert decode_event(lines.feed(begun)) == begun
+
+
+def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> None:
+    answer = lab.post(background=True, stream=True)
+    events = events_in(answer)
+    check(events)
+    assert lab.events(events[0].response.id) == events  # type: ignore[union-attr]
+    assert lab.get(events[0].response.id) == told_by(events)  # type: ignore[union-attr]
+
+
+def test_every_reader_hears_the_same_from_every_event_on_while_it_runs_and_afterwards(lab: Lab) -> None:
+    """API-2: what is kept and what comes, joined. One reader comes back a hundred times."""
+    gates = [lab.gate(), lab.gate()]
+    call = testing.tool_call("c1", "f", '{"a":', "1}")
+    lab.says["slow"] = turn(
+        testing.reasoning("Well"),
+        testing.wait(gates[0]),
+        testing.text("Hel", "lo"),
+        testing.wait(gates[1]),
+        testing.text("!"),
+        call,
+    )
+    id = lab.begin(input="slow", tools=TOOLS)
+    numbers = [None, *range(25)]
+    with ThreadPoolExecutor(len(numbers) + 1) as readers:
+        gates[0].wait_reached()
+        reading = [readers.submit(lab.events, id, number) for number in numbers]
+        coming_back = readers.submit(come_back_again_and_again, lab, id)
+        gates[0].open()
+        gates[1].wait_reached()
+        gates[1].open()
+        heard = [reader.result() for reader in reading]
+        pieced_together = coming_back.result()
+    whole = lab.events(id)
+    assert len(whole) < 25
+    assert told_by(whole) == lab.get(id)
+    for number, events in zip(numbers, heard, strict=True):
+        assert events == (whole if number is None else whole[number + 1 :])
+        assert lab.events(id, number) == events
+    assert pieced_together == whole
+    for time in range(100):
+        assert lab.events(id, time % len(whole)) == whole[time % len(whole) + 1 :]
+
+
+def come_back_again_and_again(lab: Lab, id: str) -> list[Any]:
+    """Leaves after every event."""
+    seen: list[Any] = []
+    while not seen or not isinstance(seen[-1], TerminalEvent):
+        after = f"&starting_after={len(seen) - 1}" if seen else ""
+        with lab.reading("GET", f"/v1/responses/{id}?stream=true{after}") as events:
+            seen.append(next(events))
+    return seen
+
+
+def test_a_response_made_in_the_background_can_be_continued_once_it_has_ended(lab: Lab) -> None:
+    """API-2, PREV-1."""
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.wait(gate), testing.text("Hello."))
+    id = lab.begin(input="slow")
+    lab.wait(id, "in_progress")
+    for background in (True, False):
+        answer = lab.post(previous_response_id=id, background=background)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["code"], error["param"]) == ("invalid_value", "previous_response_id")
+        assert "in_progress" in error["message"]
+    gate.open()
+    lab.wait(id)
+    second = lab.wait(lab.begin(previous_response_id=id, input="And?"))
+    assert second["status"] == "completed"
+    assert [message["content"] for message in lab.upstream.received[-1].json["messages"]] == ["slow", "Hello.", "And?"]
+    assert second["previous_response_id"] == id
+
+
+def metric(lab: Lab, name: str) -> float:
+    text = lab.ask("GET", "/metrics").text
+    return float(next(line for line in text.splitlines() if line.startswith(f"antiphon_background_{name} ")).split()[-1])
+
+
+# Cancelling
+
+
+def expect_cancelled(lab: Lab, id: str, answer: httpx2.Response) -> dict[str, Any]:
+    """One end, told alike by the answer, by its stream and by GET."""
+    assert answer.status_code == 200, answer.text
+    response: dict[str, Any] = answer.json()
+    assert (response["status"], response["error"], response["id"]) == ("cancelled", None, id)
+    assert lab.get(id) == response
+    events = lab.events(id)
+    assert isinstance(events[-1], ResponseFailed)
+    assert not any(isinstance(event, ErrorEvent) for event in events)
+    assert told_by(events) == response
+    assert lab.cancel(id).json() == response  # twice
+    return response
+
+
+def test_what_waits_is_cancelled_at_once_and_never_asked(lab: Lab) -> None:
+    """API-2. Whoever reads its stream meanwhile hears of its end."""
+    gate = lab.block(RUNNING)
+    id = lab.begin(input="never")
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
+        heard = [next(events), next(events)]
+        answer = lab.cancel(id)
+        heard += events
+    expect_cancelled(lab, id, answer)
+    assert heard == lab.events(id)
+    assert [lab.events(id, number) for number in range(3)] == [heard[1:], heard[2:], []]
+    gate.open()
+    lab.wait(lab.begin())
+    assert lab.asked("never") == 0
+
+
+@pytest.mark.parametrize("moment", ["before the first byte", "in the middle of text", "in the middle of arguments"])
+def test_what_runs_is_cancelled_and_lets_go_of_its_upstream(lab: Lab, moment: str) -> None:
+    """API-2."""
+    gate = lab.gate()
+    said = {
+        "before the first byte": turn(testing.wait(gate), testing.text("Hi")),
+        "in the middle of text": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo")),
+        "in the middle of arguments": turn(testing.tool_call("c1", "f", '{"a":'), testing.wait(gate)),
+    }
+    lab.says["slow"] = said[moment]
+    gone = lab.upstream.abandoned
+    id = lab.begin(input="slow", tools=TOOLS)
+    gate.wait_reached()
+    with ThreadPoolExecutor(1) as reader:
+        reading = reader.submit(lab.events, id)
+        answer = lab.cancel(id)
+        heard = reading.result()
+    response = expect_cancelled(lab, id, answer)
+    assert heard == lab.events(id)
+    lab.upstream.wait_disconnected(gone + 1)
+    assert [item["status"] for item in response["output"]] == ["incomplete"] * len(response["output"])
+    assert lab.asked("slow") == 1
+    gate.open()
+
+
+def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> None:
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.wait(gate), testing.text("Hi"))
+    id = lab.begin(input="slow")
+    stranger, nobody = lab.bob.cancel(id), lab.bob.cancel("resp_" + "0" * 40)
+    assert (stranger.status_code, stranger.json()["error"]["code"]) == (404, "not_found")
+    assert stranger.json()["error"]["message"].replace(id, "") == nobody.json()["error"]["message"].replace("resp_" + "0" * 40, "")
+    assert lab.bob.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 404
+    gate.open()
+    ended = lab.wait(id)
+    assert ended["status"] == "completed"
+    assert lab.cancel(id).json() == ended  # after the end
+    plain = lab.post().json()["id"]
+    refused = lab.cancel(plain)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_value")
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize(("method", "status"), [("append", "cancelled"), ("get", "cancelled"), ("finish", "completed")])
+def test_a_cancel_in_the_middle_of_the_storing_leaves_one_end(tmp_path: Path, store: str, method: str, status: str) -> None:
+    """API-2: just claimed, and during the last save, when there is nothing left to be cancelled."""
+    stall = Stall(method)
+    url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"
+    with laboratory(url, open_store=stall.open) as lab:
+        if method == "get":  # which a cancel asks for too: it comes in by another door
+            ids: list[str] = []
+            stall.is_on = True
+            ids.append(lab.begin())
+            assert stall.reached.wait(60)
+            call(lab, lambda: lab.gateway.services.background.cancel(ids[0]))  # type: ignore[union-attr]
+            stall.let_go()
+            id = ids[0]
+        else:
+            stall.is_on = True
+            id = lab.begin()
+            assert stall.reached.wait(60)
+            with ThreadPoolExecutor(1) as other:
+                cancelling = other.submit(lab.cancel, id)
+                until(lambda: not is_held(lab, id))
+                stall.let_go()
+                assert cancelling.result().json()["status"] == status
+        ended = lab.wait(id)
+        assert ended["status"] == status
+        assert told_by(lab.events(id)) == ended
+
+
+def call(lab: Lab, do: Any) -> None:
+    lab.gateway.services.background._looking.get_loop().call_soon_threadsafe(do)  # type: ignore[union-attr]
+
+
+def is_held(lab: Lab, id: str) -> bool:
+    """Whether the runner has not yet been told of a cancel."""
+    job = lab.gateway.services.background._running.get(id)  # type: ignore[union-attr]
+    return job is not None and job._why is None
+
+
+def test_what_is_deleted_while_it_runs_leaves_nothing(lab: Lab) -> None:
+    """Its upstream is let go of, its stream breaks off, and there is nothing to come back to."""
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate))
+    gone = lab.upstream.abandoned
+    id = lab.begin(input="slow")
+    gate.wait_reached()
+    with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
+        next(events)
+        assert lab.ask("DELETE", f"/v1/responses/{id}").json()["deleted"] is True
+        with pytest.raises(httpx2.RemoteProtocolError):
+            list(events)
+    lab.upstream.wait_disconnected(gone + 1)
+    assert lab.ask("GET", f"/v1/responses/{id}").status_code == 404
+    assert lab.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 404
+    assert lab.cancel(id).status_code == 404
+    gate.open()
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (testing.error(500), "upstream_error"),
+        (testing.error(429), "rate_limit_exceeded"),
+        (turn(testing.text("Hel"), testing.end("rst")), "upstream_disconnected"),
+    ],
+)
+def test_an_error_of_the_upstream_is_the_end_of_the_response(lab: Lab, said: Any, code: str) -> None:
+    lab.says["bad"] = said
+    response = lab.wait(lab.begin(input="bad"))
+    assert (response["status"], response["error"]["code"]) == ("failed", code)
+    events = lab.events(response["id"])
+    assert isinstance(events[-2], ErrorEvent)
+    assert told_by(events) == response
+
+
+def test_what_a_response_stood_on_may_be_gone_when_its_turn_comes(lab: Lab) -> None:
+    first = lab.post().json()["id"]
+    gate = lab.block(RUNNING)
+    id = lab.begin(previous_response_id=first, input="And?")
+    assert lab.ask("DELETE", f"/v1/responses/{first}").status_code == 200
+    gate.open()
+    response = lab.wait(id)
+    assert (response["status"], response["error"]["code"]) == ("failed", "previous_response_not_found")
+    assert told_by(lab.events(id)) == response
+
+
+def test_work_beyond_the_limits_waits_and_beyond_those_it_is_refused(lab: Lab) -> None:
+    """F-2: at most so many run at once, and a queue has an end."""
+    gate = lab.block(RUNNING)
+    waiting = [lab.begin() for _ in range(20)]
+    refused = lab.post(background=True)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+    assert int(refused.headers["retry-after"]) > 0
+    assert len(lab.upstream.received) == RUNNING
+    assert lab.post().status_code == 200  # what is not in the background is nobody's queue
+    assert metric(lab, "running") == RUNNING
+    until(lambda: metric(lab, "waiting") == 20)
+    gate.open()
+    assert {lab.wait(id)["status"] for id in waiting} == {"completed"}
+
+
+def test_a_turn_in_the_background_has_a_trace(tmp_path: Path) -> None:
+    config = {"trace": TraceConfig(dir=str(tmp_path / "traces"))}
+    with laboratory(f"sqlite:///{tmp_path}/a.db", config=config) as lab:
+        lab.wait(lab.begin())
+        line = line_of(lab)
+    record = read_trace(tmp_path / "traces", line["request_id"])
+    assert record.client_request is not None
+    assert record.client_request.method == "BACKGROUND"
+    assert record.upstream_request is not None
+    assert b"Say hello." in record.upstream_request.body.raw
+    assert b"Hel" in b"".join(piece.data.raw for piece in record.upstream_pieces)
+
+
+def test_the_retention_leaves_what_waits(lab: Lab) -> None:
+    gate = lab.block(RUNNING)
+    id = lab.begin()
+    store = lab.gateway.services.store
+    loop = lab.gateway.services.background._looking.get_loop()  # type: ignore[union-attr]
+    assert store is not None
+    while asyncio.run_coroutine_threadsafe(store.prune(before=2**40, keep=None), loop).result(20):
+        pass
+    assert lab.get(id)["status"] == "queued"
+    gate.open()
+    assert lab.wait(id)["status"] == "completed"
+
+
+def test_what_cannot_be_kept_cannot_be_in_the_background(lab: Lab) -> None:
+    refused = lab.post(background=True, store=False)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
+    assert msgspec.json.decode(refused.content)["error"]["code"] == "unsupported_parameter"
+    assert HELLO.elements

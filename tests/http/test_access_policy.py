@@ -1,0 +1,171 @@
+"""`server/edge`: who may ask. The same rows over sockets are in `test_app.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.errors import ApiError
+from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
+
+KEY = "sk-alice-0123456789"
+
+
+def policy(*, keys: bool = True, host: str = "127.0.0.1", **server: object) -> AccessPolicy:
+    known = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    return AccessPolicy.from_config(Config(server=ServerConfig(host=host, **server), keys=known), {})  # type: ignore[arg-type]
+
+
+def scope(*headers: tuple[str, str | bytes]) -> dict[str, object]:
+    return {"headers": [(name.encode(), value if isinstance(value, bytes) else value.encode("utf-8")) for name, value in headers]}
+
+
+def refusal(edge: AccessPolicy, *headers: tuple[str, str | bytes]) -> tuple[int, str]:
+    with pytest.raises(ApiError) as caught:
+        edge.check_host_and_origin(scope(*headers))
+    return caught.value.status, caught.value.code
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "localhost."])
+def test_loopback_names_are_admitted(host: str) -> None:
+    policy().check_host_and_origin(scope(("host", host)))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost@evil",
+        "",
+        " ",
+        "localhost:99999999",
+        "a b",
+        "[::1",
+        b"\xff",
+        "localhost\x00",
+    ],
+)
+def test_odd_hosts_are_refused(host: str | bytes) -> None:
+    """Security: odd `Host` values."""
+    assert refusal(policy(), ("host", host)) == (403, "forbidden_host")
+
+
+def test_a_host_must_be_named_exactly_once() -> None:
+    assert refusal(policy()) == (403, "forbidden_host")
+    assert refusal(policy(), ("host", "localhost"), ("host", "localhost")) == (403, "forbidden_host")
+
+
+def test_other_hosts_are_admitted_where_they_are_configured() -> None:
+    for name in ("api.example", "API.example:443", "localhost"):
+        policy(allowed_hosts=["api.example"]).check_host_and_origin(scope(("host", name)))
+    assert refusal(policy(allowed_hosts=["api.example"]), ("host", "other.example")) == (403, "forbidden_host")
+    policy(allowed_hosts=["*"]).check_host_and_origin(scope(("host", "other.example")))
+
+
+def test_a_public_address_is_guarded_by_its_keys_not_by_its_name() -> None:
+    policy(host="0.0.0.0").check_host_and_origin(scope(("host", "whatever.example")))
+    assert refusal(policy(host="0.0.0.0"), ("host", "what ever")) == (403, "forbidden_host")
+
+
+def test_pages_are_refused_unless_they_are_configured() -> None:
+    """Security: a foreign `Origin` is refused, and gets no CORS header."""
+    rules = policy(allowed_origins=["https://page.example"])
+    asked = ("host", "localhost"), ("origin", "https://page.example")
+    rules.check_host_and_origin(scope(*asked))
+    assert (b"access-control-allow-origin", b"https://page.example") in rules.cors_headers(scope(*asked))
+    for origin in ("https://evil.example", "null", "https://page.example.evil", ""):
+        assert refusal(rules, ("host", "localhost"), ("origin", origin)) == (403, "forbidden_origin")
+        assert rules.cors_headers(scope(("origin", origin))) == []
+    assert refusal(rules, *asked, asked[1]) == (403, "forbidden_origin")
+    assert rules.cors_headers(scope(*asked, asked[1])) == []
+    assert rules.cors_headers(scope()) == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("authorization", f"Bearer {KEY}")],
+        [("authorization", f"bearer  {KEY} ")],
+        [("x-api-key", KEY)],
+        [("x-goog-api-key", KEY)],
+        [("authorization", "Bearer placeholder"), ("x-api-key", KEY)],
+        [("x-api-key", "placeholder"), ("x-goog-api-key", KEY)],
+    ],
+)
+def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
+    assert policy().authenticate(scope(*headers)).owner == "alice"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("authorization", "")],
+        [("authorization", KEY)],
+        [("authorization", "Bearer")],
+        [("authorization", "Bearer ")],
+        [("authorization", f"Basic {KEY}")],
+        [("authorization", f"Bearer {KEY[:-1]}")],
+        [("authorization", f"Bearer {KEY}x")],
+        [("authorization", "Bearer ключ")],
+        [("authorization", b"Bearer \xff\x00")],
+        [("authorization", "Bearer " + "x" * 1_000_000)],
+        [("authorization", f"Bearer {KEY}"), ("authorization", f"Bearer {KEY}")],
+        [("authorization", "Bearer a"), ("authorization", f"Bearer {KEY}")],
+        [("x-api-key", KEY), ("x-api-key", KEY)],
+        [("x-goog-api-key", KEY), ("x-goog-api-key", KEY)],
+        [("x-api-key", "")],
+        [("x-api-key", key_hash(KEY.encode()).hex())],
+    ],
+)
+def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | bytes]]) -> None:
+    """HTTP-6: one body for all."""
+    with pytest.raises(ApiError) as caught:
+        policy().authenticate(scope(*headers))
+    with pytest.raises(ApiError) as other:
+        policy().authenticate(scope(("x-api-key", "other")))
+    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
+    assert caught.value.message == other.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "is_taken"),
+    [
+        (f"key={KEY}", True),
+        (f"alt=sse&key={KEY}", True),
+        (f"key={KEY[:-1]}%{ord(KEY[-1]):02x}", True),
+        ("key=other", False),
+        (f"key={KEY}&key={KEY}", False),
+        ("key=", False),
+        ("a=1&" * 100 + f"key={KEY}", False),
+        ("key=%D0%9A", False),
+        ("", False),
+    ],
+)
+def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_taken: bool) -> None:
+    asked = {"headers": [], "query_string": query.encode()}
+    if is_taken:
+        assert policy().authenticate(asked, in_query=True).owner == "alice"
+    else:
+        with pytest.raises(ApiError, match="a valid key is needed"):
+            policy().authenticate(asked, in_query=True)
+    with pytest.raises(ApiError, match="a valid key is needed"):
+        policy().authenticate(asked)
+
+
+def test_without_keys_anybody_may_ask() -> None:
+    assert policy(keys=False).authenticate(scope(("authorization", "Bearer whatever"))) == (ANONYMOUS_OWNER, None)
+
+
+def test_caller_has_style_of_the_key_that_counts() -> None:
+    """API-6: one owner may have keys of different styles; of several keys in a request the first valid one counts."""
+    styles: dict[str, SelectableEventStyle | None] = {"sk-plain": None, "sk-older": "older", "sk-standard": "standard"}
+    keys = [KeyConfig(name="alice", sha256=key_hash(key.encode()).hex(), style=style) for key, style in styles.items()]
+    known = AccessPolicy.from_config(Config(keys=keys), {})
+    for key, style in styles.items():
+        assert known.authenticate(scope(("x-api-key", key))) == ("alice", style)
+    both = scope(("authorization", "Bearer sk-plain"), ("x-api-key", "sk-older"))
+    assert known.authenticate(both).style is None
+    assert known.authenticate(scope(("authorization", "Bearer wrong"), ("x-api-key", "sk-older"))).style == "older"

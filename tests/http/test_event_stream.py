@@ -1,0 +1,220 @@
+"""`server/stream`: HTTP-7 without sockets. Times are short because they are given; nothing is asserted of durations."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+from tests.gateway.scripted import ScriptedTransport
+
+from antiphon.config import Config, StoreConfig
+from antiphon.http.event_stream import KEEPALIVE_COMMENT, EventStream
+from antiphon.ops.logger import Logger
+from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL, Services
+
+LONG = 1000.0
+
+
+class Client:
+    """Keeps what it is sent, and may stop reading."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.came = asyncio.Event()
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.sent.append("head" if message["type"] == "http.response.start" else message["body"])
+        if message.get("more_body") is False:
+            self.sent.append("end")
+        self.came.set()
+
+    def send_now(self, message: Any) -> bool:
+        """What our own server can do; not while this client does not read."""
+        if not self.reads.is_set():
+            return False
+        assert message["type"] == "http.response.start"
+        self.sent.append("head")
+        return True
+
+    def write_now(self, data: bytes) -> bool:
+        if not self.reads.is_set():
+            return False
+        self.sent.append(data)
+        self.came.set()
+        return True
+
+    async def until(self, count: int) -> None:
+        while len(self.sent) < count:
+            self.came.clear()
+            await self.came.wait()
+
+
+def stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
+    return EventStream(client.send, lambda: [], first_byte_timeout=first, keepalive_interval=silence)
+
+
+def direct_stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
+    """On a server of our own."""
+    return EventStream(
+        client.send,
+        lambda: [],
+        first_byte_timeout=first,
+        keepalive_interval=silence,
+        send_now=client.send_now,
+        write_now=client.write_now,
+    )
+
+
+def test_the_head_goes_out_with_the_first_bytes() -> None:
+    """HTTP-7."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client)
+        assert not stream.has_started
+        await stream.write(b"a")
+        await stream.write(b"b")
+        await stream.end(b"c")
+        assert stream.has_ended
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
+
+
+def test_a_stream_may_be_all_end() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        await stream_to(client).end(b"all")
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"all", "end"]
+
+
+def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
+    """HTTP-7: at most 10 s; then comments, never invented events."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client, first=0.001, silence=0.001)
+        await client.until(4)
+        assert stream.has_started
+        await stream.end(b"end")
+        sent = len(client.sent)
+        await asyncio.sleep(0.01)
+        assert len(client.sent) == sent  # no comment after the end
+        return client.sent
+
+    sent = asyncio.run(play())
+    assert sent[:4] == ["head", KEEPALIVE_COMMENT, KEEPALIVE_COMMENT, KEEPALIVE_COMMENT]
+    assert sent[-2:] == [b"end", "end"]
+
+
+def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
+    """HTTP-7: what `serve` uses."""
+    assert (FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL) == (10.0, 15.0)
+    assert (
+        Services(Config(store=StoreConfig(url="off")), {}, ScriptedTransport(), Logger(io.StringIO())).first_byte_timeout
+        == FIRST_BYTE_TIMEOUT
+    )
+
+
+def test_comments_come_only_when_nothing_else_does() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client, first=0.001, silence=LONG)
+        await stream.write(b"a")
+        await asyncio.sleep(0.01)  # the timer of the head comes, and sees that there is nothing to do
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a"]
+
+
+def test_a_client_that_does_not_read_gets_one_comment_and_then_what_was_written() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        client.reads.clear()
+        stream = stream_to(client, first=0.001, silence=0.001)
+        await asyncio.sleep(0.02)
+        writing = asyncio.ensure_future(stream.write(b"a"))
+        await asyncio.sleep(0)
+        ending = asyncio.ensure_future(stream.end(b"b"))
+        await asyncio.sleep(0)
+        client.reads.set()
+        await writing
+        await ending
+        return client.sent
+
+    sent = asyncio.run(play())
+    assert sent == ["head", KEEPALIVE_COMMENT, b"a", b"b", "end"]
+
+
+def test_what_is_offered_is_sent_in_the_same_moment_after_the_head() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client)
+        assert stream.try_write(b"a")
+        assert client.sent == ["head", b"a"]
+        assert stream.try_write(b"b")
+        await stream.end(b"c")
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
+
+
+def test_on_another_server_nothing_can_be_offered() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = stream_to(client)
+        assert not stream.try_write(b"a")
+        await stream.write(b"a")
+        assert not stream.try_write(b"b")
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a"]
+
+
+def test_what_is_offered_to_a_client_that_does_not_read_is_still_to_be_written() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client)
+        client.reads.clear()
+        assert not stream.try_write(b"a")
+        assert not stream.has_started
+        client.reads.set()
+        assert stream.try_write(b"a")
+        client.reads.clear()
+        assert not stream.try_write(b"b")
+        writing = asyncio.ensure_future(stream.write(b"b"))
+        client.reads.set()
+        await writing
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == ["head", b"a", b"b"]
+
+
+def test_comments_in_silence_need_no_task_and_do_not_cut_into_a_write() -> None:
+    """HTTP-7, on a server of our own: while a comment waits for a client that does not read, nothing is offered past it."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        stream = direct_stream_to(client, first=0.001, silence=0.001)
+        await client.until(3)
+        assert client.sent[:3] == ["head", KEEPALIVE_COMMENT, KEEPALIVE_COMMENT]
+        client.reads.clear()
+        client.sent.clear()
+        while stream._comment is None:
+            await asyncio.sleep(0.001)
+        client.reads.set()
+        assert not stream.try_write(b"a")
+        await stream.write(b"a")
+        stream.close()
+        return client.sent
+
+    assert asyncio.run(play()) == [KEEPALIVE_COMMENT, b"a"]

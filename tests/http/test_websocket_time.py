@@ -1,0 +1,708 @@
+"""WebSockets without a network: a transport that keeps what is written, a clock that a test moves; so cuts and times are exact."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from tests.websocket_client import frame, upgrade
+from uvicorn.server import ServerState
+from wsproto.frame_protocol import FrameProtocol
+
+from antiphon.config import Config
+from antiphon.http.access_policy import AccessPolicy
+from antiphon.http.body import ClientDisconnected
+from antiphon.http.connection import HttpProtocol
+from antiphon.http.websocket import (
+    MAX_FRAMES_PER_TURN,
+    MIN_BYTES_PER_SECOND,
+    READ_AHEAD,
+    WebSocket,
+    WebSocketRoutes,
+    WebSocketTimeouts,
+)
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+TIMES = WebSocketTimeouts()
+PING, PONG = (9, b""), 10
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time stands still until somebody moves it."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Line(asyncio.Transport):
+    """What is written is kept. `waiting` is how much of it the client has not taken."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.loop = loop
+        self.data = b""
+        self.waiting = 0
+        self.reads = True
+        self.ended: list[str] = []
+        self.protocol: Any = None
+
+    def write(self, data: Any) -> None:
+        assert not self.ended, "written after the end"
+        self.data += data
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def pause_reading(self) -> None:
+        assert self.reads
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        assert not self.reads
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        return "close" in self.ended or "abort" in self.ended
+
+    def write_eof(self) -> None:
+        self.ended.append("eof")
+
+    def close(self) -> None:
+        self.ended.append("close")
+        if not self.waiting:
+            self.loop.call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.ended.append("abort")
+        self.loop.call_soon(self.protocol.connection_lost, None)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        del name
+        return default
+
+
+class Scene:
+    """One WebSocket, its line and its clock."""
+
+    def __init__(self, loop: Clock, times: WebSocketTimeouts) -> None:
+        self.loop = loop
+        self.line = Line(loop)
+        self.heard: list[str] = []
+        self.gone = 0
+        self.limits = 0
+        self.socket: WebSocket = None  # type: ignore[assignment]
+        self.state = ServerState()
+        app = _App(WebSocketRoutes(AccessPolicy.from_config(Config(), {}), {"/ws": self._meet}, 10_000_000, times))
+        config = uvicorn.Config(app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False)
+        self.http = HttpProtocol(config=config, server_state=self.state, app_state={}, _loop=loop)
+        self.line.protocol = self.http
+        self.http.connection_made(self.line)
+
+    def _meet(self, socket: WebSocket) -> None:
+        self.socket = socket
+        socket.on_message = self.heard.append
+        socket.on_closed = self._count_gone
+        socket.on_lifetime_exceeded = self._count_limit
+
+    def _count_gone(self) -> None:
+        self.gone += 1
+
+    def _count_limit(self) -> None:
+        self.limits += 1
+
+    def open(self) -> Scene:
+        self.feed(upgrade("/ws", KEY))
+        assert self.socket is not None
+        return self
+
+    def feed(self, data: bytes) -> None:
+        self.line.protocol.data_received(data)
+
+    def said(self) -> list[tuple[int, object]]:
+        """The frames since the last time, without the handshake."""
+        data, self.line.data = self.line.data, b""
+        client = FrameProtocol(client=True, extensions=[])
+        client.receive_bytes(data.partition(b"\r\n\r\n")[2] if data.startswith(b"HTTP") else data)
+        return [(int(received.opcode), received.payload) for received in client.received_frames()]
+
+    async def after(self, seconds: float) -> None:
+        self.loop.now += seconds
+        await turns()
+
+
+class _App:
+    def __init__(self, websockets: WebSocketRoutes) -> None:
+        self.websockets = websockets
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """What is asked before the upgrade."""
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def played(play: Callable[[Scene], Awaitable[None]], times: WebSocketTimeouts = TIMES) -> Scene:
+    """Runs a scene to its end, behind which no timer and no connection may be left."""
+    loop = Clock()
+
+    async def whole() -> Scene:
+        scene = Scene(loop, times)
+        await play(scene)
+        if scene.state.connections:
+            scene.line.protocol.connection_lost(None)
+        await turns()
+        assert scene.gone == (scene.socket is not None)
+        assert scene.state.connections == set()
+        assert not [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        return scene
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(whole())
+
+
+# Cuts
+
+WHOLE = upgrade("/ws", KEY) + frame(1, "Grüße, 🎶".encode()) + frame(9, b"?") + frame(1, b"in ", fin=False) + frame(0, b"two")
+
+
+def test_every_cut_of_a_handshake_and_two_messages_is_the_same() -> None:
+    def pieces_of(cut: int) -> list[bytes]:
+        return [WHOLE[:cut], WHOLE[cut:]]
+
+    bytewise = [WHOLE[at : at + 1] for at in range(len(WHOLE))]
+    for pieces in [[WHOLE], bytewise, *map(pieces_of, range(1, len(WHOLE)))]:
+
+        async def play(scene: Scene, pieces: list[bytes] = pieces) -> None:
+            for piece in pieces:
+                scene.feed(piece)
+            assert scene.line.data.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+            assert scene.heard == ["Grüße, 🎶", "in two"]
+            assert scene.said() == [(PONG, b"?")]
+            assert list(scene.state.connections) == [cast(Any, scene.socket)]
+
+        played(play)
+
+
+@pytest.mark.parametrize("unread", [None, 0, 1000])
+def test_nothing_of_the_http_side_acts_on_a_websocket(unread: int | None) -> None:
+    """Its timers would close it, and it would be kept for nothing; also if a request was answered before."""
+
+    async def play(scene: Scene) -> None:
+        if unread is not None:
+            scene.line.waiting = unread
+            scene.feed(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await turns()
+            assert scene.line.data.endswith(b"ok")
+            scene.line.data = b""
+        scene.open()
+        http = weakref.ref(scene.http)
+        scene.http = None  # type: ignore[assignment]
+        gc.collect()
+        assert http() is None
+        await scene.after(25)  # longer than a head may take
+        assert not scene.line.ended
+
+    played(play)
+
+
+# Signs of life
+
+
+def test_a_silent_client_is_pinged_after_half_a_minute_and_cut_after_another() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        await scene.after(29.9)
+        assert scene.said() == []
+        await scene.after(0.2)
+        assert scene.said() == [PING]
+        await scene.after(29.8)
+        assert not scene.line.ended
+        await scene.after(0.3)
+        assert scene.line.ended == ["abort"]
+
+    played(play)
+
+
+def test_there_may_be_more_time_for_a_sign_of_life_than_until_it_is_asked_for() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        for _ in range(5):
+            await scene.after(10)
+        assert (scene.said(), scene.line.ended) == ([PING], [])
+        await scene.after(1)
+        assert scene.line.ended == ["abort"]
+
+    played(play, WebSocketTimeouts(ping_interval=10, pong_timeout=40.5))
+
+
+@pytest.mark.parametrize("sign", [frame(10), frame(1, b"hello"), b"\x81"], ids=["a pong", "a message", "a byte"])
+def test_any_byte_is_a_sign_of_life(sign: bytes) -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        for _ in range(3):
+            await scene.after(31)
+            assert scene.said() == [PING]
+            await scene.after(10)
+            scene.feed(sign)
+            if sign == b"\x81":
+                scene.feed(frame(1)[1:])
+
+    assert not played(play).limits
+
+
+def test_a_client_that_speaks_is_not_pinged() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        for _ in range(20):
+            await scene.after(20)
+            scene.feed(frame(1, b"hello"))
+        assert scene.said() == []
+
+    played(play)
+
+
+def test_a_slow_reader_is_not_cut_for_a_ping_that_it_could_not_read() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 1000)
+        scene.line.waiting = 1000
+        for _ in range(20):
+            await scene.after(31)
+            scene.line.waiting -= 10
+        assert not scene.line.ended
+        assert (9, b"") not in scene.said()
+        scene.line.waiting = 0
+        await scene.after(61)
+        assert scene.said() == [PING]
+
+    played(play)
+
+
+def test_a_little_that_is_never_taken_is_noticed_too() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 1000)
+        scene.line.waiting = 1000
+        await scene.after(31)
+        await scene.after(61)
+        assert scene.line.ended == ["abort"]
+
+    played(play)
+
+
+def test_while_we_do_not_read_a_client_is_pinged_but_not_cut_for_its_silence() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.pause()
+        scene.feed(frame(1, b"x" * (READ_AHEAD + 1)))
+        assert not scene.line.reads
+        for _ in range(5):
+            await scene.after(31)
+            assert scene.said() == [PING]
+        scene.socket.resume()
+        await turns()
+        assert scene.line.reads
+        assert scene.heard == ["x" * (READ_AHEAD + 1)]
+
+    played(play)
+
+
+# Messages in time
+
+
+def test_a_message_has_a_minute_and_more_for_what_is_large() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(frame(1, b"x" * (20 * MIN_BYTES_PER_SECOND), fin=False))
+        await scene.after(79)
+        scene.feed(frame(0, b"", fin=False))
+        assert not scene.line.ended
+        await scene.after(2)
+        assert scene.said()[-1] == (8, (1008, "the rest of a message did not come in time"))
+        assert scene.line.ended == ["eof"]
+
+    played(play)
+
+
+def test_each_message_has_its_own_minute_also_if_it_begins_in_the_same_read() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        data = frame(1, b"hello")
+        scene.feed(data[:5])
+        for _ in range(5):
+            await scene.after(40)
+            scene.feed(data[5:] + data[:5])
+        assert len(scene.heard) == 5
+        ping = frame(9, b"hello")
+        scene.feed(data[5:] + ping[:5])
+        for _ in range(5):
+            await scene.after(40)
+            scene.feed(ping[5:] + ping[:5])
+        assert not scene.line.ended
+
+    played(play)
+
+
+def test_time_in_which_we_do_not_read_is_not_the_clients() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        data = frame(1, b"hello")
+        scene.feed(data[:5])
+        scene.socket.pause()
+        await scene.after(100)
+        scene.feed(data[5:7])
+        scene.socket.resume()
+        scene.socket.resume()
+        await scene.after(50)
+        scene.feed(data[7:])
+        assert scene.heard == ["hello"]
+
+    played(play)
+
+
+def test_pings_do_not_prolong_a_message() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(frame(1, b"x", fin=False))
+        for _ in range(7):
+            await scene.after(9)
+            if not scene.line.ended:
+                scene.feed(frame(9, b"?"))
+        assert scene.line.ended == ["eof"]
+
+    played(play)
+
+
+# Slow readers
+
+
+def test_a_client_that_takes_nothing_for_a_minute_is_cut() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 100_000)
+        scene.line.waiting = 100_000
+        scene.socket.pause_writing()
+        assert scene.socket.is_write_paused
+        await scene.after(59)
+        assert not scene.line.ended
+        await scene.after(2)
+        assert scene.line.ended == ["abort"]
+
+    played(play)
+
+
+def test_one_that_takes_a_little_is_not_though_more_is_written_meanwhile() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 100_000)
+        scene.line.waiting = 100_000
+        scene.socket.pause_writing()
+        for _ in range(5):
+            scene.socket.send(b"y" * 96)
+            scene.line.waiting += 98 - 10
+            await scene.after(61)
+        assert not scene.line.ended
+
+    played(play)
+
+
+def test_its_minute_begins_again_when_it_has_taken_something() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 100_000)
+        scene.line.waiting = 100_000
+        scene.socket.pause_writing()
+        await scene.after(59)
+        scene.line.waiting = 99_999
+        await scene.after(1.5)
+        await scene.after(59)
+        assert not scene.line.ended
+        await scene.after(1.5)
+        assert scene.line.ended == ["abort"]
+
+    played(play)
+
+
+def test_one_that_has_taken_everything_in_time_is_forgotten() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.send(b"x" * 100_000)
+        scene.line.waiting = 100_000
+        scene.socket.pause_writing()
+        await scene.after(30)
+        scene.line.waiting = 0
+        scene.socket.resume_writing()
+        assert not scene.socket.is_write_paused
+        await scene.after(61)
+        assert not scene.line.ended
+
+    played(play)
+
+
+def test_who_waits_for_a_slow_reader_goes_on_when_it_reads_and_is_told_when_it_left() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        await scene.socket.wait_until_writable()
+        for end in (scene.socket.resume_writing, scene.line.abort):
+            scene.socket.pause_writing()
+            waits = asyncio.ensure_future(scene.socket.wait_until_writable())
+            await turns()
+            assert not waits.done()
+            end()
+            await turns()
+            assert waits.done()
+            assert isinstance(waits.exception(), ClientDisconnected) == (end == scene.line.abort)
+        with pytest.raises(ClientDisconnected):
+            await scene.socket.wait_until_writable()
+
+    played(play)
+
+
+def test_of_pings_that_a_slow_reader_sends_the_latest_is_answered_when_it_reads() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.pause_writing()
+        scene.feed(frame(9, b"one") + frame(9, b"two"))
+        assert scene.said() == []
+        scene.socket.resume_writing()
+        assert scene.said() == [(PONG, b"two")]
+        scene.socket.pause_writing()
+        scene.socket.resume_writing()
+        assert scene.said() == []
+
+    played(play)
+
+
+def test_nothing_is_owed_to_a_slow_reader_that_has_gone() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.pause_writing()
+        scene.feed(frame(9, b"?"))
+        scene.socket.close()
+        scene.socket.resume_writing()
+        scene.socket.pause_writing()
+        assert scene.said() == [(8, (1000, ""))]
+        scene.socket.resume_writing()
+
+    played(play)
+
+
+def test_what_is_left_to_write_after_the_end_is_not_waited_for_long() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.line.waiting = 100
+        scene.socket.pause_writing()
+        scene.feed(frame(8))
+        assert (scene.gone, scene.line.ended) == (1, ["close"])
+        scene.socket.pause_writing()  # nobody has to be told any more
+        await scene.after(6)
+        assert scene.line.ended == ["close", "abort"]
+
+    played(play)
+
+
+# Reading no more than is good
+
+
+def test_so_many_frames_in_one_turn_and_no_more_is_read_until_they_are_done() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(b"".join(frame(1, b"%d" % at) for at in range(MAX_FRAMES_PER_TURN * 2 + 1)))
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, False)
+        scene.feed(frame(1, b"a read that was under way"))
+        assert len(scene.heard) == MAX_FRAMES_PER_TURN
+        await turns()
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN * 2 + 2, True)
+        assert scene.heard[-1] == "a read that was under way"
+
+    played(play)
+
+
+def test_an_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+
+        def pause(text: str) -> None:
+            scene.heard.append(text)
+            scene.socket.pause()
+
+        scene.socket.on_message = pause
+        scene.feed(frame(1, b"one") + frame(1, b"two"))
+        assert scene.heard == ["one"]
+        scene.socket.resume()
+        await turns()
+        assert scene.heard == ["one", "two"]
+
+    played(play)
+
+
+def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(frame(1, b"hello") * (MAX_FRAMES_PER_TURN + 1))
+        scene.socket.pause()
+        await turns()
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, True)
+        scene.feed(frame(1, b"hello") * MAX_FRAMES_PER_TURN)
+        scene.socket.resume()
+        await turns()
+        scene.socket.pause()
+        scene.socket.resume()
+        scene.socket.pause()
+        scene.socket.resume()
+        await turns()
+        assert len(scene.heard) == MAX_FRAMES_PER_TURN * 2 + 1
+
+    played(play)
+
+
+def test_a_goodbye_in_a_flood_ends_it_in_the_middle() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(frame(9) * (MAX_FRAMES_PER_TURN + 5))
+        scene.line.protocol.eof_received()
+        assert scene.gone == 1
+        await turns()
+        assert scene.line.reads
+
+    played(play)
+
+
+# The end
+
+
+def test_an_hour_is_told_once_and_closing_is_up_to_the_endpoint() -> None:
+    """WS-9, the part of the wire."""
+
+    async def play(scene: Scene) -> None:
+        scene.open()
+        for _ in range(3 * 60):
+            await scene.after(20)
+            scene.feed(frame(10))
+        await scene.after(1)
+        assert scene.limits == 1
+        assert not scene.line.ended
+
+    played(play)
+
+
+def test_without_anybody_who_minds_an_hour_is_the_end() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.on_lifetime_exceeded = None
+        await scene.after(1.1)
+        [(opcode, payload)] = scene.said()
+        assert (opcode, cast(Any, payload)[0]) == (8, 1001)
+        scene.feed(frame(8))
+        assert scene.line.ended == ["close"]
+
+    played(play, WebSocketTimeouts(lifetime=1.0))
+
+
+def test_a_goodbye_that_is_not_answered_has_five_seconds() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.close(4000, "bye")
+        assert scene.said() == [(8, (4000, "bye"))]
+        assert scene.gone == 0  # not from within
+        await turns()
+        assert scene.gone == 1
+        await scene.after(4.9)
+        assert not scene.line.ended
+        scene.socket.shutdown()
+        await scene.after(0.2)
+        assert scene.line.ended == ["close"]
+
+    played(play)
+
+
+def test_a_goodbye_finds_the_clients_own_behind_what_was_not_read() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.pause()
+        scene.feed(frame(1, b"not read") + frame(8))
+        scene.socket.close()
+        await turns()
+        assert scene.heard == []
+        assert scene.line.ended == ["close"]
+
+    played(play)
+
+
+def test_an_endpoint_that_fails_at_the_very_end_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+
+        def fail() -> None:
+            scene.gone += 1
+            raise ZeroDivisionError
+
+        scene.socket.on_closed = fail
+        scene.line.protocol.eof_received()
+        scene.feed(frame(1, b"too late"))
+
+    assert played(play).heard == []
+    assert [record.message for record in caplog.records] == ["an endpoint failed on a WebSocket"]
+
+
+def test_nothing_behind_a_goodbye_is_read() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.feed(frame(8) + frame(8) + b"\x00\x00")
+        assert scene.said() == [(8, (1005, ""))]
+        assert scene.line.ended == ["close"]
+
+    played(play)
+
+
+def test_after_the_end_the_line_is_read_to_its_own_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Closing on bytes that nobody read would reset the connection."""
+
+    async def play(scene: Scene) -> None:
+        scene.open()
+
+        def fail(text: str) -> None:
+            scene.socket.pause()
+            raise ZeroDivisionError(text)
+
+        scene.socket.on_message = fail
+        scene.feed(frame(1, b"hello") + frame(1, b"x" * (READ_AHEAD + 1)))
+        assert (scene.line.ended, scene.line.reads) == (["eof"], True)
+
+    played(play)
+    assert len(caplog.records) == 1
+
+
+def test_a_failure_after_our_goodbye_adds_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+
+        def fail(text: str) -> None:
+            scene.socket.close(1000, text)
+            raise ZeroDivisionError
+
+        scene.socket.on_message = fail
+        scene.feed(frame(1, b"hello"))
+        assert scene.said() == [(8, (1000, "hello"))]
+        assert scene.line.ended == ["close"]
+
+    played(play)
+    assert len(caplog.records) == 1

@@ -1,0 +1,375 @@
+"""The log: what a line says, what never stands in it, and that writing it cannot fail."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from antiphon.gateway.request_log import RequestLog
+from antiphon.ops.logger import Logger
+
+NOON = 1_700_000_000.25
+KEY = "sk-abcdefghijklmnop"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class BrokenPipe(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(f"nobody reads {len(text)} characters")
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging() -> Iterator[None]:
+    """Python's `logging` belongs to the whole process: as it was before, so afterwards."""
+    root, own = logging.getLogger(), logging.getLogger("antiphon")
+    handlers, level = list(root.handlers), own.level
+    yield
+    root.handlers[:] = handlers
+    own.setLevel(level)
+
+
+def a_line(**changes: Any) -> RequestLog:
+    fields: dict[str, Any] = {"request_id": "req_1", "method": "POST", "path": "/v1/responses", "time": NOON}
+    return RequestLog(**(fields | changes))
+
+
+def written(style: Any = "json", **changes: Any) -> str:
+    stream = io.StringIO()
+    Logger(stream, style).request(a_line(**changes))
+    return stream.getvalue()
+
+
+def parsed(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
+
+
+def test_a_request_is_one_line_of_json_with_all_that_is_known() -> None:
+    line = written(
+        status=200,
+        duration_ms=1234.5678,
+        first_event_ms=300.0,
+        owner="alice",
+        model="mock-1",
+        upstream="lab",
+        response_id="resp_1",
+        input_tokens=12,
+        output_tokens=0,
+        losses=2,
+        client_disconnected=True,
+    )
+    assert line.endswith("}\n")
+    assert line.count("\n") == 1
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "info",
+        "event": "request",
+        "request_id": "req_1",
+        "method": "POST",
+        "path": "/v1/responses",
+        "status": 200,
+        "duration_ms": 1234.568,
+        "first_event_ms": 300.0,
+        "owner": "alice",
+        "model": "mock-1",
+        "upstream": "lab",
+        "response_id": "resp_1",
+        "input_tokens": 12,
+        "output_tokens": 0,
+        "losses": 2,
+        "client_left": True,
+    }
+
+
+def test_what_is_not_known_is_not_written() -> None:
+    assert set(json.loads(written(duration_ms=1.0))) == {
+        "time", "level", "event", "request_id", "method", "path", "duration_ms", "losses"
+    }  # fmt: skip
+
+
+def test_durations_are_taken_once() -> None:
+    line = a_line()
+    line.note_first_event()
+    first = line.first_event_ms
+    assert first is not None
+    assert first >= 0
+    line.note_first_event()
+    assert line.first_event_ms == first
+    line.note_end()
+    last = line.duration_ms
+    assert last is not None
+    assert last >= first
+    line.note_end()
+    assert line.duration_ms == last
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "level"),
+    [
+        (200, None, "info"),
+        (None, None, "info"),
+        (404, "not_found", "warning"),
+        (200, "upstream_timeout", "warning"),
+        (502, "x", "error"),
+    ],
+)
+def test_trouble_can_be_found_by_its_level(status: int | None, error: str | None, level: str) -> None:
+    assert json.loads(written(status=status, error=error))["level"] == level
+
+
+def test_a_pretty_line_reads_like_a_sentence() -> None:
+    line = written(
+        "pretty",
+        status=200,
+        duration_ms=1234.0,
+        first_event_ms=300.0,
+        owner="alice",
+        model="mock-1",
+        upstream="lab",
+        response_id="resp_1",
+        input_tokens=12,
+        output_tokens=34,
+        losses=2,
+        client_disconnected=True,
+    )
+    assert re.fullmatch(r"\d\d:\d\d:\d\d .*\n", line)
+    assert line[9:-1] == (
+        "POST /v1/responses 200 · 1.23 s · first event 0.30 s · mock-1 → lab · 12 tokens in, 34 out · 2 losses · the client left"
+        " · alice · resp_1 · req_1"
+    )
+
+
+def test_a_pretty_line_of_a_refusal_has_its_code() -> None:
+    line = written("pretty", status=404, duration_ms=1.0, error="model_not_found", model="nobody", losses=1)
+    assert line[9:-1] == "warning: POST /v1/responses 404 · 0.00 s · nobody · 1 loss · model_not_found · req_1"
+
+
+def test_a_request_whose_client_left_before_any_answer_says_so() -> None:
+    assert "POST /v1/responses unanswered" in written("pretty", client_disconnected=True, output_tokens=3)
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+def test_control_characters_cannot_forge_a_line_or_steer_a_terminal(style: Any) -> None:
+    nasty = "a\nb\r\x1b[2J\x7f\x9b31m\u2028\u202e\x00z"
+    line = written(style, model=nasty, status=200)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", line)
+    assert line.count("\n") == 1
+    if style == "json":
+        assert json.loads(line)["model"] == nasty
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+def test_no_key_stands_in_any_place(style: Any) -> None:
+    """Invariant 5: keys are in no log at any level."""
+    stream = io.StringIO()
+    logger = Logger(stream, style)
+    logger.request(a_line(model=KEY, path=f"/v1/{KEY}", owner=f"Bearer {KEY}", status=404))
+    logger.event(f"started with {KEY}", upstreams=[f"lab {KEY}"], header=f"authorization: {KEY}")
+    try:
+        raise ValueError(f"the key {KEY} is wrong")
+    except ValueError as error:
+        logger.fault(f"failed: {KEY}", error, request_id="req_1")
+        record = logging.LogRecord("asyncio", logging.ERROR, "x.py", 1, "told %s", (KEY,), (ValueError, error, None))
+        logger.record(record)
+    assert KEY not in stream.getvalue()
+    assert stream.getvalue().count("[key]") >= 9
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+def test_long_values_are_cut(style: Any) -> None:
+    assert 512 < len(written(style, model="m m " * 25_000)) < 1_000
+    stream = io.StringIO()
+    Logger(stream, style).event("refused", why="w w " * 25_000)
+    assert 4_000 < len(stream.getvalue()) < 4_500
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+@pytest.mark.parametrize("offset", range(len(KEY) + 1))
+def test_key_that_a_cut_goes_through_is_masked_at_every_offset(style: Any, offset: int) -> None:
+    shown = written(style, path="/v1/" + "x/" * 300, model=("m " * 512)[: 512 - offset] + KEY + " m" * 512)
+    stream = io.StringIO()
+    Logger(stream, style).event("refused", why=("w " * 4_000)[: 4_000 - offset] + KEY + " w" * 100)
+    shown += stream.getvalue()
+    assert shown.count("[key]") == 3
+    assert not any(KEY[:size] in shown for size in range(2, len(KEY) + 1))
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+def test_half_a_character_is_written_as_an_escape(style: Any) -> None:
+    assert "udc80" in written(style, model="m\udc80")
+
+
+def test_events_have_a_name_and_fields_of_any_kind() -> None:
+    stream = io.StringIO()
+    Logger(stream, "json", now=lambda: NOON).event(
+        "started",
+        level="warning",
+        url="http://127.0.0.1:1",
+        workers=1,
+        ready=True,
+        wait=0.12345,
+        models=["a", ("b",)],
+        none=None,
+        time=3,
+    )
+    assert parsed(stream) == [
+        {
+            "time": "2023-11-14T22:13:20.250Z",
+            "level": "warning",
+            "event": "started",
+            "url": "http://127.0.0.1:1",
+            "workers": 1,
+            "ready": True,
+            "wait": 0.123,
+            "models": ["a", ["b"]],
+        }
+    ]
+
+
+def test_events_are_pretty_too() -> None:
+    stream = io.StringIO()
+    Logger(stream, "pretty").event("started", models=["a", "b"], port=8080, none=None)
+    assert stream.getvalue()[9:] == "started  models=a, b  port=8080\n"
+
+
+def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
+    stream = io.StringIO()
+    try:
+        raise ZeroDivisionError("no")
+    except ZeroDivisionError as error:
+        Logger(stream, "json").fault("a request failed", error, request_id="req_7")
+    [line] = parsed(stream)
+    assert line["level"] == "error"
+    assert line["event"] == "a request failed"
+    assert line["request_id"] == "req_7"
+    assert line["exception"].startswith("Traceback")
+    assert line["exception"].rstrip().endswith("ZeroDivisionError: no")
+
+
+def test_of_a_very_long_trace_the_end_is_kept() -> None:
+    stream = io.StringIO()
+    Logger(stream, "json").fault("failed", ValueError("one line\n" * 2_000 + "the end"))
+    [line] = parsed(stream)
+    assert line["exception"].startswith("…\none line\n")
+    assert line["exception"].rstrip().endswith("the end")
+    assert 7_900 < len(line["exception"]) <= 8_002
+
+
+def test_of_a_very_long_message_in_a_trace_the_beginning_is_kept() -> None:
+    stream = io.StringIO()
+    Logger(stream, "json").fault("failed", ValueError("y y " * 20_000))
+    [line] = parsed(stream)
+    assert line["exception"].startswith("…\nValueError: y y ")
+    assert 3_900 < len(line["exception"]) < 4_100
+
+
+def test_a_pretty_exception_has_a_line_for_each_line() -> None:
+    stream = io.StringIO()
+    Logger(stream, "pretty").fault("failed", ValueError("no\x1b[2J"))
+    assert stream.getvalue()[9:] == "error: failed\n    ValueError: no\\u001b[2J\n"
+
+
+def test_auto_is_pretty_with_colours_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        logger = Logger(stream)
+        logger.request(a_line(status=500))
+        logger.event("quiet")
+    assert terminal.getvalue().count("\x1b[31m") == 1
+    assert "\x1b[0m quiet\n" in terminal.getvalue()
+    assert [line["event"] for line in parsed(file)] == ["request", "quiet"]
+
+
+def test_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    Logger(terminal).request(a_line(status=500))
+    assert "\x1b" not in terminal.getvalue()
+
+
+def test_writing_never_fails() -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (BrokenPipe(), closed):
+        Logger(stream).request(a_line())
+        Logger(stream, "pretty").event("x")
+
+
+def test_a_stream_of_another_encoding_gets_escapes() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    Logger(stream, "json").request(a_line(model="modèle 🜂"))
+    assert json.loads(raw.getvalue())["model"] == "modèle 🜂"
+
+
+def test_records_of_libraries_are_lines_of_ours() -> None:
+    stream = io.StringIO()
+    Logger(io.StringIO(), "json").capture_logging()
+    Logger(stream, "json").capture_logging()  # the last one counts, and nothing is written twice
+    logging.getLogger("uvicorn.error").warning("slow %s", "client")
+    logging.getLogger("uvicorn.error").info("not worth a line")
+    logging.getLogger("antiphon.api").info("refused", extra={"fields": {"request_id": "req_3"}})
+    try:
+        raise ValueError("inside")
+    except ValueError:
+        logging.getLogger("asyncio").exception("task failed")
+    lines = parsed(stream)
+    assert [(line["level"], line["logger"], line["event"]) for line in lines] == [
+        ("warning", "uvicorn.error", "slow client"),
+        ("info", "antiphon.api", "refused"),
+        ("error", "asyncio", "task failed"),
+    ]
+    assert lines[1]["request_id"] == "req_3"
+    assert lines[2]["exception"].rstrip().endswith("ValueError: inside")
+
+
+def test_a_record_whose_arguments_do_not_fit_is_written_as_it_is() -> None:
+    stream = io.StringIO()
+    Logger(stream, "json").record(logging.LogRecord("lib", logging.DEBUG, "x.py", 1, "%d of them", ("three",), None))
+    [line] = parsed(stream)
+    assert (line["level"], line["event"]) == ("debug", "%d of them")
+
+
+class Counting(io.StringIO):
+    """Counts how often it is written to."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        return super().write(text)
+
+
+def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> None:
+    async def serve() -> None:
+        for number in range(3):
+            logger.request(a_line(request_id=f"req_{number}"))
+        assert stream.getvalue() == ""
+        while not stream.getvalue():
+            await asyncio.sleep(0.001)
+        logger.request(a_line(request_id="req_3"))
+        logger.event("stopping")  # what is no request does not wait, and comes after what does
+
+    stream = Counting()
+    logger = Logger(stream, "json")
+    asyncio.run(serve())
+    assert [line.get("request_id", line["event"]) for line in parsed(stream)] == ["req_0", "req_1", "req_2", "req_3", "stopping"]
+    assert stream.writes == 3
+    logger.flush()  # nothing waits any more
+    assert stream.writes == 3
+
+
+def test_an_id_of_somebody_elses_making_cannot_break_a_line() -> None:
+    line = json.loads(written(response_id='resp"\n{'))
+    assert line["response_id"] == 'resp"\n{'

@@ -1,0 +1,215 @@
+"""Retention: what is too old or too much is removed, oldest first and chains as a whole, however ill the store was meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.running import one_upstream, running, until
+from tests.store.places import PLACES, Place, chain_of, chained, record
+
+from antiphon.config import StoreConfig
+from antiphon.errors import StorageUnavailable
+from antiphon.ops import retention
+from antiphon.ops.logger import Logger
+from antiphon.ops.retention import delete_expired, run_retention
+from antiphon.store.conversations import ConversationEntry, StoredConversation
+from antiphon.store.interface import Store
+from antiphon.store.sqlite.store import SqliteStore
+from antiphon.store.usage import UsageRow
+from antiphon.testing import ChatServer
+
+DAY = 86_400
+NOW = int(time.time())
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few responses are many, and nobody waits between two steps."""
+    monkeypatch.setattr(retention, "STEP", 3)
+    monkeypatch.setattr(retention, "PAUSE", 0)
+
+
+@pytest.fixture(params=PLACES.values(), ids=list(PLACES))
+def place(request: pytest.FixtureRequest) -> Place:
+    return cast(Place, request.param)
+
+
+async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
+    """Responses by id, what each continues, and its age in days."""
+    for id, previous, days in ages:
+        await store.save("anna", record(id, previous, at=int(NOW - days * DAY)), [f"msg_{id}"], [])
+
+
+async def left(store: Store, *ids: str) -> list[str]:
+    return [id for id in ids if await store.get("anna", id) is not None]
+
+
+def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
+    async def go() -> None:
+        async with place() as store:
+            await keep(store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10)))
+            assert await delete_expired(store, StoreConfig(retention_days=30)) == (10, 0)
+            stats = await store.stats()
+            assert (stats.responses, stats.items) == (10, 10)
+            assert await left(store, "old_0", "old_9", "new_0", "new_9") == ["new_0", "new_9"]
+            assert await delete_expired(store, StoreConfig(retention_days=30)) == (0, 0)
+            assert await delete_expired(store, StoreConfig(retention_days=4.5)) == (5, 0)
+
+    asyncio.run(go())
+
+
+def test_conversations_that_lay_unchanged_for_too_long_are_removed_if_that_is_wanted(place: Place) -> None:
+    """API-4. What was added to, or has other metadata, is as good as new."""
+
+    async def go() -> None:
+        async with place() as store:
+            for number in range(10):
+                made = StoredConversation(id=f"conv_{number}", created_at=NOW - (26 + number) * DAY, metadata=b"{}")
+                await store.create_conversation("anna", made, [ConversationEntry(id="a", item=b"{}")])
+            assert await store.add_entries("anna", "conv_9", [ConversationEntry(id="b", item=b"{}")])
+            assert await store.update_conversation("anna", "conv_8", b'{"a":"b"}')
+            assert await delete_expired(store, StoreConfig(retention_days=1)) == (0, 0)
+            assert await delete_expired(store, StoreConfig(conversation_days=29.5)) == (0, 4)
+            ids = [f"conv_{number}" for number in range(10)]
+            there = [id for id in ids if await store.get_conversation("anna", id) is not None]
+            assert there == ["conv_0", "conv_1", "conv_2", "conv_3", "conv_8", "conv_9"]
+            assert await store.get_entry("anna", "conv_4", "a") is None
+            assert await store.get_entry("anna", "conv_9", "a") is not None
+            assert await store.verify() == []
+
+    asyncio.run(go())
+
+
+def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
+    """C-5."""
+
+    async def go() -> None:
+        async with place() as store:
+            today = int(NOW) // DAY
+            await store.add_usage([UsageRow(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)])
+            await delete_expired(store, StoreConfig(retention_days=30))
+            assert [row.day for row in await store.get_usage(since=0, until=today)] == [today - 29, today]
+
+    asyncio.run(go())
+
+
+def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> None:
+    async def go() -> None:
+        async with place() as store:
+            await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
+            assert await delete_expired(store, StoreConfig(max_responses=8)) == (12, 0)
+            assert await left(store, *(f"r{n}" for n in range(20))) == [f"r{n}" for n in range(12, 20)]
+            assert await delete_expired(store, StoreConfig()) == (0, 0)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"])
+def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: StoreConfig) -> None:
+    """Nothing that somebody can still continue loses its beginning."""
+
+    async def go() -> None:
+        async with place() as store:
+            chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
+            await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
+            assert await delete_expired(store, config) == (1, 0)
+            assert await chain_of(store, "anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
+            assert await left(store, "alone") == []
+            assert await store.delete("anna", "last")
+            await keep(store, ("other", None, 0.0))
+            assert await delete_expired(store, config) == (10, 0)
+            assert (await store.stats()).responses == 1
+
+    asyncio.run(go())
+
+
+class Ill:
+    """A store that cannot be reached the first time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked = 0
+
+    async def prune(self, **settings: Any) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise StorageUnavailable("the storage is busy")
+        return await self._store.prune(**settings)
+
+    async def prune_usage(self, **settings: Any) -> int:
+        return await self._store.prune_usage(**settings)
+
+
+def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> None:
+    async def go() -> None:
+        log = io.StringIO()
+        logger = Logger(log, "json")
+        async with place() as store:
+            await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 1))
+            ill = Ill(store)
+            task = asyncio.create_task(run_retention(cast(Store, ill), StoreConfig(), logger, every=0))
+            async with asyncio.timeout(60):
+                while ill.asked < 6:  # the failure; three steps and the one that finds nothing; the next sweep
+                    await asyncio.sleep(0)
+            task.cancel()
+            assert (await store.stats()).responses == 1
+        logger.flush()
+        lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
+        assert [(line["level"], line["event"]) for line in lines] == [
+            ("warning", "the store could not be swept"),
+            ("info", "responses were removed because of their age or number"),
+        ]
+        assert (lines[0]["why"], lines[1]["count"]) == ("the storage is busy", 7)
+
+    asyncio.run(go())
+
+
+def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
+    async def fill() -> None:
+        store = await SqliteStore.open(tmp_path / "antiphon.db")
+        await keep(store, ("old", None, 3), ("new", None, 1))
+        await store.close()
+
+    asyncio.run(fill())
+    config = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db", retention_days=2)
+    with ChatServer() as upstream, running(replace(one_upstream(upstream.base_url), store=config)) as gateway:
+        until(lambda: any(line.get("count") == 1 for line in gateway.log))
+
+    async def look() -> None:
+        store = await SqliteStore.open(tmp_path / "antiphon.db")
+        assert await left(store, "old", "new") == ["new"]
+        await store.close()
+
+    asyncio.run(look())
+
+
+def test_a_fault_of_ours_does_not_end_retention() -> None:
+    """It is told, and the next sweep comes."""
+
+    class Odd:
+        swept = 0
+
+        async def prune(self, **_: object) -> int:
+            self.swept += 1
+            if self.swept == 1:
+                raise RuntimeError("odd")
+            return 0
+
+    async def within() -> str:
+        store, log = Odd(), io.StringIO()
+        logger = Logger(log, "json")
+        task = asyncio.create_task(run_retention(store, StoreConfig(), logger, every=0))  # type: ignore[arg-type]
+        while store.swept < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+        logger.flush()
+        return log.getvalue()
+
+    assert "sweeping the store failed inside the gateway" in asyncio.run(within())

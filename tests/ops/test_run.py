@@ -1,0 +1,333 @@
+"""`server/run`: the socket before everything else, one process or several, an end in order. The gateways are real processes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from tests.api.probing import ASKED
+from tests.ops import prometheus_text
+from tests.running import BOUND, one_upstream, until
+
+from antiphon import testing
+from antiphon.api.serve import serve
+from antiphon.config import Config, ServerConfig, default_config
+from antiphon.errors import ConfigError
+from antiphon.ops.run import bound_listener, embedded_models, listener_url
+from antiphon.testing import ChatServer, Gate, turn
+
+START = 60.0  # seconds; several processes start on a machine that is not ours alone
+# A program that does what `antiphon serve` does: the address on its output, the log on its error output, and an end that unwinds.
+PROGRAM = """
+import signal
+import sys
+import msgspec
+from antiphon.config import Config
+from antiphon.api.serve import serve
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+config = msgspec.json.decode(sys.argv[1], type=Config)
+try:
+    serve(config, announce=lambda url: print(url, flush=True))
+except KeyboardInterrupt:
+    pass
+print("over", flush=True)
+"""
+
+
+def on(host: str, port: int = 0) -> Config:
+    return Config(server=ServerConfig(host=host, port=port))
+
+
+# The socket
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+    with bound_listener(on("127.0.0.1")) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {port}.*--port"), bound_listener(on("127.0.0.1", port)):
+            pass
+
+
+def test_a_port_can_be_taken_again_at_once() -> None:
+    with bound_listener(on("127.0.0.1")) as first:
+        port = first.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            first.accept()[0].close()  # the server's side closes first, so its port lingers
+    with bound_listener(on("127.0.0.1", port)) as second:
+        assert second.getsockname()[1] == port
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
+def test_an_address_that_is_not_of_this_machine_is_told_as_such(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"server\.host.*no address of this machine"), bound_listener(on(host)):
+        pass
+
+
+def test_a_port_that_is_not_allowed_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(ConfigError, match=r"port 80: Permission denied.*--port"), bound_listener(on("127.0.0.1", 80)):
+        pass
+
+
+def test_the_address_is_one_that_a_client_can_use() -> None:
+    for host in ("127.0.0.1", "0.0.0.0", "localhost"):
+        with bound_listener(on(host)) as server_socket:
+            url = listener_url(server_socket)
+            assert url in (f"http://127.0.0.1:{server_socket.getsockname()[1]}", f"http://[::1]:{server_socket.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+def test_an_address_of_ipv6_stands_in_brackets(host: str) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:  # a machine without IPv6 says so
+        with pytest.raises(ConfigError, match=re.escape(host)), bound_listener(on(host)):
+            pass
+        return
+    with bound_listener(on(host)) as server_socket:
+        assert listener_url(server_socket) == f"http://[::1]:{server_socket.getsockname()[1]}"
+
+
+def test_without_an_embedded_model_none_is_started() -> None:
+    with embedded_models(one_upstream("http://127.0.0.1:1/v1"), {}) as places:
+        assert places == {}
+
+
+def test_a_port_that_is_taken_costs_nobody_a_model() -> None:
+    """The socket comes first: the refusal is there before a model is loaded, and nobody is told an address."""
+    told: list[str] = []
+    with bound_listener(on("127.0.0.1")) as taken:
+        config = msgspec.structs.replace(default_config({}), server=ServerConfig(port=taken.getsockname()[1]))
+        with pytest.raises(ConfigError, match="cannot listen"):
+            serve(config, announce=told.append, environ={})
+    assert told == []
+
+
+# Processes
+
+
+class Gateway:
+    """A process that serves."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.url = process.stdout.readline().strip()
+        self._log = io.StringIO()
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def get(self, path: str) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=BOUND)
+
+    def post(self, **members: Any) -> httpx2.Response:
+        return httpx2.post(f"{self.url}/v1/responses", json={**ASKED, **members}, timeout=START)
+
+    def children(self) -> set[int]:
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return {int(pid) for pid in text.split()}
+
+    def workers(self) -> set[int]:
+        """Its children, but for the one by which Python keeps track of what they share."""
+        return {pid for pid in self.children() if b"spawn_main" in _command(pid)}
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> str:
+        """What it printed until its end."""
+        assert self.process.stdout is not None
+        self.process.send_signal(how)
+        rest = self.process.stdout.read()
+        self.process.wait(START)
+        self._reader.join(BOUND)
+        return rest
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        return [msgspec.json.decode(line) for line in self._log.getvalue().splitlines()]
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._log.write(line)
+
+
+@contextmanager
+def gateway(config: Config, **server: Any) -> Iterator[Gateway]:
+    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0, log="json", **server))
+    command = [sys.executable, "-c", PROGRAM, msgspec.json.encode(config).decode()]
+    environ = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_PROXY", "_proxy"))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
+        try:
+            yield Gateway(process)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_one_process_announces_itself_answers_and_stops(how: signal.Signals) -> None:
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url)) as served:
+        assert served.url.startswith("http://127.0.0.1:")
+        assert served.get("/health").status_code == 200
+        answers = [served.post(), served.post(stream=True), served.post(model=5)]
+        assert [answer.status_code for answer in answers] == [200, 200, 400]
+        assert served.workers() == set()
+        assert served.stop(how) == "over\n"
+        upstream.wait_closed()
+        lines = [line for line in served.log if line["event"] == "request"]
+    assert [line["path"] for line in lines] == ["/health", *["/v1/responses"] * 3]
+    assert [line["request_id"] for line in lines[1:]] == [answer.headers["x-request-id"] for answer in answers]
+
+
+def test_what_the_parser_refuses_is_in_the_log_of_a_real_gateway_too() -> None:
+    """HTTP-8."""
+    with gateway(one_upstream("http://127.0.0.1:1/v1")) as served:
+        with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), timeout=BOUND) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        served.stop()
+        ids = [line["request_id"] for line in served.log if line["event"] == "refused"]
+    assert len(ids) == 1
+    assert f"x-request-id: {ids[0]}".encode() in answer
+
+
+def test_it_is_the_same_process_after_everything_that_was_refused() -> None:
+    """Invariant 6."""
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url)) as served:
+        port = int(served.url.rpartition(":")[2])
+        for data in (
+            b"\x00" * 100_000,
+            b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000,
+            b"POST /v1/responses HTTP/1.1\r\ncontent-length: 9\r\n\r\n{",
+        ):
+            with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
+                connection.sendall(data)
+        for body in (b"[" * 100_000, b"\xff", b"{", b'{"model":"mock-1","input":1e400}'):
+            answer = httpx2.post(
+                f"{served.url}/v1/responses", content=body, headers={"content-type": "application/json"}, timeout=BOUND
+            )
+            assert answer.status_code == 400
+        assert served.process.poll() is None
+        assert served.post().status_code == 200
+        served.stop()
+        assert not [line for line in served.log if "exception" in line]
+
+
+def test_several_processes_answer_and_stop_together() -> None:
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
+        assert served.post().status_code == 200
+        # Requests come one after the other here, and each process has connections of its own: two are two processes that answered.
+        until(lambda: served.post().status_code == 200 and upstream.open_connections == 2, START)
+        workers = served.workers()
+        assert len(workers) == 2
+        assert served.stop() == "over\n"
+        upstream.wait_closed()
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_process_that_dies_is_replaced() -> None:
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
+        until(lambda: len(served.workers()) == 2, START)
+        assert served.post().status_code == 200
+        before = served.workers()
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(served.workers() - {victim}) == 2, START)
+        assert served.post().status_code == 200
+        served.stop()
+
+
+def test_several_processes_are_measured_as_one_also_when_one_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
+
+        def told(name: str, **labels: str) -> float:
+            return prometheus_text.read(served.get("/metrics").text)[name].value(**labels)
+
+        sent = 1
+        assert served.post().status_code == 200
+        while upstream.open_connections < 2:  # until both processes have answered
+            sent += 1
+            assert served.post().status_code == 200
+        seen = 0.0
+        end = time.monotonic() + START
+        while seen < sent:  # the other process writes within a second
+            assert time.monotonic() < end
+            before, seen = seen, told("antiphon_requests_total", endpoint="/v1/responses", status="2xx")
+            assert before <= seen <= sent
+        assert told("antiphon_build_info") == 2
+        victim = min(served.workers())
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(served.workers() - {victim}) == 2, START)
+        assert told("antiphon_requests_total", endpoint="/v1/responses", status="2xx") == sent
+        until(lambda: told("antiphon_build_info") == 2, START)
+        served.stop()
+    assert list(tmp_path.glob("antiphon-metrics-*")) == []
+
+
+def test_an_answer_under_way_is_finished_before_the_end() -> None:
+    gate = Gate()
+    answers: list[httpx2.Response] = []
+    with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
+        with gateway(one_upstream(upstream.base_url), grace=30) as served:
+            client = threading.Thread(target=lambda: answers.append(served.post(stream=True)))
+            client.start()
+            gate.wait_reached()
+            served.process.send_signal(signal.SIGTERM)
+            until(lambda: _is_refused(served.url))  # it takes no others any more
+            gate.open()
+            client.join(BOUND)
+            served.process.wait(START)
+    assert "response.completed" in answers[0].text
+
+
+def _command(pid: int) -> bytes:
+    """How a process was started; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_refused(url: str) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=BOUND).close()
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_a_model_answers_with_no_key_and_no_configuration() -> None:
+    """F-3, API-5: what is served without any file is a model that really answers, whole and streaming."""
+    with gateway(default_config({})) as served:
+        models = [model["id"] for model in served.get("/v1/models").json()["data"]]
+        assert models == ["local"]
+        asked = {"model": "local", "input": "Say hello.", "max_output_tokens": 16, "temperature": 0}
+        whole = served.post(**asked).json()
+        assert whole["status"] in ("completed", "incomplete")
+        text = whole["output"][0]["content"][0]["text"]
+        assert text.strip()
+        streamed = served.post(**asked, stream=True)
+        assert streamed.status_code == 200
+        assert "response.output_text.delta" in streamed.text
+        children = served.children()
+        assert children
+        assert served.stop() == "over\n"
+    until(lambda: not [pid for pid in children if Path(f"/proc/{pid}").exists()])
