@@ -10,10 +10,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.counting import calls_of
 from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
-from antiphon.diagnosis.finding import MISSING, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.lint import MOST_FIELDS
 from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
@@ -303,6 +305,32 @@ def test_a_schema_without_an_end_is_looked_at_so_far() -> None:
     assert wrong("responses", {"model": "m", "input": "hi", "tools": [tool]}) == []
     declared = {"functionDeclarations": [{"name": "f", "parameters": deep}]}
     assert wrong("gemini", {"contents": [{"parts": [{"text": "a"}]}], "tools": [declared]}) == []
+
+
+def with_tool(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", **schema}}]}
+
+
+def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
+    """Faults: a refused body of a megabyte is looked through while others wait."""
+    body = with_tool({"properties": {f"m{number}": {"required": ["a"]} for number in range(20_000)}})
+    data = json.dumps(body).encode()
+    assert len(lint_body(data, "responses")) == MOST_FINDINGS
+    assert calls_of(lambda: lint_body(data, "responses")) < 50 * MOST_SCHEMAS
+
+
+def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
+    """Faults: a name of a hundred thousand letters, and thousands of schemas below it."""
+    inner = {"type": "object", "properties": {f"m{number}": {"required": ["a"]} for number in range(1000)}}
+    assert wrong("responses", with_tool({"properties": {"x" * 100_000: inner}})) == []
+    assert len(wrong("responses", with_tool({"properties": {"x": inner}}))) == MOST_FINDINGS
+
+
+def test_unknown_fields_are_named_up_to_a_bound() -> None:
+    """Faults: for each of them the known name is looked for that was probably meant."""
+    body = {"model": "m", "input": "hi", **{f"field_{number}": 1 for number in range(1000)}}
+    found = [finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"]
+    assert len(found) == MOST_FIELDS
 
 
 @pytest.mark.parametrize(

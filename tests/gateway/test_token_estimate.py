@@ -6,11 +6,14 @@ import base64
 
 import msgspec
 import pytest
+from tests.counting import calls_of
+from tests.hostile_schemas import object_of
 
 from antiphon.dialects import responses
 from antiphon.gateway.token_estimate import (
     FILE_TOKENS,
     IMAGE_TOKENS,
+    MOST_VALUES,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
     estimate_items,
@@ -145,3 +148,11 @@ def test_items_and_tools_of_any_type_count() -> None:
     assert counted(tools) > 4
     deep = msgspec.json.decode(b"[" * 250 + b"]" * 250)
     assert counted({"type": "acme:thing", "deep": deep}) >= 250
+
+
+def test_large_json_is_not_looked_at_value_by_value() -> None:
+    """Faults: tools of many megabytes are estimated from their text, about as they would be otherwise."""
+    tool = {"type": "function", "name": "f", "parameters": object_of(2000)}
+    few, many = read(input="", tools=[tool] * 3), read(input="", tools=[tool] * 300)
+    assert calls_of(lambda: estimate_request(many)) < 20 * MOST_VALUES
+    assert 0.8 * 100 * estimate_request(few) < estimate_request(many) < 1.2 * 100 * estimate_request(few)

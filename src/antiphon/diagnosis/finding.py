@@ -50,10 +50,15 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Findings(list[Finding]):
-    """Those of one body, in the order of what was looked at."""
+    """Those of one body, in the order of what was looked at; so many at most, and of so many schemas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schemas_left = MOST_SCHEMAS
 
     def add(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
-        self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
+        if len(self) < MOST_FINDINGS:
+            self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
 
 
 def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -124,6 +129,9 @@ class _Missing:
 
 MISSING: Final = _Missing()
 MAX_EXCERPT: Final = 80
+# A body is looked through while others wait.
+MOST_FINDINGS: Final = 500
+MOST_SCHEMAS: Final = 2000
 UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

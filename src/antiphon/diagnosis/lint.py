@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -77,10 +78,10 @@ def guess_dialect(read: dict[str, Any]) -> Dialect:
 
 def _lint_fields(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
     known = FIELDS.get(dialect, frozenset())
-    for name in read:
-        if known and name not in known:
-            said = f"the dialect has no such field{did_you_mean(name, known)}; strict servers refuse it"
-            found.add("unknown_field", name, said, certain=dialect == "messages")
+    unknown = (name for name in read if known and name not in known)
+    for name in islice(unknown, MOST_FIELDS):
+        said = f"the dialect has no such field{did_you_mean(name, known)}; strict servers refuse it"
+        found.add("unknown_field", name, said, certain=dialect == "messages")
 
 
 def _lint_ranges(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
@@ -132,5 +133,6 @@ RANGES: Final[dict[Dialect, dict[str, tuple[int, int]]]] = {
     "messages": {"temperature": (0, 1), "top_p": (0, 1), "max_tokens": (1, 2**31)},
     "gemini": {"temperature": (0, 2), "topP": (0, 1), "candidateCount": (1, 8)},
 }
+MOST_FIELDS: Final = 50  # of unknown fields: to look for the name that was meant takes long
 MESSAGES_ALONE: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
 MESSAGES_BLOCKS: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')

@@ -15,7 +15,7 @@ Form = Literal["flat", "nested", "input_schema", "declarations"]
 
 def lint_tools(body: dict[str, Any], dialect: Dialect, found: Findings) -> None:
     tools = body.get("tools")
-    names = [] if tools is None else _lint_tools(tools, dialect, found)
+    names = frozenset() if tools is None else frozenset(_lint_tools(tools, dialect, found))
     for path, name in _chosen(body, dialect):
         if name not in names:
             found.add("name", path, f"the tool {as_json(name)} is chosen, and not offered")
@@ -93,8 +93,22 @@ def lint_name(name: Any, path: str, dialect: Dialect, found: Findings) -> None:
 
 def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> None:
     """A schema that a server enforces; `strict` has every object closed and every property required."""
-    if path.count(".") > DEEPEST:
-        return
+    for place, part in _parts(schema, path, found):
+        _lint_part(part, place, found, strict=strict)
+
+
+def _parts(schema: Any, path: str, found: Findings) -> Iterator[tuple[str, Any]]:
+    """A schema and those inside of it, each before its own, until so many of the body were looked at."""
+    waiting = [(path, schema)]
+    while waiting and found.schemas_left > 0:
+        found.schemas_left -= 1
+        place, part = waiting.pop()
+        yield place, part
+        if isinstance(part, dict) and place.count(".") < DEEPEST and len(place) < LONGEST:
+            waiting += [(f"{place}.{step}", child) for step, child in reversed(_children(part))]
+
+
+def _lint_part(schema: Any, path: str, found: Findings, *, strict: bool) -> None:
     if not isinstance(schema, dict):
         found.add("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
         return
@@ -108,13 +122,12 @@ def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> Non
     if strict and (schema.get("type") == "object" or properties):
         if schema.get("additionalProperties") is not False:
             found.add("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
-        optional = [name for name in properties if name not in required]
+        names = {name for name in required if isinstance(name, str)}
+        optional = [name for name in properties if name not in names]
         if optional:
             found.add(
                 "schema", f"{path}.required", f"a strict schema requires every property; {as_json(optional)} are not", *STRICT
             )
-    for step, child in _children(schema):
-        lint_schema(child, f"{path}.{step}", found, strict=strict)
 
 
 def _functions(tool: dict[str, Any], path: str, form: Form | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -148,17 +161,15 @@ def _lint_parameters(function: dict[str, Any], path: str, dialect: Dialect, foun
 
 def _lint_openapi(schema: dict[str, Any], path: str, found: Findings) -> None:
     """The older kind of schema that servers of the gemini dialect have: a part of OpenAPI's."""
-    if path.count(".") > DEEPEST:
-        return
-    for word in sorted(name for name in schema if to_camel_case(name) not in OPENAPI):
-        said = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
-        found.add("schema", f"{path}.{word}", said, 'wire.schemas = "openapi"')
-    if isinstance(schema.get("type"), list):
-        said = f"a type is one word, not {as_json(schema['type'])}"
-        found.add("schema", f"{path}.type", said, 'wire.schemas = "openapi"')
-    for step, child in _children(schema):
-        if isinstance(child, dict):
-            _lint_openapi(child, f"{path}.{step}", found)
+    for place, part in _parts(schema, path, found):
+        if not isinstance(part, dict):
+            continue
+        for word in sorted(name for name in part if to_camel_case(name) not in OPENAPI):
+            said = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
+            found.add("schema", f"{place}.{word}", said, 'wire.schemas = "openapi"')
+        if isinstance(part.get("type"), list):
+            said = f"a type is one word, not {as_json(part['type'])}"
+            found.add("schema", f"{place}.type", said, 'wire.schemas = "openapi"')
 
 
 def _lint_other(tool: dict[str, Any], path: str, found: Findings) -> None:
@@ -197,6 +208,7 @@ SHAPES: Final[dict[Form, str]] = {
 }
 MOST_TOOLS: Final = 128
 DEEPEST: Final = 100  # steps
+LONGEST: Final = 1000  # characters of a path: names may have any length
 STRICT: Final = ("wire.strict_tools = false",)
 PARAMETERS: Final = ("parametersJsonSchema", "parameters", "input_schema")
 PLAIN_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -85,6 +85,7 @@ class _Tally:
     def __init__(self) -> None:
         self.tokens = 0
         self.texts: list[str] = []
+        self._values = 0
 
     def total(self) -> int:
         return self.tokens + estimate_text("\n".join(self.texts))
@@ -100,8 +101,13 @@ class _Tally:
             self.json(tool)
 
     def json(self, shape: Any) -> None:
-        """What has no better measure: its JSON."""
-        left = [msgspec.json.decode(codec.encode(shape))]
+        """What has no better measure: its JSON, value by value. Values beyond a bound count as the text they are written in."""
+        encoded = codec.encode(shape)
+        self._values += encoded.count(b",") + 1
+        if self._values > MOST_VALUES:
+            self.texts.append(encoded.decode())
+            return
+        left = [msgspec.json.decode(encoded)]
         while left:  # and no recursion: this may be as deep as JSON can be
             match left.pop():
                 case str() as text if text.startswith("data:"):
@@ -188,6 +194,7 @@ TOKEN: Final = re.compile(
     r"[A-Z]?[a-z]{1,8}|[A-Z]{1,3}|[0-9]{1,2}|[!-/:-@\[-`{-~]{1,3}|\s{2,}"
     r"|[\u0900-\u0fff\u3040-\u9fff\uac00-\ud7af\U00010000-\U0010ffff]|[^\x00-\x7f]{1,2}"
 )
+MOST_VALUES: Final = 50_000  # of JSON; as many names may stand before them
 LONG: Final = 32_768  # characters
 SLICES: Final = 64
 SLICE: Final = 256

@@ -36,6 +36,7 @@ from antiphon.protocol.tools import (
     SpecificCustom,
     SpecificFunction,
     UnknownToolChoice,
+    WebSearchTool,
 )
 
 Json = dict[str, Any]
@@ -356,7 +357,7 @@ def test_schema_that_moves_has_a_bound(schema: Json, path: str) -> None:
     asked = request("required", tools=[TOOLS[0], FunctionToolParam(name="large", parameters=schema)])
 
     def send() -> None:
-        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+        with pytest.raises(InvalidValue, match="1,250 nodes") as refused:
             sent(asked)
         assert refused.value.param == path
 
@@ -365,9 +366,9 @@ def test_schema_that_moves_has_a_bound(schema: Json, path: str) -> None:
 
 def test_schemas_that_move_have_a_bound_together() -> None:
     """Faults: the path is that of the first tool that does not fit, in a namespace too."""
-    tools = [FunctionToolParam(name=f"f{number}", parameters=with_references(1000)) for number in range(20)]
-    asked = request("required", tools=[TOOLS[0], CustomTool(name="say"), NamespaceTool(name="many", tools=[*tools])])
-    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+    tools = [FunctionToolParam(name=f"f{number}", parameters=with_references(900)) for number in range(20)]
+    asked = request("required", tools=[TOOLS[0], WebSearchTool(), NamespaceTool(name="many", tools=[*tools])])
+    with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         sent(asked)
     assert refused.value.param == "tools[2].tools[11].parameters"
 

@@ -214,6 +214,10 @@ HOSTILE = {
     "parts of allOf": references_to(many_parts(4000)),
     "required names of allOf": references_to({"allOf": [{"required": ["a"] * 50_000}]}),
     "members of allOf": references_to({"allOf": [object_of(500)] * 10}),
+    "allOf with a reference at its end": references_to({"allOf": [{}] * 20_000 + [{"$ref": "#"}]}),
+    "numbers in an enum": references_to({"enum": [1] * 50_000}),
+    "format that is a list": references_to({"format": [1] * 50_000}),
+    "reference that is a list": references_to({"$ref": [1] * 50_000}),
     "nested allOf": nested_all_of(50, 300),
     "forms": many_forms(5000),
     "unknown keywords at the top": unknown_keywords(20_000),
@@ -238,7 +242,19 @@ def test_hostile_schema_costs_no_more_than_one_at_the_bound(name: str, narrowing
 
 
 @pytest.mark.parametrize("narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET], ids=["OPENAPI", "OUTPUT"])
-@pytest.mark.parametrize("name", ["members", "unknown keywords", "parts of allOf", "required names of allOf", "long keyword"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "members",
+        "unknown keywords",
+        "parts of allOf",
+        "required names of allOf",
+        "allOf with a reference at its end",
+        "numbers in an enum",
+        "format that is a list",
+        "long keyword",
+    ],
+)
 def test_hostile_schema_is_refused(name: str, narrowing: Narrowing) -> None:
     with pytest.raises(InvalidValue, match="once its references are written out"):
         narrow(HOSTILE[name], narrowing)
@@ -272,7 +288,7 @@ def test_schemas_of_one_request_have_a_bound_together() -> None:
     whole = MAX_TOTAL_NODES // MAX_NODES
     for _ in range(whole):
         narrow_schema(object_of(MAX_NODES - 1), TOOL_SUBSET, "p", Losses(), budget)
-    with pytest.raises(InvalidValue, match="schemas of the request have more than 15,000 nodes") as refused:
+    with pytest.raises(InvalidValue, match="schemas of the request have more than 12,500 nodes") as refused:
         narrow_schema({"type": "string"}, TOOL_SUBSET, "tools[3].parameters", Losses(), budget)
     assert refused.value.param == "tools[3].parameters"
 

@@ -29,7 +29,7 @@ def test_budget_counts_all_schemas_and_names_the_first_that_does_not_fit() -> No
     for number in range(MAX_TOTAL_NODES // MAX_NODES):
         budget.counter(f"tools[{number}].parameters").add_nodes(MAX_NODES)
     counter = budget.counter("tools[10].parameters")
-    with pytest.raises(InvalidValue, match="the schemas of the request have more than 15,000 nodes") as refused:
+    with pytest.raises(InvalidValue, match="the schemas of the request have more than 12,500 nodes") as refused:
         counter.add_nodes(1)
     assert refused.value.param == "tools[10].parameters"
 
@@ -37,7 +37,7 @@ def test_budget_counts_all_schemas_and_names_the_first_that_does_not_fit() -> No
 def test_schema_that_is_too_large_by_itself_is_refused_for_that() -> None:
     budget = SchemaBudget()
     budget.counter("p").add_nodes(MAX_NODES)
-    with pytest.raises(InvalidValue, match="the schema has more than 1,500 nodes"):
+    with pytest.raises(InvalidValue, match="the schema has more than 1,250 nodes"):
         budget.counter("p").add_nodes(MAX_NODES + 1)
     with pytest.raises(InvalidValue, match="the schema has more than 262,144 bytes"):
         SchemaBudget().counter("p").add_size(MAX_SIZE + 1)

@@ -178,7 +178,7 @@ def test_schema_to_hub_has_a_bound(schema: dict[str, Any]) -> None:
     """Faults: the work ends at the bound, and not with the schema."""
 
     def read() -> None:
-        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+        with pytest.raises(InvalidValue, match="1,250 nodes") as refused:
             schema_to_hub(schema, "s")
         assert refused.value.param == "s"
 
@@ -194,7 +194,7 @@ def test_output_schema_of_a_client_is_refused_under_its_own_name(field: str) -> 
 
 @pytest.mark.parametrize("field", ["parameters", "parametersJsonSchema"])
 def test_tools_of_a_client_have_a_bound_together(field: str) -> None:
-    functions = [{"name": f"f{number}", field: object_of(1000)} for number in range(20)]
-    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+    functions = [{"name": f"f{number}", field: object_of(900)} for number in range(20)]
+    with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         ask(tools=[{"googleSearch": {}}, {"functionDeclarations": functions}])
     assert refused.value.param == f"tools[1].functionDeclarations[11].{field}"

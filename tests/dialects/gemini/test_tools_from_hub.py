@@ -72,11 +72,11 @@ def test_tools_have_a_bound_each_and_together(schemas: Any) -> None:
     """Faults."""
     tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000)) for number in range(20)]
     wire = GeminiWire(schemas=schemas)
-    assert len(offered(*tools[:14], wire=wire)["tools"][0]["functionDeclarations"]) == 14
-    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+    assert len(offered(*tools[:12], wire=wire)["tools"][0]["functionDeclarations"]) == 12
+    with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         offered(*tools, wire=wire)
-    assert refused.value.param == "tools[14].parameters"
-    with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+    assert refused.value.param == "tools[12].parameters"
+    with pytest.raises(InvalidValue, match="1,250 nodes") as refused:
         offered(tools[0], FunctionToolParam(name="large", parameters=object_of(5000)), wire=wire)
     assert refused.value.param == "tools[1].parameters"
 

@@ -74,11 +74,11 @@ def test_definition_that_many_references_lead_to_is_looked_at_once() -> None:
 
 
 def test_long_chain_of_references_is_followed_to_its_end() -> None:
-    """Faults: seven hundred steps, which would be more levels than the interpreter has."""
-    links = {f"d{at}": {"type": "array", "items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(700)}
-    assert enforceable_schema({"$defs": {**links, "d700": STRING}, "$ref": "#/$defs/d0"}, "s", Losses()) is not None
-    assert enforceable_schema({"$defs": {**links, "d700": {}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
-    assert enforceable_schema({"$defs": {**links, "d700": {"$ref": "#/$defs/d0"}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
+    """Faults: six hundred steps, which would be more levels than the interpreter has."""
+    links = {f"d{at}": {"type": "array", "items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(600)}
+    assert enforceable_schema({"$defs": {**links, "d600": STRING}, "$ref": "#/$defs/d0"}, "s", Losses()) is not None
+    assert enforceable_schema({"$defs": {**links, "d600": {}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
+    assert enforceable_schema({"$defs": {**links, "d600": {"$ref": "#/$defs/d0"}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
 
 
 def test_values_of_an_enum_are_looked_at_without_a_call_for_each() -> None:

@@ -181,25 +181,25 @@ def test_required_names_of_many_forms_are_not_compared_with_one_another() -> Non
 
 def test_members_of_all_forms_have_a_bound_together() -> None:
     """Faults: for one tool, and for all tools of a request."""
-    assert len(schema_of(many_forms(700))[0]["required"]) == 700
+    assert len(schema_of(many_forms(600))[0]["required"]) == 600
     choice: dict[str, Any] = {"anyOf": [{}] * (MAX_NODES + 1)}
     for schema in (many_forms(5000), object_of(MAX_NODES + 1), choice):
-        with pytest.raises(InvalidValue, match="1,500 nodes") as refused:
+        with pytest.raises(InvalidValue, match="1,250 nodes") as refused:
             schema_of(schema)
         assert refused.value.param == "tools[0].parameters"
     tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000)) for number in range(20)]
-    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+    with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         sent(*tools)
-    assert refused.value.param == "tools[15].parameters"
-    assert len(sent(*tools[:15])[0]["tools"]) == 15
+    assert refused.value.param == "tools[12].parameters"
+    assert len(sent(*tools[:12])[0]["tools"]) == 12
 
 
 def test_strict_tools_have_a_bound_together() -> None:
     """Faults: looked at for their members and for what the server enforces."""
     tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000), strict=True) for number in range(20)]
-    with pytest.raises(InvalidValue, match="15,000 nodes") as refused:
+    with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         sent(*tools)
-    assert refused.value.param == "tools[7].parameters"
+    assert refused.value.param == "tools[6].parameters"
 
 
 def test_required_names_are_strings_and_each_stands_once() -> None:

@@ -75,36 +75,41 @@ class _Narrower:
     def _narrowed(self, schema: JsonSchema, path: str) -> JsonSchema:
         counter, known = self._counter, self._known.keywords
         nodes, size = counter.nodes, counter.size
-        schema = self._said_otherwise(schema, path)
+        if not SAID_OTHERWISE.isdisjoint(schema):
+            schema = self._said_otherwise(schema, path)
         found: JsonSchema = {}
         written = 0  # bytes of values that are no schemas
         for keyword, value in schema.items():
-            if keyword in DEFINITIONS and self._inlines:
+            holds = HOLDS.get(keyword)
+            if holds == "definitions" and self._inlines:
                 continue  # what refers to them holds them now
             if known is not None and keyword not in known:
                 if keyword not in SAYS_NOTHING:
                     self._lose(
                         _step(path, f".{keyword}"), f"the keyword {keyword[:80]!r} of a schema", "the server does not know it"
                     )
-            elif keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
+            elif (holds == "schemas by name" or holds == "definitions") and isinstance(value, dict):
                 counter.add_names(value)
                 place = _step(path, f".{keyword}.")
                 found[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
-            elif keyword in LISTS_OF_SCHEMAS and isinstance(value, list):
+            elif holds == "schemas" and isinstance(value, list):
                 place = _step(path, f".{keyword}")
                 found[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
-            elif keyword in SCHEMAS and not isinstance(value, bool):
+            elif holds == "schema" and not isinstance(value, bool):
                 found[keyword] = self.schema(value, _step(path, f".{keyword}"))
-            elif keyword not in CHECKED or self._may_stand(keyword, value, path):
+            else:
                 written += len(value) if type(value) is str else len(msgspec.json.encode(value))
-                found[keyword] = value
+                if holds != "choice" or self._may_stand(keyword, value, path):
+                    found[keyword] = value
         counter.add_size(written)
-        return self._closed(self._typed(found, path, nodes, size), path)
+        if self._known.types == "capitals":
+            found = self._typed(found, path, nodes, size)
+        return self._closed(found, path) if self._known.closed_objects else found
 
     def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
-        reference = str(schema["$ref"])
-        target = self._target(schema["$ref"])
+        reference = schema["$ref"] if isinstance(schema["$ref"], str) else "a value that is no string"
+        target = self._target(reference)
         self._inlined += 1
         if reference in self._inside or self._inlined > MOST_INLINED:
             self._lose(path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end")
@@ -118,10 +123,8 @@ class _Narrower:
         self._inside.remove(reference)
         return narrowed
 
-    def _target(self, reference: Any) -> JsonSchema | None:
+    def _target(self, reference: str) -> JsonSchema | None:
         """The schema behind a reference into the same document; None if there is none."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return None
         if reference not in self._targets:
             self._targets[reference] = _found(self._root, reference)
         return self._targets[reference]
@@ -159,9 +162,9 @@ class _Narrower:
 
     def _typed(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
         """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
-        if self._known.types == "json":
-            return schema
         types = schema.pop("type") if "type" in schema else _implied(schema)
+        if isinstance(types, str) and types:
+            return self._whole({"type": types.upper(), **schema}, path)
         given = [one for one in (types if isinstance(types, list) else [types]) if one]
         if "null" in given and len(given) > 1:
             schema["nullable"] = True
@@ -179,13 +182,14 @@ class _Narrower:
     def _whole(self, schema: JsonSchema, path: str) -> JsonSchema:
         """Lists must say what they hold, only members that are there can be required, and nothing is said that has no meaning."""
         word = schema.get("type")
-        for keyword in [keyword for keyword in schema if KEYWORDS_OF.get(keyword, word) != word]:
+        others = OF_OTHER_TYPES.get(word or "", KEYWORDS_OF.keys())
+        for keyword in [] if others.isdisjoint(schema) else [keyword for keyword in schema if keyword in others]:
             if keyword == "enum" or word is None:  # others mean nothing to any reader
                 self._lose(
                     _step(path, f".{keyword}"), f"the keyword {keyword!r} of a schema", "the server wants another type with it"
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
-        if schema.get("type") == "ARRAY" and "items" not in schema:
+        if word == "ARRAY" and "items" not in schema:
             self._lose(path, "that a list may hold anything", "the server wants a type, and got that of strings")
             schema = {**schema, "items": {"type": "STRING"}}
         required = schema.get("required")
@@ -200,8 +204,6 @@ class _Narrower:
         return schema
 
     def _closed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        if not self._known.closed_objects:
-            return schema
         if (schema["type"] if "type" in schema else _implied(schema)) != "object":
             return schema
         if schema.get("additionalProperties", False) is not False:
@@ -216,6 +218,8 @@ def _step(path: str, step: str) -> str:
 
 def _found(root: JsonSchema, reference: str) -> JsonSchema | None:
     """What stands at the place that a reference such as `#/$defs/a` names."""
+    if not reference.startswith("#"):
+        return None
     place: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
         if not isinstance(place, dict):
@@ -255,7 +259,10 @@ def _const_as_enum(schema: JsonSchema) -> JsonSchema:
 def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
     """Schemas that must all hold, as one that says all they say; members of objects are put together."""
     parts = schema["allOf"]
-    if not isinstance(parts, list) or not all(isinstance(part, dict) and "$ref" not in part for part in parts):
+    if not isinstance(parts, list):
+        return schema
+    counter.add_members(parts)
+    if not all(isinstance(part, dict) and "$ref" not in part for part in parts):
         return schema
     own: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
     whole: JsonSchema = {}
@@ -279,12 +286,16 @@ def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
 #: References that are written out before a schema counts as one without end.
 MOST_INLINED: Final = 500
 PLAIN_REFERENCE: Final = re.compile(rb'\{"\$ref":"#/\$defs/[^"\\]*+(?:\\.[^"\\]*+)*+"\}')
-CHECKED: Final = frozenset({"format", "enum"})  # keywords whose value the server may not take
 OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
-DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"}) | DEFINITIONS
-LISTS_OF_SCHEMAS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-SCHEMAS: Final = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
+SAID_OTHERWISE: Final = frozenset({"const", "allOf", "oneOf"})
+#: What keywords hold, where it is more than a value. A choice is one among values of which a server may know only some.
+HOLDS: Final = {
+    **dict.fromkeys(("$defs", "definitions"), "definitions"),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), "schemas by name"),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), "schemas"),
+    **dict.fromkeys(("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"), "schema"),
+    **dict.fromkeys(("format", "enum"), "choice"),
+}
 #: Keywords whose leaving out changes nothing that a model could obey.
 SAYS_NOTHING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
 IMPLIES: Final = {"properties": "object", "items": "array", "enum": "string"}
@@ -299,4 +310,8 @@ KEYWORDS_OF: Final = {
     "pattern": "STRING",
     "minLength": "STRING",
     "maxLength": "STRING",
+}
+#: For each type, those that mean nothing to it.
+OF_OTHER_TYPES: Final = {
+    word: frozenset(keyword for keyword, other in KEYWORDS_OF.items() if other != word) for word in set(KEYWORDS_OF.values())
 }

@@ -47,7 +47,7 @@ class SchemaCounter:
     def enter(self, schema: Collection[str]) -> None:
         """One more schema, inside of those that were entered and not left."""
         self._level += 1
-        self.nodes += max(1, (len(schema) + 3) // 4)
+        self.nodes += (len(schema) + 3) // 4 or 1
         self.size += sum(map(len, schema))
         self._check()
 
@@ -101,7 +101,7 @@ class SchemaCounter:
 
 
 #: For one schema: rewriting it takes less than 5 ms.
-MAX_NODES: Final = 1500
+MAX_NODES: Final = 1250
 MAX_SIZE: Final = 256 * 1024  # bytes of JSON
 #: For all tools of a request: less than 50 ms.
 MAX_TOTAL_NODES: Final = 10 * MAX_NODES
