@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tools import modules_page
+
 REPO = Path(__file__).resolve().parent.parent
 PAGES = sorted([REPO / "README.md", REPO / "CHANGELOG.md", *(REPO / "docs").rglob("*.md")])
 ASKING = {REPO / "README.md", REPO / "docs" / "clients.md", REPO / "docs" / "client.md"}
-PLAN = (REPO / "docs" / "how-data-flows.md").read_text(encoding="utf-8")
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -37,55 +38,21 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
-def test_the_rooms_of_the_plan_are_the_layers_that_are_enforced() -> None:
+def test_architecture_page_lists_the_enforced_layers_in_their_order() -> None:
     contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    plan = PLAN.partition("## Rooms")[2].partition("## ")[0]
-    assert [f"antiphon.{room}" for room in re.findall(r"^\| `([a-z]+)` \|", plan, flags=re.MULTILINE)] == layers
+    text = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("## Packages")[2].partition("## ")[0]
+    assert [f"antiphon.{name}" for name in re.findall(r"^\| `([a-z]+)` \|", table, flags=re.MULTILINE)] == layers
 
 
-def test_every_file_of_the_hub_is_in_the_plan() -> None:
-    table = PLAN.partition("## The hub, file by file")[2].partition("## ")[0]
-    assert _told(table) == _modules("protocol")
+def test_modules_page_is_generated_from_docstrings() -> None:
+    text = modules_page.PAGE.read_text(encoding="utf-8")
+    assert text == modules_page.page(), "stale: run `PYTHONPATH=. python tools/modules_page.py`"
+    assert "|  |" not in text, "a module has no docstring"
 
 
-@pytest.mark.parametrize("package", ["chat", "responses", "messages", "gemini", "vscode", "common"])
-def test_every_file_of_a_dialect_is_in_the_plan(package: str) -> None:
-    dialects = PLAN.partition("## The dialects, file by file")[2].partition("## ")[0]
-    assert _told(_table(dialects, package)) == _modules(f"dialects/{package}")
-
-
-@pytest.mark.parametrize(
-    "room",
-    [
-        "cli",
-        "producer",
-        "api",
-        "http",
-        "ops",
-        "gateway",
-        "check",
-        "probe",
-        "client",
-        "testing",
-        "testing/chat",
-        "testing/responses",
-        "testing/messages",
-        "testing/gemini",
-        "upstream",
-        "store",
-        "store/sqlite",
-        "store/postgres",
-        "trace",
-        "config",
-        "profiles",
-    ],
-)
-def test_every_file_of_a_room_is_in_the_plan(room: str) -> None:
-    assert _told(_table(PLAN, room)) == _modules(room)
-
-
-def test_dialects_are_told_to_be_independent_of_each_other() -> None:
+def test_contract_names_every_dialect_as_independent() -> None:
     contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     independent = next(contract["modules"] for contract in contracts if contract["type"] == "independence")
     dialects = {path.parent.name for path in (REPO / "src" / "antiphon" / "dialects").glob("*/__init__.py")} - {"common"}
@@ -99,16 +66,3 @@ def test_the_lock_names_no_index_and_pins_everything_by_hash() -> None:
         assert "--index" not in text
         pins = re.findall(r"^[a-z0-9._-]+==\S+ \\$", text, flags=re.MULTILINE)
         assert len(pins) == len(re.findall(r"^[a-z0-9._-]+[=<>]", text, flags=re.MULTILINE)) > 0
-
-
-def _table(text: str, package: str) -> str:
-    return text.partition(f"| `{package}` | what it knows |")[2].partition("\n\n")[0]
-
-
-def _told(table: str) -> set[str]:
-    """The names in the first column of a table."""
-    return {name for row in re.findall(r"^\| (`[^|]+`) \|", table, flags=re.MULTILINE) for name in re.findall(r"`([a-z_]+)`", row)}
-
-
-def _modules(folder: str) -> set[str]:
-    return {path.stem for path in (REPO / "src" / "antiphon" / folder).glob("*.py")} - {"__init__", "__main__"}
