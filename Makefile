@@ -18,8 +18,8 @@ install:
 run: install
 	$(BIN)/antiphon serve
 
-# The tests, with complete branch coverage of every room that needs no socket; those that reach nothing that others do not are run
-# without it, since it doubles their time (tests/conftest.py says which).
+# The tests. Packages that need no socket must have complete branch coverage. Tests that add nothing to it run without it, since
+# coverage doubles their time (tests/conftest.py says which).
 test: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	rm -f .coverage .coverage.*

@@ -3,7 +3,7 @@
 `ANTIPHON_RANDOM=1 make test` looks for new ones, `ANTIPHON_EXAMPLES=1000` for more of them. No test, nor any process that one
 starts, keeps anything in the user's own data folder.
 
-`--part within` are the tests that together reach every branch of the rooms that are held to that, `--part through` the others, most
+`--part within` are the tests that together reach every branch of the packages that need full coverage, `--part through` the others, most
 of which go through a whole gateway: measuring coverage there doubles their time and finds nothing new. Without it all are run.
 """
 
@@ -47,7 +47,6 @@ HERE = Path(__file__).resolve().parent
 THROUGH = (
     "api",
     "clients",
-    "fakes",
     "faults",
     "faults_outside",
     "fuzz",
@@ -58,6 +57,7 @@ THROUGH = (
     "peers",
     "producer",
     "soak",
+    "testing",
     "upstream",
 )
 THROUGH_TOO = {"dialects/test_cuts.py", "tools/test_install.py"}
