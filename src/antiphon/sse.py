@@ -34,26 +34,32 @@ class Decoder:
         self._line = bytearray()  # the beginning of a line whose end has not come
         self._event = ""
         self._data = bytearray()  # the data lines of an event whose end has not come, an LF after each
-        self._begun = False  # whether the BOM was dealt with
-        self._between = False  # whether it was, and nothing of a frame is held
+        self._bom_handled = False  # whether the BOM was dealt with
+        self._between_frames = False  # whether it was, and nothing of a frame is held
         self._after_cr = False
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes."""
-        if not self._begun and data[:6] in FIRST and not self._line:
-            self._begun = self._between = True  # no BOM, as nearly always
+        if not self._bom_handled and data[:6] in FIRST_BYTES and not self._line:
+            self._bom_handled = self._between_frames = True  # no BOM, as nearly always
         # The common case on a paced stream: exactly one frame, of one data line.
         end = len(data) - 2
-        if self._between and data[:6] == b"data: " and data[-1] == LF and data.find(b"\n") == end and CR not in data:
+        if (
+            self._between_frames
+            and data[:6] == b"data: "
+            and data[-1] == LF
+            and data.find(b"\n") == end
+            and CR not in data
+        ):
             self._check(end)
             return [Frame("", data[6:end])]
         # And of a fast one: several whole frames at once.
-        if self._between and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
+        if self._between_frames and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
             frames = _plain_frames(data) or _named_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
             if frames is not None:
                 return frames
         # The same of a server that ends its lines in CRLF.
-        if self._between and data[-4:] == b"\r\n\r\n" and end <= self._max_length:
+        if self._between_frames and data[-4:] == b"\r\n\r\n" and end <= self._max_length:
             frames = _crlf_frames(data)
             if frames is not None:
                 return frames
@@ -77,19 +83,19 @@ class Decoder:
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")  # the second half of a CRLF that was cut in two
-        if not self._begun:
+        if not self._bom_handled:
             data = bytes(self._line) + data
             self._line.clear()
             if len(data) < len(BOM) and BOM.startswith(data):
                 self._line += data
                 return []
-            self._begun = True
+            self._bom_handled = True
             data = data.removeprefix(BOM)
         lines = LINE_END.split(data) if CR in data else data.split(b"\n")
         self._after_cr = self._after_cr or data[-1:] == b"\r"
         frames: list[Frame] = []
         self._take_lines(lines, frames)
-        self._between = not (self._line or self._data or self._event or self._after_cr)
+        self._between_frames = not (self._line or self._data or self._event or self._after_cr)
         return frames
 
     def _take_lines(self, lines: list[bytes], frames: list[Frame]) -> None:
@@ -107,7 +113,8 @@ class Decoder:
     def _check(self, length: int) -> None:
         if length + len(self._data) > self._max_length:
             raise UpstreamFault(
-                f"the upstream sent a line or an event of more than {self._max_length} bytes", code="upstream_invalid_response"
+                f"the upstream sent a line or an event of more than {self._max_length} bytes",
+                code="upstream_invalid_response",
             )
 
     def _take(self, line: bytes, frames: list[Frame]) -> None:
@@ -146,13 +153,13 @@ def _named_frames(data: bytes) -> list[Frame] | None:
     if data.count(b"\n") != 3 * len(parts):
         return None
     frames: list[Frame] = []
-    event, known = "", b""
+    event, previous_name = "", b""
     for part in parts:
-        name, found, line = part.partition(b"\ndata: ")
-        if not found:
+        name, separator, line = part.partition(b"\ndata: ")
+        if not separator:
             return None
-        if name != known:
-            event, known = name.decode("utf-8", "replace"), name
+        if name != previous_name:
+            event, previous_name = name.decode("utf-8", "replace"), name
         frames.append(Frame(event, line))
     return frames
 
@@ -210,7 +217,7 @@ def _is_whole(data: bytes) -> bool:
 
 
 BOM: Final = b"\xef\xbb\xbf"
-FIRST: Final = frozenset({b"data: ", b"event:"})  # what nearly every stream begins with
+FIRST_BYTES: Final = frozenset({b"data: ", b"event:"})  # what nearly every stream begins with
 LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 CR: Final = 13
 LF: Final = 10

@@ -38,8 +38,8 @@ class CallbackEmitter:
         self._listeners = listeners
 
     def __call__(self, event: StreamEvent, /) -> None:
-        for tell in self._listeners:
-            tell(event)
+        for listener in self._listeners:
+            listener(event)
 
 
 class SseEmitter:

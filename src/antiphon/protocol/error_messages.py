@@ -52,20 +52,22 @@ def excerpt(raw: bytes | Raw) -> str:
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
     """The error for a value that does not fit where it stands."""
-    said = f"got {excerpt(raw)}, wanted {describe_type(info)}"
-    return InvalidValue(f"{path}: {said}", param=path) if path else InvalidJson(f"the body: {said}")
+    mismatch = f"got {excerpt(raw)}, wanted {describe_type(info)}"
+    return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
 def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
     """The error for bytes that are no sound JSON, after what the decoder said of them."""
     if isinstance(error, NestingError):
-        return JsonTooDeep(f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed")
-    found = _first_unsound(body)
-    if found:
-        return _unsound(*found)
+        return JsonTooDeep(
+            f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed"
+        )
+    invalid_value = _first_invalid_value(body)
+    if invalid_value:
+        return _invalid_value_error(*invalid_value)
     if isinstance(error, UnicodeDecodeError):
         return InvalidUnicode(f"the body is not valid UTF-8: {error.reason}")
-    return InvalidJson(f"the body {_broken(str(error), body)}")
+    return InvalidJson(f"the body {_syntax_problem(str(error), body)}")
 
 
 def describe_type(info: shapes.Type) -> str:
@@ -115,8 +117,10 @@ def _describe_union(types: tuple[shapes.Type, ...]) -> str:
 
 
 def _describe_tagged(tags: list[str]) -> str:
-    known = [tag for tag in tags if tag != UNKNOWN_TAG]
-    return f"an object whose type is {quoted_choices(known) if known == tags else quoted_examples(known)}"
+    known_tags = [tag for tag in tags if tag != UNKNOWN_TAG]
+    return (
+        f"an object whose type is {quoted_choices(known_tags) if known_tags == tags else quoted_examples(known_tags)}"
+    )
 
 
 def _plural(info: shapes.Type) -> str:
@@ -141,60 +145,62 @@ def _quoted(text: str) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _broken(said: str, body: bytes) -> str:
+def _syntax_problem(decoder_message: str, body: bytes) -> str:
     """HTTP-1: where it broke."""
     if not body.strip():
         return "is empty: wanted a JSON object"
     if body.startswith(BOM):
         return "is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"
-    if said == TRUNCATED:
+    if decoder_message == TRUNCATED:
         return f"is not valid JSON: it breaks off after {len(body)} bytes"
-    return "is not valid JSON: " + said.removeprefix("JSON is malformed: ")
+    return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
 
 
-class _NoNumber(NamedTuple):
+class _NonFiniteNumber(NamedTuple):
     """NaN, Infinity or 1e400, as it was spelled."""
 
     spelling: str
 
 
-def _unsound(path: str, value: str | _NoNumber) -> ClientFault:
+def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFault:
     where = path or "the body"
-    if isinstance(value, _NoNumber):
-        return InvalidValue(f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None)
-    came = "bytes that are no UTF-8 or half of a surrogate pair"
-    return InvalidUnicode(f"{where}: got {came}, wanted a string of whole characters", param=path or None)
+    if isinstance(value, _NonFiniteNumber):
+        return InvalidValue(
+            f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
+        )
+    received = "bytes that are no UTF-8 or half of a surrogate pair"
+    return InvalidUnicode(f"{where}: got {received}, wanted a string of whole characters", param=path or None)
 
 
-def _first_unsound(body: bytes) -> tuple[str, str | _NoNumber] | None:
+def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:
     """The first string or number that no JSON may hold and where it stands, found by a reader that takes more than ours does:
     bytes that are no UTF-8 come to it as surrogate halves too. None if it cannot read the body either."""
     try:
-        waiting: list[tuple[str, Any]] = [("", _read_leniently(body))]
+        pending: list[tuple[str, Any]] = [("", _read_leniently(body))]
     except ValueError:
         return None
-    found: tuple[str, str | _NoNumber] | None = None
-    while waiting and found is None:
-        path, value = waiting.pop()
+    invalid_value: tuple[str, str | _NonFiniteNumber] | None = None
+    while pending and invalid_value is None:
+        path, value = pending.pop()
         match value:
-            case _NoNumber():
-                found = path, value
+            case _NonFiniteNumber():
+                invalid_value = path, value
             case str():
-                found = (path, value) if SURROGATE.search(value) else None
+                invalid_value = (path, value) if SURROGATE.search(value) else None
             case dict():
-                waiting += [(member_path(path, key), member) for key, member in reversed(value.items())]
-                waiting += [(path, key) for key in value]
+                pending += [(member_path(path, key), member) for key, member in reversed(value.items())]
+                pending += [(path, key) for key in value]
             case list():
-                waiting += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
-    return found
+                pending += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
+    return invalid_value
 
 
 def _read_leniently(body: bytes) -> Any:
-    def number(spelling: str) -> _NoNumber | None:
-        return None if math.isfinite(float(spelling)) else _NoNumber(spelling)
+    def number(spelling: str) -> _NonFiniteNumber | None:
+        return None if math.isfinite(float(spelling)) else _NonFiniteNumber(spelling)
 
     text = body.decode("utf-8", "surrogateescape")
-    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NoNumber)
+    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NonFiniteNumber)
 
 
 EXCERPT: Final = 60
@@ -212,4 +218,8 @@ WITH_ARTICLE: Final = {
     "integer": "an integer",
     "number": "a number",
 }
-WORDS: Final[dict[type, str]] = {shapes.FloatType: "a number", shapes.BoolType: "true or false", shapes.NoneType: "null"}
+WORDS: Final[dict[type, str]] = {
+    shapes.FloatType: "a number",
+    shapes.BoolType: "true or false",
+    shapes.NoneType: "null",
+}

@@ -109,7 +109,9 @@ class Fold:
     def response(self) -> Response:
         """The response so far; items that are not done as far as they came."""
         if self._newest is None:
-            raise InvalidTransition("there is no response yet: none of the events was a response event such as response.created")
+            raise InvalidTransition(
+                "there is no response yet: none of the events was a response event such as response.created"
+            )
         output: dict[int, Item] = {}
         for index, folded in self._items.items():
             item = folded.form()
@@ -123,10 +125,10 @@ class Fold:
         return replace(self._newest, output=[output[index] for index in sorted(output)])
 
     def _at(self, index: int) -> _FoldedItem:
-        found = self._items.get(index)
-        if found is None:
-            found = self._items[index] = _FoldedItem()
-        return found
+        item = self._items.get(index)
+        if item is None:
+            item = self._items[index] = _FoldedItem()
+        return item
 
 
 class _FoldedItem:
@@ -221,7 +223,9 @@ class _FoldedPart:
         match part:
             case OutputText():
                 annotations = [*part.annotations, *self._annotations]
-                return replace(part, text=text or part.text, annotations=annotations, logprobs=self._logprobs or part.logprobs)
+                return replace(
+                    part, text=text or part.text, annotations=annotations, logprobs=self._logprobs or part.logprobs
+                )
             case Refusal():
                 return replace(part, refusal=text or part.refusal)
             case ReasoningText() | SummaryText():

@@ -81,11 +81,11 @@ _Stage = TypeVar("_Stage", ResponseStage, ItemStage, PartStage)
 def next_stage(table: Mapping[_Stage, Mapping[type, _Stage]], stage: _Stage, event: StreamEvent) -> tuple[_Stage, bool]:
     """Where an event leads, and whether it may come here. If not, life goes on from the later of the two places."""
     kind = type(event)
-    found = table[stage].get(kind)
-    if found is not None:
-        return found, True
-    leads = next((moves[kind] for moves in table.values() if kind in moves), stage)
-    return max(stage, leads), False
+    following = table[stage].get(kind)
+    if following is not None:
+        return following, True
+    later_stage = next((moves[kind] for moves in table.values() if kind in moves), stage)
+    return max(stage, later_stage), False
 
 
 class StreamedKind(NamedTuple):

@@ -78,7 +78,9 @@ class LenientDecoder:
 
     def error_for(self, raw: Raw, path: str) -> ClientFault:
         """The error for what may not stand here."""
-        msgspec.json.decode(raw)  # raises for what is no sound JSON either (1e400 in somebody's own JSON): `codec` finds its path
+        msgspec.json.decode(
+            raw
+        )  # raises for what is no sound JSON either (1e400 in somebody's own JSON): `codec` finds its path
         return type_mismatch_error(raw, self.info, path)
 
 
@@ -96,7 +98,9 @@ class ListDecoder(LenientDecoder):
             raise self.error_for(raw, path)
         members = _list_of_raw(raw)
         if not _is_within(self.info, len(members)):
-            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
+            raise InvalidValue(
+                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+            )
         # Of many the most are as they should be; one that is alone is what was refused.
         read = self._item.decode if len(members) > 1 else self._item.decode_leniently
         return [read(member, f"{path}[{at}]") for at, member in enumerate(members)]
@@ -114,7 +118,9 @@ class DictDecoder(LenientDecoder):
             raise self.error_for(raw, path)
         members = _dict_of_raw(raw)
         if not _is_within(self.info, len(members)):
-            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
+            raise InvalidValue(
+                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+            )
         for key in members:
             self._check_key(key, path)
         return {key: self._value.decode(member, member_path(path, key)) for key, member in members.items()}
@@ -156,7 +162,9 @@ class StructDecoder(LenientDecoder):
     @cached_property
     def _required(self) -> list[str]:
         return [
-            field.encode_name for field in msgspec.structs.fields(self._cls) if field.required and field.encode_name in self._fields
+            field.encode_name
+            for field in msgspec.structs.fields(self._cls)
+            if field.required and field.encode_name in self._fields
         ]
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
@@ -178,7 +186,7 @@ class StructDecoder(LenientDecoder):
 
     def build_unknown(self, kind: str, raw: Raw, members: dict[str, Raw], path: str) -> Any:
         """An object of a type nobody knows (ITEM-5); an unknown event has a number all the same."""
-        return self._cls(kind=kind, raw=_kept(raw), **self._values(members, path))
+        return self._cls(kind=kind, raw=_carried_bytes(raw), **self._values(members, path))
 
     def _values(self, members: dict[str, Raw], path: str) -> dict[str, Any]:
         fields, prefix = self._fields, f"{path}." if path else ""
@@ -189,7 +197,7 @@ class StructDecoder(LenientDecoder):
             if field is not None:
                 values[field.name] = field.decode(raw, prefix + wire_name)
             elif self._keeps_extra and wire_name != self._tag_field:
-                extra[wire_name] = _kept(raw)
+                extra[wire_name] = _carried_bytes(raw)
         for wire_name in self._required:
             if wire_name not in members:
                 raise self._missing(path, wire_name, members)
@@ -200,7 +208,9 @@ class StructDecoder(LenientDecoder):
     def _missing(self, path: str, wire_name: str, members: dict[str, Raw]) -> ClientFault:
         at = member_path(path, wire_name)
         hint = HINTS[self._cls](members) if self._cls in HINTS else None
-        return MissingField(f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at)
+        return MissingField(
+            f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at
+        )
 
 
 @cache
@@ -230,7 +240,9 @@ class UnionDecoder(LenientDecoder):
 
     @cached_property
     def _unknown(self) -> StructDecoder | None:
-        return next((option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None)
+        return next(
+            (option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None
+        )
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
         kind = json_kind(raw)
@@ -254,22 +266,22 @@ class UnionDecoder(LenientDecoder):
 
     def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
         tag = msgspec.json.decode(members.get(TAG, b"null"))
-        if tag is None and (implied := _implied(members)) in self._by_tag:
+        if tag is None and (implied := _implied_tag(members)) in self._by_tag:
             return implied
         if isinstance(tag, str):
             return tag
         at = member_path(path, TAG)
-        wanted = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
+        expected = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
         if TAG in members:
-            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {wanted}", param=at)
-        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {wanted}", param=at)
+            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {expected}", param=at)
+        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {expected}", param=at)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _implied(members: dict[str, Raw]) -> str:
+def _implied_tag(members: dict[str, Raw]) -> str:
     """The type that an object without one gives away: a message (ITEM-8), what the specification lets go without, or a function
     as Chat Completions nests it, of which not every client says that it is one."""
     if "role" in members:
@@ -286,25 +298,25 @@ def _is_within(info: Any, count: int) -> bool:
     return (info.min_length or 0) <= count and (info.max_length is None or count <= info.max_length)
 
 
-def _kept(raw: Raw) -> Raw:
+def _carried_bytes(raw: Raw) -> Raw:
     """Bytes to be carried as they are, once they are known to be sound. Where they say a key twice they are written anew: no two
     readers may see two values."""
     value = msgspec.json.decode(raw)
     if not isinstance(value, dict | list):
         return raw
     written = msgspec.json.encode(value)
-    return raw if written == bytes(raw) or not _says_a_key_twice(raw) else Raw(written)
+    return raw if written == bytes(raw) or not _has_duplicate_key(raw) else Raw(written)
 
 
-def _says_a_key_twice(raw: Raw) -> bool:
-    found = False
+def _has_duplicate_key(raw: Raw) -> bool:
+    has_duplicate = False
 
-    def see(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len(dict(pairs)) < len(pairs)
+    def check_pairs(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal has_duplicate
+        has_duplicate = has_duplicate or len(dict(pairs)) < len(pairs)
 
-    json.loads(bytes(raw), object_pairs_hook=see)
-    return found
+    json.loads(bytes(raw), object_pairs_hook=check_pairs)
+    return has_duplicate
 
 
 def _flat_tool(members: dict[str, Raw]) -> str | None:
@@ -319,7 +331,10 @@ def _flat_tool(members: dict[str, Raw]) -> str | None:
 def _flat_choice(members: dict[str, Raw]) -> str | None:
     """TOOL-2: the chat form of a named function, explained."""
     name = _nested_name(members)
-    return name and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+    return (
+        name
+        and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+    )
 
 
 def _nested_name(members: dict[str, Raw]) -> str | None:
@@ -332,7 +347,10 @@ def _nested_name(members: dict[str, Raw]) -> str | None:
 
 
 TAG: Final = "type"
-HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {FunctionToolParam: _flat_tool, SpecificFunction: _flat_choice}
+HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {
+    FunctionToolParam: _flat_tool,
+    SpecificFunction: _flat_choice,
+}
 KINDS: Final[dict[type, tuple[str, ...]]] = {
     shapes.StrType: ("string",),
     shapes.LiteralType: ("string",),

@@ -215,10 +215,10 @@ class OpenWholeItem(OpenItem):
         self.is_finished = True
 
     def build(self, status: ItemStatus) -> Item:
-        told = status_of(self.item)
+        own_status = status_of(self.item)
         # A final form that names its own end keeps it: a hosted tool may have failed though the response goes on.
-        keeps = self.is_finished and status is ItemStatus.COMPLETED and has_final_status(self.item)
-        return with_id_and_status(self.item, self.id, told if keeps else status)
+        keeps_own_status = self.is_finished and status is ItemStatus.COMPLETED and has_final_status(self.item)
+        return with_id_and_status(self.item, self.id, own_status if keeps_own_status else status)
 
 
 def type_of(item: Item) -> str:
@@ -233,20 +233,20 @@ def may_fail(item: Item) -> bool:
 
 def has_final_status(item: Item) -> bool:
     """Whether the item's own status is one to end in. An unknown item may have words of its own for that (ITEM-5)."""
-    told = status_of(item)
-    return told not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else told in ENDS
+    status = status_of(item)
+    return status not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else status in FINAL_STATUSES
 
 
 def id_of(item: Item) -> str | None:
     """The item's own id, if it has one."""
-    found = item.string_member("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
-    return found if isinstance(found, str) else None
+    id = item.string_member("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
+    return id if isinstance(id, str) else None
 
 
 def status_of(item: Item) -> str | None:
     """The item's own status, if it has one."""
-    found = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
-    return found if isinstance(found, str) else None
+    status = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
+    return status if isinstance(status, str) else None
 
 
 def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
@@ -274,4 +274,4 @@ NEVER_FAILED: Final = (
     CustomToolCallParam,
     CustomToolCallOutputParam,
 )
-ENDS: Final = frozenset(status.value for status in ItemStatus if status.is_terminal)
+FINAL_STATUSES: Final = frozenset(status.value for status in ItemStatus if status.is_terminal)

@@ -65,14 +65,14 @@ class Policy:
 
     __slots__ = (
         "_allowed",
-        "_called",
-        "_gone",
+        "_has_call",
         "_idle",
         "_include",
         "_one_call",
         "_pad",
         "_refused",
         "_withheld",
+        "_withheld_events",
         "_withheld_ids",
         "losses",
     )
@@ -85,25 +85,29 @@ class Policy:
         self._one_call = one_call
         self._include = include
         self._pad = pad
-        self._called = False
+        self._has_call = False
         self._refused: list[str] = []
         self._withheld: list[int] = []  # output indexes; rising, since items are announced in order
         self._withheld_ids: set[str] = set()
-        self._gone = 0  # how many events were withheld
+        self._withheld_events = 0  # how many events were withheld
         self._idle = pad is None  # until something is withheld, a plain delta passes untouched
 
     @classmethod
     def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
         """The policy of what the client asked; `pad` makes padding for a delta of a given length (STR-13)."""
-        asked = bool(request.stream_options and request.stream_options.include_obfuscation)
+        wants_padding = bool(request.stream_options and request.stream_options.include_obfuscation)
         include = frozenset(request.include or ())
         if request.top_logprobs:
             include |= {LOGPROBS}
         if ENCRYPTED_IF_ANY in include:
             include |= {ENCRYPTED_REASONING}
-        policy = cls(_allowed_by(request), request.parallel_tool_calls is False, include, pad if asked else None)
-        if asked and pad is None:
-            policy.losses.add("stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here")
+        policy = cls(
+            _allowed_by(request), request.parallel_tool_calls is False, include, pad if wants_padding else None
+        )
+        if wants_padding and pad is None:
+            policy.losses.add(
+                "stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here"
+            )
         return policy
 
     @property
@@ -122,17 +126,17 @@ class Policy:
                 return [event]
         elif kind is ItemAdded:
             self._judge(any_event)
-        if self._withheld and self._speaks_of_withheld(event):
-            self._gone += 1
+        if self._withheld and self._concerns_withheld_call(event):
+            self._withheld_events += 1
             return []
         if kind is UnknownEvent:
-            return [self._renumber_raw(any_event) if self._gone else event]
+            return [self._renumber_raw(any_event) if self._withheld_events else event]
         changes = self._trimming(kind, any_event)
-        if self._gone:
+        if self._withheld_events:
             changes |= self._placing(event)
         if changes:
             event = replace(event, **changes)
-        if self._refused and type(event) is ResponseCompleted and not any(map(_says_something, event.response.output)):
+        if self._refused and type(event) is ResponseCompleted and not any(map(_has_content, event.response.output)):
             return self._fail(event)
         return [event]
 
@@ -142,7 +146,7 @@ class Policy:
             return response
         # What was cancelled was judged as it came, and no stream can tell it once more (see `replay`).
         if response.status != ResponseStatus.CANCELLED and any(type(item) in CALLS for item in response.output):
-            return fold(told for event in replay(response) for told in self.feed(event))
+            return fold(delivered for event in replay(response) for delivered in self.feed(event))
         return self._trim_response(response)  # nothing to judge: the same, without the way round
 
     def _passes(self, item: Item) -> bool:
@@ -156,7 +160,9 @@ class Policy:
         """A response that was fed, without what the client may not have, but with what it merely did not ask for."""
         if not self._withheld:
             return response
-        return replace(response, output=[item for index, item in enumerate(response.output) if index not in self._withheld])
+        return replace(
+            response, output=[item for index, item in enumerate(response.output) if index not in self._withheld]
+        )
 
     def trim_item(self, item: Item) -> Item:
         """An item by itself, without what was not asked for."""
@@ -175,18 +181,18 @@ class Policy:
                 return
         if self._allowed is not None and key not in self._allowed and ("namespace", key[1], None) not in self._allowed:
             self._refused.append(name)
-            why = "tool_choice does not allow it"
-        elif self._one_call and self._called:
-            why = "parallel_tool_calls is false, and there was a call already"
+            reason = "tool_choice does not allow it"
+        elif self._one_call and self._has_call:
+            reason = "parallel_tool_calls is false, and there was a call already"
         else:
-            self._called = True
+            self._has_call = True
             return
         self._withheld.append(event.output_index)
         self._withheld_ids.add(id)
         self._idle = False
-        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", why)
+        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", reason)
 
-    def _speaks_of_withheld(self, event: StreamEvent) -> bool:
+    def _concerns_withheld_call(self, event: StreamEvent) -> bool:
         if isinstance(event, UnknownEvent):
             index = _index_in(event)
             return index in self._withheld or event.string_member("item_id") in self._withheld_ids
@@ -216,7 +222,7 @@ class Policy:
 
     def _placing(self, event: StreamEvent) -> dict[str, Any]:
         """STR-5: where the event stands now that others before it are gone."""
-        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._gone}
+        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._withheld_events}
         index: int | None = getattr(event, "output_index", None)
         if index is not None:
             changes["output_index"] = self._place(index)
@@ -226,7 +232,7 @@ class Policy:
         return index - bisect_left(self._withheld, index)
 
     def _renumber_raw(self, event: UnknownEvent) -> UnknownEvent:
-        number = event.sequence_number - self._gone
+        number = event.sequence_number - self._withheld_events
         members: dict[str, Any] = {**event.raw_members(), "sequence_number": number}
         index = _index_in(event)
         if index is not None:
@@ -260,10 +266,10 @@ class Policy:
     def _trim_response(self, response: Response) -> Response:
         if not response.output:
             return response
-        kept = [item for index, item in enumerate(response.output) if index not in self._withheld]
-        output = [self._trim_item(item) for item in kept]
-        same = len(output) == len(response.output) and all(map(_is, output, response.output))
-        return response if same else replace(response, output=output)
+        visible_items = [item for index, item in enumerate(response.output) if index not in self._withheld]
+        output = [self._trim_item(item) for item in visible_items]
+        is_unchanged = len(output) == len(response.output) and all(map(_is, output, response.output))
+        return response if is_unchanged else replace(response, output=output)
 
     def _trim_item(self, item: Item) -> Item:
         include = self._include
@@ -313,7 +319,7 @@ def _key_of(choice: SpecificToolChoice) -> _ToolKey:
             return (choice.kind, choice.string_member("name") or "", None)
 
 
-def _says_something(item: Item) -> bool:
+def _has_content(item: Item) -> bool:
     """Whether a client can go on with this item: a message that says nothing and reasoning alone are no answer."""
     match item:
         case Reasoning():

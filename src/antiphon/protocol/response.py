@@ -203,23 +203,25 @@ def _echo_tool_choice(choice: ToolChoiceParam) -> ToolChoice:
 def _echo_text(request: Request) -> TextConfig:
     if not request.text:
         return TextConfig(format=TextFormat())
-    return TextConfig(format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra)
+    return TextConfig(
+        format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra
+    )
 
 
-def _echo_format(asked: TextFormatParam | None | UnsetType) -> TextFormat | JsonObjectFormat | JsonSchemaFormat:
-    if isinstance(asked, JsonSchemaFormatParam):
+def _echo_format(format: TextFormatParam | None | UnsetType) -> TextFormat | JsonObjectFormat | JsonSchemaFormat:
+    if isinstance(format, JsonSchemaFormatParam):
         return JsonSchemaFormat(
-            name=asked.name or "response",
-            description=_or(asked.description, None),
-            schema=_or(asked.schema, None),
-            strict=_or(asked.strict, False),
-            extra=asked.extra,
+            name=format.name or "response",
+            description=_or(format.description, None),
+            schema=_or(format.schema, None),
+            strict=_or(format.strict, False),
+            extra=format.extra,
         )
-    return asked or TextFormat()
+    return format or TextFormat()
 
 
 def _echo_reasoning(request: Request) -> ReasoningConfig | None:
-    asked = request.reasoning
-    if not asked:
+    reasoning = request.reasoning
+    if not reasoning:
         return None
-    return ReasoningConfig(effort=asked.effort or None, summary=asked.summary or None, extra=asked.extra)
+    return ReasoningConfig(effort=reasoning.effort or None, summary=reasoning.summary or None, extra=reasoning.extra)

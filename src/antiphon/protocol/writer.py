@@ -93,7 +93,7 @@ class ResponseWriter:
         self._closed: set[Hashable] = set()
         self._ids: set[str] = set()
         self.limits = UNLIMITED
-        self._kept_bytes = 0
+        self._counted_bytes = 0
 
     # What it is
 
@@ -127,21 +127,23 @@ class ResponseWriter:
         return key in self._closed
 
     @property
-    def kept_bytes(self) -> int:
+    def counted_bytes(self) -> int:
         """The size of everything that was written so far, as it counts for `limits`."""
-        return self._kept_bytes
+        return self._counted_bytes
 
     def count(self, size: int) -> None:
         """Counts bytes that are kept for this response, here or by the reader that drives the writer."""
-        kept = self._kept_bytes + size
-        if kept > self.limits.max_bytes:
+        total = self._counted_bytes + size
+        if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
-        self._kept_bytes = kept
+        self._counted_bytes = total
 
     def update(self, **changes: Any) -> None:
         """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
         if self.has_ended:
-            raise InvalidTransition(f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)")
+            raise InvalidTransition(
+                f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)"
+            )
         self._response = replace(self._response, **changes)
 
     # Beginning
@@ -178,10 +180,10 @@ class ResponseWriter:
             open_part = self._open_part(item, OutputText, part)
         if not delta and not logprobs:
             return
-        kept = self._kept_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
-        if kept > self.limits.max_bytes:
+        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
+        if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
-        self._kept_bytes = kept
+        self._counted_bytes = total
         if logprobs:
             self.count(len(msgspec.json.encode(logprobs)))
             open_part.logprobs += logprobs
@@ -270,7 +272,9 @@ class ResponseWriter:
 
     # Calls
 
-    def call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
+    def call(
+        self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
+    ) -> None:
         """Announces a function call; its name must be whole by now (TOOL-3)."""
         self._add(key, OpenFunctionCall(self._claim("fc", id), name, call_id, namespace))
 
@@ -280,9 +284,13 @@ class ResponseWriter:
         if delta:
             self.count(text_size(delta))
             item.pieces.append(delta)
-            self._emit(ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+            self._emit(
+                ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+            )
 
-    def custom_call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
+    def custom_call(
+        self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
+    ) -> None:
         """Announces a call of a custom tool."""
         self._add(key, OpenCustomCall(self._claim("ctc", id), name, call_id, namespace))
 
@@ -292,7 +300,9 @@ class ResponseWriter:
         if delta:
             self.count(text_size(delta))
             item.pieces.append(delta)
-            self._emit(CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+            self._emit(
+                CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+            )
 
     # Everything else
 
@@ -321,7 +331,9 @@ class ResponseWriter:
         """Unknown fields of an item that is written piece by piece (ITEM-5); they are told when it is done."""
         item = self._get(key, OpenItem)
         if isinstance(item, OpenWholeItem):
-            raise InvalidTransition(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
+            raise InvalidTransition(
+                f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself"
+            )
         self.count(sum(map(len, extra.values())))
         item.extra = extra
 
@@ -338,7 +350,7 @@ class ResponseWriter:
 
     def unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
         """An event whose type we do not know, passed on under our numbers (ITEM-5); `key` is the open item it speaks of."""
-        self._must_run()
+        self._ensure_running()
         number = self._next()
         placed: dict[str, Any] = {**members, "type": kind, "sequence_number": number}
         item = self._open.get(key)
@@ -360,7 +372,9 @@ class ResponseWriter:
         item = self._get(key, OpenItem)
         ItemStatus.IN_PROGRESS.transition_to(status)
         if status is ItemStatus.FAILED and not item.may_fail:
-            raise InvalidTransition(f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
+            raise InvalidTransition(
+                f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)"
+            )
         for open_part in list(item.parts.values()):
             self._close_part(item, open_part)
         self._close_call(item)
@@ -372,7 +386,7 @@ class ResponseWriter:
 
     def complete(self, usage: Usage | None = None) -> None:
         """The response ended well: what is open is complete."""
-        self._must_run()
+        self._ensure_running()
         self._refuse_incomplete(len(self._output))
         for key in list(self._open):
             self.close(key)
@@ -380,7 +394,7 @@ class ResponseWriter:
 
     def incomplete(self, reason: str, usage: Usage | None = None) -> None:
         """ITEM-3, REQ-3: the response ended by itself, too early. Only its last item may be incomplete."""
-        self._must_run()
+        self._ensure_running()
         last = len(self._output) - 1
         self._refuse_incomplete(last)
         for key, item in list(self._open.items()):
@@ -389,7 +403,7 @@ class ResponseWriter:
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
         """ITEM-3, STR-8: every open item closes as incomplete, then `error`, then `response.failed`."""
-        self._must_run()
+        self._ensure_running()
         for key in list(self._open):
             self.close(key, ItemStatus.INCOMPLETE)
         self._emit(ErrorEvent(sequence_number=self._next(), error=error_payload(error)))
@@ -397,16 +411,18 @@ class ResponseWriter:
 
     def end_as(self, response: Response) -> None:
         """Ends in the words of a response that is known to its end (a replay); its output is what was written here."""
-        self._must_run()
+        self._ensure_running()
         if self._open or response.status not in TERMINAL_EVENT_OF_STATUS:
-            what = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
-            raise InvalidTransition(f"the response cannot end as {response.id} did: {what} (STR-7)")
+            problem = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
+            raise InvalidTransition(f"the response cannot end as {response.id} did: {problem} (STR-7)")
         status = ResponseStatus(response.status)
         if status is not ResponseStatus.FAILED:
             self._refuse_incomplete(len(self._output) - (status is ResponseStatus.INCOMPLETE))
         elif response.error is not None:  # STR-8
-            told = ErrorPayload(type="server_error", code=response.error.code, message=response.error.message, param=None)
-            self._emit(ErrorEvent(sequence_number=self._next(), error=told))
+            payload = ErrorPayload(
+                type="server_error", code=response.error.code, message=response.error.message, param=None
+            )
+            self._emit(ErrorEvent(sequence_number=self._next(), error=payload))
         self._response = response
         self._end(status, None)
 
@@ -429,7 +445,7 @@ class ResponseWriter:
         self._status = self._status.transition_to(status)
         self._response = replace(self._response, status=status)
 
-    def _must_run(self) -> None:
+    def _ensure_running(self) -> None:
         if self._status is None or self._status is ResponseStatus.QUEUED:
             self.start()
         if self._status is not ResponseStatus.IN_PROGRESS:
@@ -450,16 +466,16 @@ class ResponseWriter:
                     "the response is incomplete too; end it with incomplete() or fail() (ITEM-3)"
                 )
 
-    def _claim(self, prefix: str, wanted: str | None) -> str:
+    def _claim(self, prefix: str, preferred: str | None) -> str:
         """ITEM-6: ids are unique; an upstream's second use of one is not taken over."""
-        id = wanted or self._new_id(prefix)
+        id = preferred or self._new_id(prefix)
         while id in self._ids:
             id = self._new_id(prefix)
         self._ids.add(id)
         return id
 
     def _add(self, key: Hashable, item: OpenItem) -> None:
-        self._must_run()
+        self._ensure_running()
         if key in self._open or key in self._closed:
             raise InvalidTransition(f"the item {key!r} was announced before (ITEM-4)")
         if len(self._output) >= self.limits.max_items:
@@ -475,10 +491,14 @@ class ResponseWriter:
         if isinstance(item, kind):
             return item
         if item is not None:
-            found = f"an open {item.name}"
+            actual = f"an open {item.name}"
         else:
-            found = "an item that was closed already (ITEM-4)" if key in self._closed else "no item: none was announced under it"
-        raise InvalidTransition(f"the key {key!r} names {found}; wanted an open {kind.name}")
+            actual = (
+                "an item that was closed already (ITEM-4)"
+                if key in self._closed
+                else "no item: none was announced under it"
+            )
+        raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         open_part = item.current if part is None else item.parts.get((kind, part))
@@ -500,13 +520,21 @@ class ResponseWriter:
         if kind is SummaryText:
             self._emit(
                 SummaryPartAdded(
-                    sequence_number=self._next(), item_id=item.id, output_index=item.index, summary_index=added, part=empty
+                    sequence_number=self._next(),
+                    item_id=item.id,
+                    output_index=item.index,
+                    summary_index=added,
+                    part=empty,
                 )
             )
         else:
             self._emit(
                 ContentPartAdded(
-                    sequence_number=self._next(), item_id=item.id, output_index=item.index, content_index=added, part=empty
+                    sequence_number=self._next(),
+                    item_id=item.id,
+                    output_index=item.index,
+                    content_index=added,
+                    part=empty,
                 )
             )
         return open_part
@@ -521,11 +549,17 @@ class ResponseWriter:
         number = self._next()
         id, output, at = item.id, item.index, open_part.index
         if kind is ReasoningText:
-            self._emit(ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
+            self._emit(
+                ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+            )
         elif kind is Refusal:
-            self._emit(RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
+            self._emit(
+                RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+            )
         else:
-            self._emit(SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta))
+            self._emit(
+                SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta)
+            )
 
     def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
         """STR-3: the kind's own done, then the part's."""
@@ -561,7 +595,10 @@ class ResponseWriter:
             case OpenCustomCall():
                 self._emit(
                     CustomInputDone(
-                        sequence_number=self._next(), item_id=item.id, output_index=item.index, input="".join(item.pieces)
+                        sequence_number=self._next(),
+                        item_id=item.id,
+                        output_index=item.index,
+                        input="".join(item.pieces),
                     )
                 )
             case OpenFunctionCall():

@@ -23,10 +23,10 @@ def effort_of(budget: int) -> ReasoningEffort:
     return next((word for word, tokens in EFFORT_BUDGETS.items() if budget <= tokens), "max")
 
 
-def nearest_effort(effort: ReasoningEffort, known: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
+def nearest_effort(effort: ReasoningEffort, supported: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
     """The word that comes nearest among those a server knows; the harder of two that are as near."""
     place = EFFORT_ORDER.index(effort)
-    return min(known, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
+    return min(supported, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
 
 
 EFFORT_ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(EFFORT_BUDGETS)

@@ -15,25 +15,27 @@ from antiphon.protocol.events import StreamEvent
 class EventSequencer:
     """Events in, the same events out, each thing's together and in the order in which the things began."""
 
-    def __init__(self, key_of: Callable[[StreamEvent], Hashable], begins: tuple[type, ...], ends: tuple[type, ...]) -> None:
+    def __init__(
+        self, key_of: Callable[[StreamEvent], Hashable], begins: tuple[type, ...], ends: tuple[type, ...]
+    ) -> None:
         self._key_of = key_of
         self._begins = begins
         self._ends = ends
-        self._line: deque[Hashable] = deque()  # what has begun and is not over; the first of them has the word
+        self._open_keys: deque[Hashable] = deque()  # what has begun and is not over; the first of them has the word
         self._waiting: dict[Hashable, list[StreamEvent]] = {}
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
         """What can be told now."""
         key = self._key_of(event)
         if type(event) in self._begins:
-            self._line.append(key)
-        if key != self._line[0]:
+            self._open_keys.append(key)
+        if key != self._open_keys[0]:
             self._waiting.setdefault(key, []).append(event)
             return []
-        told = [event]
-        while type(told[-1]) in self._ends:
-            self._line.popleft()
-            if not self._line:
+        ready = [event]
+        while type(ready[-1]) in self._ends:
+            self._open_keys.popleft()
+            if not self._open_keys:
                 break
-            told += self._waiting.pop(self._line[0])
-        return told
+            ready += self._waiting.pop(self._open_keys[0])
+        return ready

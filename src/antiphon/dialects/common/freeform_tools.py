@@ -19,22 +19,22 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.tools import CustomTool, GrammarFormat
 
 PARAMETER: Final = "input"
-MEANT: Final = "The whole input, as plain text: what is said of the input is meant of this string."
+INPUT_DESCRIPTION: Final = "The whole input, as plain text: what is said of the input is meant of this string."
 
 
 def description(tool: CustomTool, path: str, losses: Losses) -> str:
     """What the model is told of a custom tool: its grammar too, which nothing enforces."""
-    said = tool.description or ""
+    text = tool.description or ""
     if tool.format:
         report_unknown_fields(tool.format, f"{path}.format", losses)
     if not isinstance(tool.format, GrammarFormat):
-        return said
+        return text
     losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
     rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
-    return f"{said}\n\n{rule}" if said else rule
+    return f"{text}\n\n{rule}" if text else rule
 
 
-def schema(description: str = MEANT) -> dict[str, Any]:
+def schema(description: str = INPUT_DESCRIPTION) -> dict[str, Any]:
     """The parameters of the function that stands for a custom tool."""
     return {
         "type": "object",
@@ -58,7 +58,7 @@ class FreeformInput:
     """Arguments in, input out, piece by piece."""
 
     def __init__(self) -> None:
-        self._held = ""  # the beginning, until it is known; then an escape that was cut in two
+        self._pending = ""  # the beginning, until it is known; then an escape that was cut in two
         self._state: Literal["beginning", "inside", "after", "other"] = "beginning"
         self._rest: list[str] = []
 
@@ -67,22 +67,22 @@ class FreeformInput:
         if self._state == "after" or self._state == "other":
             self._rest.append(piece)
             return ""
-        self._held += piece
+        self._pending += piece
         if self._state == "beginning":
-            begin = BEGIN.match(self._held)
+            begin = BEGIN.match(self._pending)
             if begin is None:
-                if len(self._held) > MAX_BEGIN:
-                    self._state, self._rest, self._held = "other", [self._held], ""
+                if len(self._pending) > MAX_BEGIN:
+                    self._state, self._rest, self._pending = "other", [self._pending], ""
                 return ""
-            self._state, self._held = "inside", self._held[begin.end() :]
+            self._state, self._pending = "inside", self._pending[begin.end() :]
         return self._string()
 
     def finish(self) -> str:
         """The arguments are over: what was held back, as it stands."""
-        held, self._held = self._held, ""
+        pending, self._pending = self._pending, ""
         if self._state == "beginning" or self._state == "other":
-            held, self._rest = self._other_form("".join([*self._rest, held]))
-        return held
+            pending, self._rest = self._other_form("".join([*self._rest, pending]))
+        return pending
 
     @property
     def left_over(self) -> str:
@@ -92,23 +92,23 @@ class FreeformInput:
 
     def _string(self) -> str:
         """As much of the open string as can be told for certain."""
-        text, at, made = self._held, 0, []
+        text, at, decoded = self._pending, 0, []
         while special := SPECIAL.search(text, at):
-            made.append(text[at : special.start()])
+            decoded.append(text[at : special.start()])
             at = special.start()
             if text[at] == '"':
-                self._state, self._held, self._rest = "after", "", [text[at + 1 :]]
-                return "".join(made)
+                self._state, self._pending, self._rest = "after", "", [text[at + 1 :]]
+                return "".join(decoded)
             escape = ESCAPE.match(text, at)
             if escape is None:
                 break
-            made.append(_meaning(escape[0]))
+            decoded.append(_meaning(escape[0]))
             at = escape.end()
         else:
-            made.append(text[at:])
+            decoded.append(text[at:])
             at = len(text)
-        self._held = text[at:]
-        return "".join(made)
+        self._pending = text[at:]
+        return "".join(decoded)
 
     @staticmethod
     def _other_form(arguments: str) -> tuple[str, list[str]]:
@@ -119,8 +119,8 @@ class FreeformInput:
             return arguments, []
         if not isinstance(members, dict) or not isinstance(members.get(PARAMETER), str):
             return arguments, []
-        found: str = members.pop(PARAMETER)
-        return found, [msgspec.json.encode(members).decode()] if members else []
+        text: str = members.pop(PARAMETER)
+        return text, [msgspec.json.encode(members).decode()] if members else []
 
 
 def _meaning(escape: str) -> str:
@@ -129,7 +129,7 @@ def _meaning(escape: str) -> str:
         text: str = json.loads(f'"{escape}"')
     except ValueError:
         return escape
-    return "\ufffd" if HALF.match(text) else text
+    return "\ufffd" if SURROGATE.match(text) else text
 
 
 ARGUMENTS_PREFIX: Final = f'{{"{PARAMETER}":"'
@@ -138,7 +138,7 @@ MAX_BEGIN: Final = 200
 BEGIN: Final = re.compile(rf'\s*\{{\s*"{PARAMETER}"\s*:\s*"')
 END: Final = re.compile(r"\s*+\}?+\s*+")  # a bracket that never came is no loss
 SPECIAL: Final = re.compile(r'["\\]')
-HALF: Final = re.compile("[\ud800-\udfff]")
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # A whole escape, a pair of them where the first is the first half of a character; no match while it may still go on.
 ESCAPE: Final = re.compile(
     r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}     # a whole pair

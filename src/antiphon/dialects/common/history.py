@@ -228,7 +228,9 @@ class _Turns:
                 case ReasoningParam():
                     self._turn_that_speaks(at).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
-                    raise InvalidValue(f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id")
+                    raise InvalidValue(
+                        f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id"
+                    )
                 case _:
                     self.others.append(PlacedItem(path, item))
 
@@ -268,12 +270,16 @@ class _Turns:
         if not outputs:
             self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
-        if len(outputs) > 1 and not all(is_failed(output.item) for output in outputs):  # the joined output cannot be marked
+        if len(outputs) > 1 and not all(
+            is_failed(output.item) for output in outputs
+        ):  # the joined output cannot be marked
             outputs = [PlacedItem(output.path, mark_failure_in_text(output.item)) for output in outputs]
         whole = outputs[0]
         for other in outputs[1:]:
             self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
-            whole = PlacedItem(whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)]))
+            whole = PlacedItem(
+                whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)])
+            )
         return whole
 
     def _adopted(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
@@ -282,14 +288,16 @@ class _Turns:
         what = f"the call of output {item.call_id} is not known"
         match self._orphans:
             case "error":
-                raise OrphanToolOutput(f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id")
+                raise OrphanToolOutput(
+                    f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id"
+                )
             case "synthesize":
                 self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was made up")
                 call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
                 return AssistantTurn(calls=[AnsweredCall(PlacedItem(path, call), output)])
             case "text":
                 self._losses.add(path, what, "the output was sent as the user's text")
-                return PlacedItem(path, MessageParam(role="user", content=_told(item)))
+                return PlacedItem(path, MessageParam(role="user", content=_output_as_text(item)))
             case _ as never:
                 assert_never(never)
 
@@ -299,7 +307,7 @@ def output_parts(output: ToolOutputParam) -> list[ToolOutputContentParam]:
     return [InputText(text=output.output)] if isinstance(output.output, str) else output.output
 
 
-def _told(output: ToolOutputParam) -> list[ContentParam]:
+def _output_as_text(output: ToolOutputParam) -> list[ContentParam]:
     # D-2: the text form of a result.
     label = f"[Tool Result for {output.call_id}]: "
     match output_parts(mark_failure_in_text(output)):

@@ -18,7 +18,7 @@ class JsonLines:
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
         self._max_length = max_length
         self._rest: list[bytes] = []  # the beginning of a line whose end has not come
-        self._held = 0
+        self._rest_size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that `data` completes."""
@@ -26,12 +26,14 @@ class JsonLines:
         if ends:
             ends[0] = b"".join([*self._rest, ends[0]])
             self._rest.clear()
-            self._held = 0
+            self._rest_size = 0
         if rest:
             self._rest.append(rest)
-            self._held += len(rest)
-        if self._held > self._max_length or any(len(line) > self._max_length for line in ends):
-            raise UpstreamFault(f"the agent wrote a line longer than {self._max_length} bytes", code="upstream_invalid_response")
+            self._rest_size += len(rest)
+        if self._rest_size > self._max_length or any(len(line) > self._max_length for line in ends):
+            raise UpstreamFault(
+                f"the agent wrote a line longer than {self._max_length} bytes", code="upstream_invalid_response"
+            )
         return [line for end in ends if (line := end.strip())]
 
     def finish(self) -> list[bytes]:

@@ -51,10 +51,12 @@ def narrow_schema(
 class _Narrower:
     """Narrows the schemas of one document."""
 
-    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool) -> None:
+    def __init__(
+        self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool
+    ) -> None:
         self._root = root
         self._counter = counter
-        self._known = narrowing
+        self._narrowing = narrowing
         self._losses = losses
         self._inlines = inlines
         self._inlined = 0
@@ -73,33 +75,35 @@ class _Narrower:
         return narrowed
 
     def _narrowed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        counter, known = self._counter, self._known.keywords
+        counter, supported = self._counter, self._narrowing.keywords
         nodes, size = counter.nodes, counter.size
-        schema = self._said_otherwise(schema, path)
-        found: JsonSchema = {}
+        schema = self._replace_keywords(schema, path)
+        narrowed: JsonSchema = {}
         written = 0  # bytes of values that are no schemas
         for keyword, value in schema.items():
             if keyword in DEFINITIONS and self._inlines:
                 continue  # what refers to them holds them now
-            if known is not None and keyword not in known:
-                if keyword not in SAYS_NOTHING:
+            if supported is not None and keyword not in supported:
+                if keyword not in NO_MEANING:
                     self._lose(
-                        _step(path, f".{keyword}"), f"the keyword {keyword[:80]!r} of a schema", "the server does not know it"
+                        _step(path, f".{keyword}"),
+                        f"the keyword {keyword[:80]!r} of a schema",
+                        "the server does not know it",
                     )
             elif keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
                 counter.add_names(value)
                 place = _step(path, f".{keyword}.")
-                found[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
+                narrowed[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
             elif keyword in LISTS_OF_SCHEMAS and isinstance(value, list):
                 place = _step(path, f".{keyword}")
-                found[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
+                narrowed[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
             elif keyword in SCHEMAS and not isinstance(value, bool):
-                found[keyword] = self.schema(value, _step(path, f".{keyword}"))
+                narrowed[keyword] = self.schema(value, _step(path, f".{keyword}"))
             elif keyword not in CHECKED or self._may_stand(keyword, value, path):
                 written += len(value) if type(value) is str else len(msgspec.json.encode(value))
-                found[keyword] = value
+                narrowed[keyword] = value
         counter.add_size(written)
-        return self._closed(self._typed(found, path, nodes, size), path)
+        return self._closed(self._typed(narrowed, path, nodes, size), path)
 
     def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
@@ -107,7 +111,9 @@ class _Narrower:
         target = self._target(schema["$ref"])
         self._inlined += 1
         if reference in self._inside or self._inlined > MOST_INLINED:
-            self._lose(path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end")
+            self._lose(
+                path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end"
+            )
             return self.schema({"type": "object"}, path)
         if target is None:
             self._lose(path, f"the reference {reference[:80]!r}", "it refers to nothing that is there")
@@ -123,16 +129,16 @@ class _Narrower:
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         if reference not in self._targets:
-            self._targets[reference] = _found(self._root, reference)
+            self._targets[reference] = _resolve_reference(self._root, reference)
         return self._targets[reference]
 
-    def _said_otherwise(self, schema: JsonSchema, path: str) -> JsonSchema:
+    def _replace_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
         """Keywords that the server does not know, by others that mean the same."""
-        if "const" in schema and not self._knows("const"):
+        if "const" in schema and not self._supports("const"):
             schema = _const_as_enum(schema)
-        if "allOf" in schema and not self._knows("allOf"):
+        if "allOf" in schema and not self._supports("allOf"):
             schema = _all_in_one(schema, self._counter)
-        if "oneOf" in schema and not self._knows("oneOf") and "anyOf" not in schema:
+        if "oneOf" in schema and not self._supports("oneOf") and "anyOf" not in schema:
             self._lose(_step(path, ".oneOf"), "that exactly one of several schemas holds", "at least one must")
             schema = {("anyOf" if keyword == "oneOf" else keyword): value for keyword, value in schema.items()}
         return schema
@@ -141,32 +147,32 @@ class _Narrower:
         self._counter.add_nodes(1)
         self._losses.add(path, what, why)
 
-    def _knows(self, keyword: str) -> bool:
-        return self._known.keywords is None or keyword in self._known.keywords
+    def _supports(self, keyword: str) -> bool:
+        return self._narrowing.keywords is None or keyword in self._narrowing.keywords
 
     def _may_stand(self, keyword: str, value: Any, path: str) -> bool:
         if (
             keyword == "format"
-            and self._known.formats is not None
-            and not (isinstance(value, str) and value in self._known.formats)
+            and self._narrowing.formats is not None
+            and not (isinstance(value, str) and value in self._narrowing.formats)
         ):
             self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not know it")
             return False
-        if keyword == "enum" and self._known.enum_of_strings and not _is_list_of_strings(value):
+        if keyword == "enum" and self._narrowing.enum_of_strings and not _is_list_of_strings(value):
             self._lose(_step(path, ".enum"), "the values that are allowed", "the server takes lists of strings only")
             return False
         return True
 
     def _typed(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
         """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
-        if self._known.types == "json":
+        if self._narrowing.types == "json":
             return schema
-        types = schema.pop("type") if "type" in schema else _implied(schema)
-        given = [one for one in (types if isinstance(types, list) else [types]) if one]
-        if "null" in given and len(given) > 1:
+        types = schema.pop("type") if "type" in schema else _implied_type(schema)
+        types_listed = [one for one in (types if isinstance(types, list) else [types]) if one]
+        if "null" in types_listed and len(types_listed) > 1:
             schema["nullable"] = True
-            given.remove("null")
-        words = [str(one).upper() for one in given]
+            types_listed.remove("null")
+        words = [str(one).upper() for one in types_listed]
         if len(words) > 1:  # each type gets a schema of its own, with all that is inside
             self._counter.add_copies(nodes, size, len(words) - 1)
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
@@ -182,7 +188,9 @@ class _Narrower:
         for keyword in [keyword for keyword in schema if KEYWORDS_OF.get(keyword, word) != word]:
             if keyword == "enum" or word is None:  # others mean nothing to any reader
                 self._lose(
-                    _step(path, f".{keyword}"), f"the keyword {keyword!r} of a schema", "the server wants another type with it"
+                    _step(path, f".{keyword}"),
+                    f"the keyword {keyword!r} of a schema",
+                    "the server wants another type with it",
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
         if schema.get("type") == "ARRAY" and "items" not in schema:
@@ -192,20 +200,22 @@ class _Narrower:
         if required is None:
             return schema
         names, members = required if _is_list_of_strings(required) else [], schema.get("properties")
-        known = [name for name in names if name in members] if isinstance(members, dict) else []
-        if known != required:
+        existing = [name for name in names if name in members] if isinstance(members, dict) else []
+        if existing != required:
             place = _step(path, ".required")
             self._lose(place, "that members must be there of which nothing is said", "the server refuses it")
-            schema = {**schema, "required": known}
+            schema = {**schema, "required": existing}
         return schema
 
     def _closed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        if not self._known.closed_objects:
+        if not self._narrowing.closed_objects:
             return schema
-        if (schema["type"] if "type" in schema else _implied(schema)) != "object":
+        if (schema["type"] if "type" in schema else _implied_type(schema)) != "object":
             return schema
         if schema.get("additionalProperties", False) is not False:
-            self._lose(_step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it")
+            self._lose(
+                _step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it"
+            )
         return {**schema, "additionalProperties": False}
 
 
@@ -214,7 +224,7 @@ def _step(path: str, step: str) -> str:
     return path + step if len(path) < MAX_TEXT else path
 
 
-def _found(root: JsonSchema, reference: str) -> JsonSchema | None:
+def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:
     """What stands at the place that a reference such as `#/$defs/a` names."""
     place: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
@@ -238,17 +248,21 @@ def _is_list_of_strings(value: Any) -> bool:
 def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
     """What a schema of several types says of one of them."""
     own = {keyword: value for keyword, value in schema.items() if keyword not in OF_ANY_TYPE}
-    return {"type": word, **{keyword: value for keyword, value in own.items() if KEYWORDS_OF.get(keyword, word) == word}}
+    return {
+        "type": word,
+        **{keyword: value for keyword, value in own.items() if KEYWORDS_OF.get(keyword, word) == word},
+    }
 
 
-def _implied(schema: JsonSchema) -> str | None:
+def _implied_type(schema: JsonSchema) -> str | None:
     """The type of a schema that does not say it."""
     return next((kind for keyword, kind in IMPLIES.items() if keyword in schema), None)
 
 
 def _const_as_enum(schema: JsonSchema) -> JsonSchema:
     return {
-        ("enum" if keyword == "const" else keyword): [value] if keyword == "const" else value for keyword, value in schema.items()
+        ("enum" if keyword == "const" else keyword): [value] if keyword == "const" else value
+        for keyword, value in schema.items()
     }
 
 
@@ -286,7 +300,7 @@ SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependen
 LISTS_OF_SCHEMAS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 SCHEMAS: Final = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
 #: Keywords whose leaving out changes nothing that a model could obey.
-SAYS_NOTHING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
+NO_MEANING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
 IMPLIES: Final = {"properties": "object", "items": "array", "enum": "string"}
 #: Keywords that mean something to one type only.
 KEYWORDS_OF: Final = {

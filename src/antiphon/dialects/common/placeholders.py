@@ -70,8 +70,11 @@ def text_or_placeholder(part: ContentParam, path: str, no_place: str, losses: Lo
 
 def _source(*names: Any) -> str:
     """Where it came from: names and addresses as they are, data by its media type alone."""
-    given = [name for name in names if name]
-    return ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in given) or "nothing was given"
+    sources = [name for name in names if name]
+    return (
+        ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in sources)
+        or "nothing was given"
+    )
 
 
 def _media_type(data_url: str) -> str:

@@ -34,8 +34,8 @@ class PlainCalls(Struct, frozen=True):
 
 def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | None:
     """The turns of a conversation that is as plain as that, begins with the user and does not end with the assistant; else None."""
-    done: list[PlainMessage | PlainCalls] = []
-    said: str | None = None  # by the assistant, whose turn may go on with calls
+    turns: list[PlainMessage | PlainCalls] = []
+    assistant_text: str | None = None  # by the assistant, whose turn may go on with calls
     calls: list[FunctionCallParam] = []
     outputs: list[str] = []
     ids: set[str] = set()
@@ -44,18 +44,23 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
         if kind is FunctionCallOutputParam:
             output = cast(FunctionCallOutputParam, item)
             at = len(outputs)
-            if at == len(calls) or calls[at].call_id != output.call_id or type(output.output) is not str or output.extra:
+            if (
+                at == len(calls)
+                or calls[at].call_id != output.call_id
+                or type(output.output) is not str
+                or output.extra
+            ):
                 return None
             outputs.append(output.output)
             continue
         if outputs:
             if len(outputs) != len(calls):
                 return None  # something between a call and its output
-            done.append(PlainCalls(said, calls, outputs))
-            said, calls, outputs = None, [], []
+            turns.append(PlainCalls(assistant_text, calls, outputs))
+            assistant_text, calls, outputs = None, [], []
         if kind is FunctionCallParam:
             call = cast(FunctionCallParam, item)
-            if not done or call.extra or call.namespace or call.call_id in ids:
+            if not turns or call.extra or call.namespace or call.call_id in ids:
                 return None
             ids.add(call.call_id)
             calls.append(call)
@@ -64,22 +69,22 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
             text = plain_text(message.content)
             if not text or not text.strip() or message.extra or message.phase:
                 return None
-            if message.role == "user" and not _was_users(done, said):
-                if said is not None:
-                    done.append(PlainMessage(False, said))
-                    said = None
-                done.append(PlainMessage(True, text))
-            elif message.role == "assistant" and done and said is None:
-                said = text
+            if message.role == "user" and not _was_users(turns, assistant_text):
+                if assistant_text is not None:
+                    turns.append(PlainMessage(False, assistant_text))
+                    assistant_text = None
+                turns.append(PlainMessage(True, text))
+            elif message.role == "assistant" and turns and assistant_text is None:
+                assistant_text = text
             else:
                 return None
         else:
             return None
-    if len(outputs) != len(calls) or (said is not None and not calls):
+    if len(outputs) != len(calls) or (assistant_text is not None and not calls):
         return None
     if calls:
-        done.append(PlainCalls(said, calls, outputs))
-    return done or None
+        turns.append(PlainCalls(assistant_text, calls, outputs))
+    return turns or None
 
 
 def plain_text(content: str | Sequence[ContentParam]) -> str | None:
@@ -95,6 +100,6 @@ def plain_text(content: str | Sequence[ContentParam]) -> str | None:
     return None
 
 
-def _was_users(done: list[PlainMessage | PlainCalls], said: str | None) -> bool:
+def _was_users(turns: list[PlainMessage | PlainCalls], assistant_text: str | None) -> bool:
     """Whether the last word is the user's: what he says then goes on with it."""
-    return said is None and bool(done) and type(done[-1]) is PlainMessage
+    return assistant_text is None and bool(turns) and type(turns[-1]) is PlainMessage

@@ -12,18 +12,18 @@ from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import Reasoning
 
 
-def reasoning_texts(at: int, item: Reasoning, lose: Callable[[int, Content], None]) -> list[tuple[str, Hashable]]:
+def reasoning_texts(index: int, item: Reasoning, lose: Callable[[int, Content], None]) -> list[tuple[str, Hashable]]:
     """The texts of the item at this place of the output; a part that is no thought is given to `lose`."""
-    found: list[tuple[str, Hashable]] = []
+    texts: list[tuple[str, Hashable]] = []
     for number, part in enumerate([*item.summary, *(item.content or ())]):
         match part:
             case SummaryText(text=text):
-                found.append((text, (at, number)))
+                texts.append((text, (index, number)))
             case ReasoningText(text=text):
-                found.append((text, TEXT_PART))
+                texts.append((text, TEXT_PART))
             case _:
-                lose(at, part)
-    return found
+                lose(index, part)
+    return texts
 
 
 TEXT_PART: Final = "text"  # the part of all reasoning that is no summary

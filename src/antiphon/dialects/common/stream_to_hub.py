@@ -47,7 +47,10 @@ class StreamToHub(ABC):
             if self._stop_reason:
                 self._end_response()
             else:
-                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+                self._fail(
+                    error
+                    or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected")
+                )
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
@@ -104,9 +107,9 @@ class StreamToHub(ABC):
         self._writer.fail(error, self._final_usage())
 
 
-def invalid_upstream_data(what: str, came: bytes) -> UpstreamFault:
+def invalid_upstream_data(what: str, data: bytes) -> UpstreamFault:
     """The fault of a server that sent what no server of its dialect sends."""
-    shown = sanitize(came[:MAX_EXCERPT].decode("utf-8", "replace"))
+    shown = sanitize(data[:MAX_EXCERPT].decode("utf-8", "replace"))
     return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
 
 

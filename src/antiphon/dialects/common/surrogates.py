@@ -15,20 +15,20 @@ class SurrogateJoiner:
     """Pieces in, whole characters out, for any number of channels."""
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, str] = {}
+        self._pending: dict[Hashable, str] = {}
         self.lost_count = 0
 
     def join(self, channel: Hashable, piece: str) -> str:
         """The piece with what was held back before it, without what must be held back now."""
-        piece = self._held.pop(channel, "") + piece
+        piece = self._pending.pop(channel, "") + piece
         if FIRST_HALF_LAST.search(piece):
-            self._held[channel] = piece[-1]
+            self._pending[channel] = piece[-1]
             piece = piece[:-1]
         return self._whole(piece)
 
     def flush(self, channel: Hashable) -> str:
         """The channel is over: what stands for the half that is still held back."""
-        return self._whole(self._held.pop(channel, ""))
+        return self._whole(self._pending.pop(channel, ""))
 
     def _whole(self, text: str) -> str:
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 OPEN: Final = "<think>"
 CLOSE: Final = "</think>"
-MAX_HELD: Final = 4096  # characters of white space before the text, in which a tag may still follow
+MAX_PENDING: Final = 4096  # characters of white space before the text, in which a tag may still follow
 
 ThinkTags = Literal["leading", "anywhere", "implied", "off"]
 
@@ -30,14 +30,14 @@ class ThinkSplitter:
     def __init__(self, tags: ThinkTags) -> None:
         self._tags = tags
         self._state: Literal["beginning", "thinking", "talking"] = "beginning"
-        self._held = ""
+        self._pending = ""
         self._after_tag = False
         self.is_settled = tags == "off"
         self.has_found_tag = False  # whether there was a tag
 
     def feed(self, text: str) -> list[TextPiece]:
         """What `text` makes certain."""
-        text, self._held = self._held + text, ""
+        text, self._pending = self._pending + text, ""
         pieces: list[TextPiece] = []
         while text and not self.is_settled:
             if self._state == "beginning":
@@ -52,20 +52,22 @@ class ThinkSplitter:
     def flush(self) -> list[TextPiece]:
         """Something else comes, or nothing: what was held back, as it stands. A tag that was only begun was none."""
         pieces: list[TextPiece] = []
-        if self._held:
+        if self._pending:
             if self._state == "beginning":
                 self._begin_without_tag()
-            self._give(self._held, pieces)
-            self._held = ""
+            self._give(self._pending, pieces)
+            self._pending = ""
         return pieces
 
     def _begin(self, text: str) -> str:
-        begun = text.lstrip()
-        if begun.startswith(OPEN):
+        stripped = text.lstrip()
+        if stripped.startswith(OPEN):
             self._enter("thinking")
-            return begun[len(OPEN) :]
-        if OPEN.startswith(begun) and len(text) <= MAX_HELD:  # not to be told yet; white space alone comes here too
-            self._held = text
+            return stripped[len(OPEN) :]
+        if (
+            OPEN.startswith(stripped) and len(text) <= MAX_PENDING
+        ):  # not to be told yet; white space alone comes here too
+            self._pending = text
             return ""
         self._begin_without_tag()
         return text
@@ -85,8 +87,8 @@ class ThinkSplitter:
         """Gives out what stands before the next tag, and returns what follows it."""
         at = text.find(tag)
         if at < 0:
-            at = len(text) - _begun(tag, text)
-            self._held = text[at:]
+            at = len(text) - _partial_tag_length(tag, text)
+            self._pending = text[at:]
             self._give(text[:at], pieces)
             return ""
         self._give(text[:at], pieces)
@@ -105,6 +107,6 @@ class ThinkSplitter:
             pieces.append(TextPiece(self._state == "thinking", text))
 
 
-def _begun(tag: str, text: str) -> int:
+def _partial_tag_length(tag: str, text: str) -> int:
     """How many characters at the end of `text` may be the beginning of `tag`."""
     return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)

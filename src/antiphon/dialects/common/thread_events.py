@@ -121,7 +121,9 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
 
     @property
     def why(self) -> str:
-        return self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+        return (
+            self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+        )
 
 
 class ItemStarted(Struct, frozen=True, kw_only=True, tag="item.started"):
@@ -157,14 +159,17 @@ class OtherEvent(Struct, frozen=True, kw_only=True):
 
 
 ItemEvent = ItemStarted | ItemUpdated | ItemCompleted
-ThreadEvent = ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
+ThreadEvent = (
+    ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
+)
 
 
 def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
     """One line as an event; None if it is none, but something else that an agent printed."""
     try:  # most lines are a text that grows, and nothing else is in them
-        told = _decode_text(line)
-        return ITEM_EVENTS[told.type](item=TEXTS[told.item.type](id=told.item.id, text=told.item.text))
+        text_event = _decode_text(line)
+        item = text_event.item
+        return ITEM_EVENTS[text_event.type](item=TEXTS[item.type](id=item.id, text=item.text))
     except DECODE_ERRORS:
         pass
     try:
@@ -204,9 +209,9 @@ def _item(members: JsonObject) -> ThreadItem:
     identity = msgspec.convert(members, type=_Identity)
     shape = ITEMS.get(identity.type)
     if shape is not None:
-        known = {*shape.__struct_fields__, "type"} - {"extra_members"}
-        extra_members = {name: value for name, value in members.items() if name not in known}
-        typed = {name: value for name, value in members.items() if name in known}
+        field_names = {*shape.__struct_fields__, "type"} - {"extra_members"}
+        extra_members = {name: value for name, value in members.items() if name not in field_names}
+        typed = {name: value for name, value in members.items() if name in field_names}
         try:
             item: ThreadItem = msgspec.convert({**typed, "extra_members": extra_members}, type=shape)
             return item

@@ -61,9 +61,9 @@ class ThreadToHub:
         self.error: ApiError | None = None
         self._writer = writer
         self._wire = wire
-        self._told: dict[Hashable, str] = {}  # of items that are open: their text, or a call's arguments
+        self._written: dict[Hashable, str] = {}  # of items that are open: their text, or a call's arguments
         self._call_ids: dict[str, str] = {}  # by the id of the invocation's item
-        self._complaint = ""  # the last error that the turn has not ended with
+        self._last_error = ""  # the last error that the turn has not ended with
 
     def feed(self, event: ThreadEvent) -> None:
         if self._writer.has_ended:
@@ -82,7 +82,7 @@ class ThreadToHub:
             case TurnFailed(usage=usage):
                 self._fail(ApiError(event.why, type="model_error", code="agent_failed"), usage)
             case ThreadError(message=message):
-                self._complaint = message
+                self._last_error = message
                 self._carry("error", {"message": message})
             case ThreadCompleted():
                 self._fail(self._unfinished())
@@ -99,7 +99,7 @@ class ThreadToHub:
         self._writer.fail(error, usage_of(usage) if usage else None)
 
     def _unfinished(self) -> ApiError:
-        last = f"; the last it said was: {self._complaint}" if self._complaint else ""
+        last = f"; the last it said was: {self._last_error}" if self._last_error else ""
         return UpstreamFault(f"the agent stopped before its turn had ended{last}", code="upstream_disconnected")
 
     def _carry(self, kind: str, members: dict[str, Any]) -> None:
@@ -143,19 +143,21 @@ class ThreadToHub:
             self._close(item)
 
     def _grow(self, item: ThreadItem, text: str, write: Callable[[Hashable, str], None]) -> None:
-        told = self._told.get(item.id, "")
-        if not text.startswith(told):
-            self.losses.add(f"item {item.id}", "its first words stand before its last", "they were told before it changed them")
+        written = self._written.get(item.id, "")
+        if not text.startswith(written):
+            self.losses.add(
+                f"item {item.id}", "its first words stand before its last", "they were told before it changed them"
+            )
             self._writer.end_part(item.id)
-            told = ""
-        if len(text) > len(told):
-            write(item.id, text[len(told) :])
-        self._told[item.id] = text
+            written = ""
+        if len(text) > len(written):
+            write(item.id, text[len(written) :])
+        self._written[item.id] = text
 
     def _close(self, item: ThreadItem, status: str | None = None) -> None:
         if extra := self._extra(item, status):
             self._writer.set_extra_fields(item.id, extra)
-        self._told.pop(item.id, None)
+        self._written.pop(item.id, None)
         self._writer.close(item.id)
 
     def _extra(self, item: ThreadItem, status: str | None) -> dict[str, Raw]:
@@ -179,20 +181,22 @@ class ThreadToHub:
                 if is_done:
                     self._output(item.id, call_id, item.output, self._extra(item, item.status))
 
-    def _call(self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool) -> None:
+    def _call(
+        self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool
+    ) -> None:
         if not self._writer.is_open(item.id):
             self._call_ids[item.id] = call_id
             self._writer.call(item.id, name=name, call_id=call_id)
         if arguments is not None or is_done:
-            self._tell_arguments(item.id, _text(arguments if arguments is not None else {}))
+            self._write_arguments(item.id, _text(arguments if arguments is not None else {}))
         if is_done:
             self._close(item, item.status)
 
-    def _tell_arguments(self, key: str, arguments: str) -> None:
-        if key not in self._told:
-            self._told[key] = arguments
+    def _write_arguments(self, key: str, arguments: str) -> None:
+        if key not in self._written:
+            self._written[key] = arguments
             self._writer.arguments(key, arguments)
-        elif self._told[key] != arguments:
+        elif self._written[key] != arguments:
             self.losses.add(f"item {key}", "its last arguments were not told", "others were told before")
 
     def _output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
@@ -208,8 +212,8 @@ class ThreadToHub:
         if not self._writer.is_open(item.id):
             self._writer.extension_item(item.id, kind, members)
         if is_done:
-            told = members.get("status")
-            end = STATUS.get(told, ItemStatus.COMPLETED) if isinstance(told, str) else ItemStatus.COMPLETED
+            status = members.get("status")
+            end = STATUS.get(status, ItemStatus.COMPLETED) if isinstance(status, str) else ItemStatus.COMPLETED
             final = Raw(msgspec.json.encode({**members, "type": kind, "status": end}))
             self._writer.finish_item(item.id, UnknownItem(kind=kind, raw=final))
 

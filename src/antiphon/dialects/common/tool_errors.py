@@ -33,8 +33,10 @@ def mark_failure_in_text(output: OutputT) -> OutputT:
     """The output for a dialect without the field: its first text says that the tool failed."""
     if not is_failed(output):
         return without_error_mark(output)
-    given = output.output
-    return replace(without_error_mark(output), output=tool_error_text(given) if isinstance(given, str) else _marked(given))
+    content = output.output
+    return replace(
+        without_error_mark(output), output=tool_error_text(content) if isinstance(content, str) else _marked(content)
+    )
 
 
 def tool_error_text(text: str) -> str:

@@ -64,14 +64,14 @@ class ToolNames:
     @classmethod
     def _for_tools(cls, tools: list[ToolParam]) -> ToolNames:
         names = cls()
-        to_be_mended: list[_Key] = []
+        illegal_or_taken: list[_Key] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
             if namespace is None and LEGAL_NAME.fullmatch(name) and names._keys.setdefault(name, key) == key:
                 names._sent[key] = name
             else:
-                to_be_mended.append(key)
-        for key in to_be_mended:  # last, so that no name that is legal as it stands is taken away from its tool
+                illegal_or_taken.append(key)
+        for key in illegal_or_taken:  # last, so that no name that is legal as it stands is taken away from its tool
             names._add(key)
         return names
 

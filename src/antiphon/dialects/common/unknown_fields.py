@@ -21,28 +21,28 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
     if not shape.extra:
         return
     for name, raw in shape.extra.items():
-        if name not in REDUNDANT_FIELDS and bytes(raw) not in HOLDS_NOTHING:
+        if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
             losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "it has no equivalent there"))
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server, or says
     again what the hub's effort says."""
-    known = ANSWERED.get(name)
-    if known is None:
+    allowed_members = HANDLED_FIELDS.get(name)
+    if allowed_members is None:
         return False
-    said = msgspec.json.decode(raw)
-    if said is None or not isinstance(said, dict) or not said.keys() <= known:
-        return said is None
+    value = msgspec.json.decode(raw)
+    if value is None or not isinstance(value, dict) or not value.keys() <= allowed_members:
+        return value is None
     effort = request.reasoning.effort if request.reasoning else UNSET
-    return "effort" not in said or said["effort"] == effort
+    return "effort" not in value or value["effort"] == effort
 
 
-HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
+EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
 #: What an item says in another form as well: the object that a tool gave, whose text is its output.
 REDUNDANT_FIELDS: Final = frozenset({"gemini:response"})
 #: Fields that only one dialect knows, and all that they may hold without being missed elsewhere.
-ANSWERED: Final = {
+HANDLED_FIELDS: Final = {
     "chat:stream_options": {"include_usage"},
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},

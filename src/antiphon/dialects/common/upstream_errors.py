@@ -21,7 +21,9 @@ MAX_NAME: Final = 512  # of paths and names
 MAX_WAIT: Final = 86_400.0
 
 
-def upstream_error(status: int, headers: Mapping[str, str], code: str | None, message: str | None, param: str | None) -> ApiError:
+def upstream_error(
+    status: int, headers: Mapping[str, str], code: str | None, message: str | None, param: str | None
+) -> ApiError:
     """The error that a client is told. `headers` are lower-cased; an error inside an answer of 200 has its meaning in `code`."""
     if status < 400:
         status = status_from_codes(code)
@@ -30,32 +32,40 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     param = sanitize(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message):
-        told = text or "the input is longer than the model's context"
-        return ClientFault(told, code="context_length_exceeded", param=param or "input")
+        description = text or "the input is longer than the model's context"
+        return ClientFault(description, code="context_length_exceeded", param=param or "input")
     if status in (400, 422, 500) and UNSEEN.search(message):  # some servers call it their own fault, and it is not
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
         case _ if status >= 500 and code in GATEWAY_CODES:
             # A gateway like ours stands there: what it says of its own upstream is as true here.
             kind: ErrorType = "model_error" if code == "tool_not_allowed" else "server_error"
-            told = text or f"the upstream failed with status {status}"
-            return UpstreamFault(told, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
+            description = text or f"the upstream failed with status {status}"
+            return UpstreamFault(description, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
         case 401 | 402 | 403:
             # ERR-4: it is the gateway's key or account, not the client's; what the upstream says of it stays here.
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
         case 400 | 422:
-            told = text or f"the upstream refused the request with status {status}"
-            return ClientFault(told, code=_own_code(code) or "invalid_value", param=param)
+            description = text or f"the upstream refused the request with status {status}"
+            return ClientFault(description, code=_own_code(code) or "invalid_value", param=param)
         case 404:
-            missing = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
-            return ClientFault(text or "the upstream knows no such thing", type="not_found", code=missing, param=param)
+            not_found_code = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
+            return ClientFault(
+                text or "the upstream knows no such thing", type="not_found", code=not_found_code, param=param
+            )
         case 413:
-            return ClientFault(text or "the request is too large for the upstream", code="request_too_large", status=413)
+            return ClientFault(
+                text or "the request is too large for the upstream", code="request_too_large", status=413
+            )
         case 429:
-            told = text or "the upstream's rate limit is reached"
-            return UpstreamFault(told, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=wait)
+            description = text or "the upstream's rate limit is reached"
+            return UpstreamFault(
+                description, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=wait
+            )
         case 408 | 504:
-            return UpstreamFault(text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=wait)
+            return UpstreamFault(
+                text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=wait
+            )
         case 503 | 529:
             return UpstreamFault(text or "the upstream is overloaded", code="overloaded", status=503, retry_after=wait)
         case _:
@@ -78,10 +88,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if wait is not None:
         wait /= 1000
     else:
-        told = headers.get("retry-after")
-        wait = _number(told)
+        value = headers.get("retry-after")
+        wait = _number(value)
         if wait is None:
-            wait = _between(headers.get("date"), told)
+            wait = _between(headers.get("date"), value)
     return None if wait is None else min(max(wait, 0.0), MAX_WAIT)
 
 
@@ -96,7 +106,9 @@ def sanitize(text: str) -> str:
 
 def error_text(body: bytes) -> str | None:
     """What an error body says that is not read otherwise; a page is a proxy's, and tells nothing that a client could use."""
-    text = body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()  # too much for `cut` to take it for all there is
+    text = (
+        body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()
+    )  # too much for `cut` to take it for all there is
     return None if text.startswith("<") else text
 
 
@@ -118,12 +130,12 @@ def _is_overflow(status: int, code: str | None, message: str) -> bool:
 
 def _own_code(code: str | None) -> str | None:
     """The upstream's code where it says more than the status does."""
-    return None if code is None or code.isdecimal() or code in SAYS_NOTHING else sanitize(code)
+    return None if code is None or code.isdecimal() or code in GENERIC_CODES else sanitize(code)
 
 
-def _number(told: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        value = float(told or "")
+        value = float(text or "")
     except ValueError:
         return None
     return value if math.isfinite(value) else None
@@ -162,7 +174,7 @@ NAMED_KEY: Final = re.compile(
 )
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
 OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-SAYS_NOTHING: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
+GENERIC_CODES: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
 OVERFLOW: Final = re.compile(
     r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
