@@ -1,7 +1,8 @@
-"""What errors say: what came, what was wanted, and where it stands (ERR-3). Nothing here decides what is an error.
+"""Messages of decoding errors: the received value, the expected type, and the path of the field (ERR-3).
 
-Values are shown as the JSON that came, shortened; wishes are told in words, with every word of the wire in double quotes. A path
-is spelled as people write it: `input[3].content[0].image_url`, and `metadata["two words"]` where a key is no plain name.
+Received values are shown as shortened JSON; values of the wire format are in double quotes. A path is written like
+`input[3].content[0].image_url`, or `metadata["two words"]` where a key is not a plain name. Other modules decide what
+is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from antiphon.errors import ClientFault, InvalidJson, InvalidUnicode, InvalidVal
 from antiphon.protocol.base import UNKNOWN_TAG
 from antiphon.protocol.nesting import MAX_NESTING, NestingError
 
-#: What a decoder raises for bytes that are no sound JSON; of these, a ValidationError says that only the shape is wrong.
+#: What a decoder raises for invalid JSON. A ValidationError, which is one of them, means valid JSON of the wrong shape.
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
@@ -31,7 +32,7 @@ def member_path(path: str, name: str) -> str:
 
 
 def json_kind(raw: bytes | Raw) -> str:
-    """The JSON kind of valid JSON, by its first byte."""
+    """The JSON type name of valid JSON, decided by its first byte."""
     text = bytes(raw).strip()
     kind = KIND_OF_BYTE.get(text[:1])
     if kind is not None:
@@ -40,7 +41,7 @@ def json_kind(raw: bytes | Raw) -> str:
 
 
 def excerpt(raw: bytes | Raw) -> str:
-    """A short, printable piece of what came; of a long value the beginning, its kind and its size."""
+    """A short, printable form of a value. A long value is shown by its beginning, its kind and its size."""
     whole = bytes(raw).strip()
     text = " ".join(whole[:HEAD].decode("utf-8", "replace").split())
     if len(whole) <= HEAD and len(text) <= EXCERPT:
@@ -51,13 +52,13 @@ def excerpt(raw: bytes | Raw) -> str:
 
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
-    """The error for a value that does not fit where it stands."""
+    """The error for a value whose type does not match its field."""
     mismatch = f"got {excerpt(raw)}, wanted {describe_type(info)}"
     return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
 def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
-    """The error for bytes that are no sound JSON, after what the decoder said of them."""
+    """The error for invalid JSON, built from the decoder's exception and the body."""
     if isinstance(error, NestingError):
         return JsonTooDeep(
             f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed"
@@ -71,7 +72,7 @@ def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
 
 
 def describe_type(info: shapes.Type) -> str:
-    """What a type wants, in words."""
+    """Describes the values that a type accepts."""
     match info:
         case shapes.UnionType(types=types):
             return _describe_union(types)
@@ -96,13 +97,13 @@ def describe_type(info: shapes.Type) -> str:
 
 
 def quoted_choices(words: list[str]) -> str:
-    """A choice among words of the wire."""
+    """A closed choice: lists all the allowed values."""
     quoted = [_quoted(word) for word in words]
     return quoted[0] if len(quoted) == 1 else "one of " + ", ".join(quoted)
 
 
 def quoted_examples(words: list[str]) -> str:
-    """A choice that is open: a few of the words that are known."""
+    """An open choice: lists a few of the known values."""
     return "one such as " + ", ".join(map(_quoted, words[:4]))
 
 
@@ -146,7 +147,7 @@ def _quoted(text: str) -> str:
 
 
 def _syntax_problem(decoder_message: str, body: bytes) -> str:
-    """HTTP-1: where it broke."""
+    """HTTP-1: describes where the JSON syntax is invalid."""
     if not body.strip():
         return "is empty: wanted a JSON object"
     if body.startswith(BOM):
@@ -157,7 +158,7 @@ def _syntax_problem(decoder_message: str, body: bytes) -> str:
 
 
 class _NonFiniteNumber(NamedTuple):
-    """NaN, Infinity or 1e400, as it was spelled."""
+    """NaN, Infinity or 1e400, as written in the body."""
 
     spelling: str
 
@@ -168,13 +169,16 @@ def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFaul
         return InvalidValue(
             f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
         )
-    received = "bytes that are no UTF-8 or half of a surrogate pair"
-    return InvalidUnicode(f"{where}: got {received}, wanted a string of whole characters", param=path or None)
+    received = "invalid UTF-8 or an unpaired surrogate"
+    return InvalidUnicode(f"{where}: got {received}, wanted a string of valid Unicode characters", param=path or None)
 
 
 def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:
-    """The first string or number that no JSON may hold and where it stands, found by a reader that takes more than ours does:
-    bytes that are no UTF-8 come to it as surrogate halves too. None if it cannot read the body either."""
+    """The first string or number that JSON does not allow, and its path.
+
+    Uses a more lenient parser, which represents invalid UTF-8 as surrogates. Returns None if that parser cannot read
+    the body either.
+    """
     try:
         pending: list[tuple[str, Any]] = [("", _read_leniently(body))]
     except ValueError:

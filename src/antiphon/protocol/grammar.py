@@ -1,7 +1,7 @@
-"""`Grammar` judges any sequence of events, ours or another server's, and says what was expected (STR-1 … STR-12, ITEM-2 … ITEM-6).
+"""`Grammar` checks any sequence of events against the protocol (STR-1 … STR-12, ITEM-2 … ITEM-6).
 
-The tables in `grammar_tables` say what may come where; `grammar_items` follows each item and each part and compares what is said
-with what was said before. Nothing here raises or gives up: after a violation a life goes on, and one mistake is told once.
+`grammar_tables` defines which events are allowed in each stage; `grammar_items` checks each item and each part.
+Checking continues after a violation and never raises. Each mistake is reported once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["Grammar", "Violation", "find_violations"]
 
 
 def find_violations(events: Iterable[StreamEvent]) -> list[Violation]:
-    """All that is wrong with a whole stream."""
+    """All violations in a whole stream."""
     grammar = Grammar()
     violations = [violation for event in events for violation in grammar.feed(event)]
     return violations + grammar.finish()
 
 
 class Grammar:
-    """Follows one stream."""
+    """Checks one stream."""
 
     def __init__(self) -> None:
         self._report = ViolationReport()
@@ -56,10 +56,10 @@ class Grammar:
         self._number = 0
         self._id: str | None = None
         self._places: dict[int, ItemState] = {}
-        self._items: list[ItemState] = []  # all that came, also where two came under one index
+        self._items: list[ItemState] = []  # all items, also two with the same index
 
     def feed(self, event: StreamEvent) -> list[Violation]:
-        """What is wrong with this event, after those before it."""
+        """The violations of this event, given the events before it."""
         self._report.sequence = event.sequence_number
         if self._stage is ResponseStage.ENDED:
             self._report.add(
@@ -84,7 +84,7 @@ class Grammar:
         return self._report.take()
 
     def finish(self) -> list[Violation]:
-        """What is wrong with ending here."""
+        """The violations of a stream that ends here."""
         self._report.sequence = None
         if self._stage is ResponseStage.NOT_CREATED:
             self._report.add("STR-1", "response", "the stream ended without any event; expected response.created")
@@ -147,7 +147,7 @@ class Grammar:
                 )
 
     def _judge_output(self, response: Response, name: str) -> None:
-        """STR-6, STR-7: the terminal event holds the full response, every item as it was done."""
+        """STR-6, STR-7: the terminal event contains the full response, with each item as in its done event."""
         item_count, streamed_count = len(response.output), len(self._items)
         if item_count != streamed_count:
             self._report.add(
@@ -165,7 +165,7 @@ class Grammar:
                     )
 
     def _judge_incomplete_items(self, is_incomplete: bool, name: str) -> None:
-        """ITEM-3: in a response that ends by itself."""
+        """ITEM-3: checks the items of a response that did not fail."""
         for item in self._in_order()[:-1] if is_incomplete else self._items:
             if item.final_item is not None and status_of(item.final_item) == ItemStatus.INCOMPLETE:
                 expected = "only in the last item" if is_incomplete else "in none, or response.incomplete"
@@ -189,7 +189,7 @@ class Grammar:
         item.announce(event)
 
     def _judge_index(self, event: ItemAdded, existing_item: ItemState | None) -> int:
-        """Where the item goes, which is where it says unless another one is open there."""
+        """The index of the item: its own, or the next free one if another item is open there."""
         index, expected = event.output_index, max(self._places, default=-1) + 1
         if existing_item is not None:
             self._report.add(
@@ -209,7 +209,9 @@ class Grammar:
         owner = next((item for item in self._items if id and item.id == id), None)
         if owner is not None:
             self._report.add(
-                "ITEM-6", f"output[{event.output_index}]", f"the id {id!r} is {owner.place}'s; expected one of its own"
+                "ITEM-6",
+                f"output[{event.output_index}]",
+                f"the id {id!r} belongs to {owner.place}; expected a unique id",
             )
 
     def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemState:
@@ -226,7 +228,7 @@ class Grammar:
         self._items.append(item)
         return item
 
-    # What nobody knows
+    # Unknown events
 
     def _judge_unknown(self, event: UnknownEvent) -> None:
         """ITEM-5"""

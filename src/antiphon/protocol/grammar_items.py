@@ -1,7 +1,7 @@
-"""The lives inside a stream: what the grammar knows of each output index and of each part, and what it compares (STR-2 … STR-11).
+"""Follows each item and each part of a stream, and compares each event with the earlier ones (STR-2 … STR-11, STR-6).
 
-What an event says is compared with what was said before it (STR-6). After a violation a life goes on from where it was or where
-the event would have led, whichever is later, and a rule is reported once for each place.
+After a violation the item continues in its current stage or in the stage of the event, whichever is later. Its content
+is then unreliable and is not compared any more.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ from antiphon.protocol.status import ItemStatus
 
 
 class Violation(Struct, frozen=True):
-    """A requirement that was broken: its row, what came and what was expected, and the number of the event (None: at the end)."""
+    """A violated requirement: its row, a message, and the sequence number of the event (None: at the end of the
+    stream)."""
 
     row: str
     message: str
@@ -77,7 +78,7 @@ class Violation(Struct, frozen=True):
 
 
 class ViolationReport:
-    """Keeps violations until they are taken; says a thing once for each place, so that one mistake is not told a hundred times."""
+    """Collects violations until they are taken. Each row is reported once for each place."""
 
     def __init__(self) -> None:
         self.sequence: int | None = None
@@ -95,7 +96,7 @@ class ViolationReport:
 
 
 class ItemState:
-    """What is known of one output index. Where it is doubtful, because of a violation, its contents are not compared any more."""
+    """The state of one output index. After a violation it is unreliable, and its content is not compared any more."""
 
     def __init__(self, report: ViolationReport, index: int) -> None:
         self.index = index
@@ -112,12 +113,12 @@ class ItemState:
         self._done_text: str | None = None
 
     def assume_announced(self) -> None:
-        """It was not announced, but is there: life goes on as though it had been."""
+        """Continues as if the item had been announced."""
         self.stage = ItemStage.ANNOUNCED
         self.is_unreliable = True
 
     def announce(self, event: ItemAdded) -> None:
-        """STR-2. It may come late, after the first content."""
+        """STR-2. The announcement may come late, after the first content."""
         is_late = self.is_unreliable and not self.is_announced
         if not is_late and not self._move(event):
             return
@@ -142,7 +143,7 @@ class ItemState:
             )
 
     def feed(self, event: PartEvent | CallEvent) -> None:
-        """What comes between the announcement and the end."""
+        """Checks an event between `output_item.added` and `output_item.done`."""
         if self.id is None:
             self.id = event.item_id
         elif event.item_id != self.id:
@@ -203,10 +204,10 @@ class ItemState:
             part = parts[index] = PartState(self._report, place, row)
         return part
 
-    # What the item says of itself
+    # Fields of the item
 
     def _judge_head(self, item: Item, name: str) -> None:
-        """ITEM-2, ITEM-6: an id, and always the same."""
+        """ITEM-2, ITEM-6: the item has an id, and it never changes."""
         id = id_of(item)
         if not id:
             self._report.add("ITEM-2", self.place, f"the item of {name} has no id; expected one")
@@ -214,7 +215,7 @@ class ItemState:
             self._report.add("ITEM-6", self.place, f"the item of {name} has the id {id!r}; expected {self.id!r}")
 
     def _judge_status(self, item: Item) -> None:
-        """ITEM-2. Some items have no status: reasoning and compaction need none, those of extensions are carried as they came."""
+        """ITEM-2. Reasoning and compaction items need no status; extension items may have any."""
         status = status_of(item)
         if status is None:
             return
@@ -238,7 +239,7 @@ class ItemState:
                 )
 
     def _judge_contents(self, first: Item, final: Item) -> None:
-        """STR-6: the item against what was streamed of it. An item that came whole at once was not streamed, and need not be."""
+        """STR-6: compares the item with its streamed content. An item without streamed content must not change."""
         match first, final:
             case Message(), Message():
                 self._judge_parts("content", first.content, final.content)
@@ -285,9 +286,9 @@ class ItemState:
         done_text = announced if self._done_text is None else self._done_text
         if done_text != final:
             before = (
-                "what was announced, and nothing was streamed"
+                "the announced value, and nothing was streamed"
                 if self._done_text is None
-                else f"the {field} told before"
+                else f"the {field} sent before"
             )
             what = f"response.output_item.done differs from {before}: {_describe_difference(done_text, final)}"
             self._report.add("STR-6", f"{self.place}.{field}", what)
@@ -322,7 +323,8 @@ class ItemState:
 
 
 class PartState:
-    """What is known of one part of an item. Where it is doubtful, its content is not compared any more."""
+    """The state of one part of an item. After a violation it is unreliable, and its content is not compared any
+    more."""
 
     def __init__(self, report: ViolationReport, place: str, row: str) -> None:
         self.place = place
@@ -340,7 +342,7 @@ class PartState:
         self._annotations: list[Any] = []
 
     def feed(self, event: PartEvent) -> None:
-        """STR-3: announced, deltas, the kind's own done, done."""
+        """STR-3: added, deltas, the done event of its content, done."""
         self._move(event)
         match event:
             case ContentPartAdded() | SummaryPartAdded():
@@ -365,7 +367,7 @@ class PartState:
                 assert_never(never)
 
     def judge_in_item(self, content: Content) -> None:
-        """STR-6: the part in the finished item."""
+        """STR-6: compares the part in the finished item with the part that was done."""
         if self._final is not None and not self.is_unreliable:
             difference = first_difference(self._final, content)
             if difference:
@@ -384,7 +386,7 @@ class PartState:
             self.is_unreliable = True
 
     def _expected_events(self, stage: PartStage) -> str:
-        """The events that could have come, of this place and of this kind of part."""
+        """The events that are allowed in this stage, for this list of parts and this kind of part."""
         own_events = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._events)]
         expected = [event for event in own_events if KIND_OF_EVENT.get(event) in (None, self._kind)]
         return " or ".join(TYPE_OF_EVENT[event] for event in expected) or "nothing more: the part is done"
@@ -441,7 +443,7 @@ class PartState:
             self._report.add(
                 "STR-6",
                 self.place,
-                f"{name} differs from the text that was told: {_describe_difference(self._done_text, _text(part))}",
+                f"{name} differs from the text that was done: {_describe_difference(self._done_text, _text(part))}",
             )
         if isinstance(part, OutputText):
             self._judge_logprobs(part.logprobs, name)
@@ -469,14 +471,17 @@ def _text(part: Content | None) -> str:
 
 
 def _describe_difference(one: str, other: str) -> str:
-    """Where two texts part, code point for code point."""
+    """Describes the first character at which two texts differ."""
     shorter = min(len(one), len(other))
     at = next((at for at in range(shorter) if one[at] != other[at]), shorter)
-    return f"they part at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
+    return f"they differ at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """The first place where two values differ on the wire, in words; empty if they agree. Absent, null and empty are the same."""
+    """Describes the first difference of two values on the wire; empty if they are equal.
+
+    Absent, null and empty values are equal.
+    """
     pending = [("", _plain(one), _plain(other))]
     while pending:
         path, left, right = pending.pop()
