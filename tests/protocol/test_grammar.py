@@ -587,7 +587,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         "'step'; expected a known type or one spelled slug:name",
     ),
     ("ITEM-5", "an event without a slug", extension, insert(unknown_event("progress"), after=ItemAdded), "spelled slug:name"),
-    ("ITEM-6", "an id that is taken", two_texts, change_item(ItemAdded, 1, id="msg_1"), "the id 'msg_1' is output[0]'s"),
+    ("ITEM-6", "an id that is taken", two_texts, change_item(ItemAdded, 1, id="msg_1"), "the id 'msg_1' belongs to output[0]"),
     ("ITEM-6", "an id that drifts", text, change(OutputTextDelta, item_id="x"), "the item_id 'x'; expected 'msg_1'"),
     ("ITEM-6", "another id at the end", text, change_item(ItemDone, id="x"), "the id 'x'; expected 'msg_1'"),
 ]

@@ -186,7 +186,9 @@ ROW_OF_ITEM: Final[dict[ItemStage, str]] = {
 EXPECTED_IN_ITEM: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "response.output_item.added before it",
     ItemStage.ANNOUNCED: "content of the item or response.output_item.done: it was announced before",
-    ItemStage.ARGUMENTS_OPEN: "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas",
+    ItemStage.ARGUMENTS_OPEN: (
+        "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas"
+    ),
     ItemStage.ARGUMENTS_DONE: "response.output_item.done: the arguments are complete",
     ItemStage.DONE: "nothing more at this output_index: the item is done",
 }

@@ -1,8 +1,9 @@
-"""Items: the things a conversation is made of, as taken (`…Param`) and as sent.
+"""Items of a conversation, as accepted (`…Param`) and as sent.
 
-A sent item is a subclass of the taken one with its id and status required: output can be sent back untouched (ITEM-6).
-The four message params of the specification share one tag, so they are one struct with a role. Items of tools beyond the
-specification (custom tools, tool search, the hosted tools of providers) are typed too, because real clients send them.
+A sent item is a subclass of the accepted one with required id and status, so output can be sent back unchanged
+(ITEM-6). The four message params of the specification share one tag, so they are one struct with a role. Items of tools
+beyond the specification (custom tools, tool search, hosted tools of providers) are typed too, because real clients send
+them.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag
 
 
 class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
-    # ITEM-6: the schema's param has null for `content` and summary texts alone; output has any part in both, and must be taken.
+    # ITEM-6: the schema's param has null for `content` and summary texts alone; output has any part in both, and must
+    # be taken.
     summary: list[Content]
     content: list[Content] | None | UnsetType = UNSET
     encrypted_content: str | None | UnsetType = UNSET
@@ -100,7 +102,7 @@ class Reasoning(ReasoningParam, frozen=True, kw_only=True, tag="reasoning"):
 class CompactionParam(Shape, frozen=True, kw_only=True, tag="compaction"):
     encrypted_content: Text10M
     id: str | None | UnsetType = UNSET
-    created_by: str | None | UnsetType = UNSET  # null: as the SDKs of this API send back what they were not told
+    created_by: str | None | UnsetType = UNSET  # null: the SDKs of this API send it for an absent field
 
 
 class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
