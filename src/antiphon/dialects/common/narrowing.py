@@ -1,7 +1,8 @@
-"""JSON schema narrowed to what a server takes, every change a loss: for the parameters of tools and for structured output alike.
+"""Reduces a JSON schema to the keywords that a server supports, and reports every change as a loss.
 
-A `Narrowing` says what a server knows; `narrowed` gives a schema of nothing else. What can be said by other words is said by them
-(`const` as `enum`, references by what they refer to), the rest is left out. A schema that needs no change comes back equal.
+It is used for the parameters of tools and for structured output. An unsupported keyword is replaced by an equivalent
+one where possible (`const` by `enum`, a reference by its target), else it is removed. A schema that needs no change is
+returned equal.
 """
 
 from __future__ import annotations
@@ -18,27 +19,30 @@ from antiphon.protocol.tools import JsonSchema
 
 
 class Narrowing(Struct, frozen=True, kw_only=True):
-    """What a server knows of JSON schema."""
+    """The JSON schema features that a server supports."""
 
-    #: Keywords that may stand in a schema; None: any.
+    #: Supported keywords; None: all.
     keywords: frozenset[str] | None = None
-    #: Forms of strings and numbers that may be asked for; None: any.
+    #: Supported values of `format`; None: all.
     formats: frozenset[str] | None = None
-    #: References: kept, replaced by what they refer to, or so only where one has company or leads elsewhere than into `$defs`.
+    #: References: kept, replaced by their targets, or replaced only where a reference has sibling keywords or a target
+    #: outside `$defs`.
     references: Literal["keep", "inline", "inline_unless_plain"] = "keep"
-    #: Types: as JSON schema has them, or always one, in capitals, with `nullable` beside it.
+    #: Types: as in JSON schema, or exactly one type in capitals, with `nullable`.
     types: Literal["json", "capitals"] = "json"
-    #: Whether values of `enum` must be strings.
+    #: Whether the values of `enum` must be strings.
     enum_of_strings: bool = False
-    #: Whether every object must say that it has no other members.
+    #: Whether every object must have `additionalProperties: false`.
     closed_objects: bool = False
 
 
 def narrow_schema(
     schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses, budget: SchemaBudget | None = None
 ) -> JsonSchema:
-    """`schema` in what the server knows; `path` is where it stands in the request. Beyond the bounds of `budget`, which is that of
-    the request's tools or else its own, it is refused."""
+    """Reduces `schema`, which is at `path` in the request, to what the server supports.
+
+    A schema that exceeds `budget` (the budget of the request's tools, or its own by default) is refused.
+    """
     counter = (budget or SchemaBudget()).counter(path)
     encoded = msgspec.json.encode(schema)
     counter.check_size(len(encoded))
@@ -49,7 +53,7 @@ def narrow_schema(
 
 
 class _Narrower:
-    """Narrows the schemas of one document."""
+    """Narrows one schema document."""
 
     def __init__(
         self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool
@@ -60,13 +64,13 @@ class _Narrower:
         self._losses = losses
         self._inlines = inlines
         self._inlined = 0
-        self._inside: set[str] = set()  # the references that are being written out
-        self._targets: dict[str, JsonSchema | None] = {}  # of references that were resolved before
+        self._inside: set[str] = set()  # the references that are being replaced
+        self._targets: dict[str, JsonSchema | None] = {}  # the targets of resolved references
 
     def schema(self, schema: Any, path: str) -> JsonSchema:
-        """One schema, which stands at `path`."""
+        """Narrows the schema at `path`."""
         if not isinstance(schema, dict):
-            if schema is not True:  # which allows anything, as an empty schema does
+            if schema is not True:  # `true` allows anything, like an empty schema
                 self._lose(path, "that nothing is allowed there", "the server has no such schema")
             schema = {}
         self._counter.enter(schema)
@@ -79,10 +83,10 @@ class _Narrower:
         nodes, size = counter.nodes, counter.size
         schema = self._replace_keywords(schema, path)
         narrowed: JsonSchema = {}
-        written = 0  # bytes of values that are no schemas
+        written = 0  # bytes of values that are not schemas
         for keyword, value in schema.items():
             if keyword in DEFINITIONS and self._inlines:
-                continue  # what refers to them holds them now
+                continue  # their references were replaced by the definitions
             if supported is not None and keyword not in supported:
                 if keyword not in NO_MEANING:
                     self._lose(
@@ -106,7 +110,7 @@ class _Narrower:
         return self._closed(self._typed(narrowed, path, nodes, size), path)
 
     def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """What a reference refers to, in its place; what stands beside the reference counts too."""
+        """Replaces a reference by its target, merged with the sibling keywords."""
         reference = str(schema["$ref"])
         target = self._target(schema["$ref"])
         self._inlined += 1
@@ -125,7 +129,7 @@ class _Narrower:
         return narrowed
 
     def _target(self, reference: Any) -> JsonSchema | None:
-        """The schema behind a reference into the same document; None if there is none."""
+        """The target of a reference into the same document, None if there is none."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         if reference not in self._targets:
@@ -133,7 +137,7 @@ class _Narrower:
         return self._targets[reference]
 
     def _replace_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """Keywords that the server does not know, by others that mean the same."""
+        """Replaces unsupported keywords by equivalent ones."""
         if "const" in schema and not self._supports("const"):
             schema = _const_as_enum(schema)
         if "allOf" in schema and not self._supports("allOf"):
@@ -164,7 +168,7 @@ class _Narrower:
         return True
 
     def _typed(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
-        """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
+        """Writes the type as the server requires it. `nodes` and `size` are the counts before this schema."""
         if self._narrowing.types == "json":
             return schema
         types = schema.pop("type") if "type" in schema else _implied_type(schema)
@@ -173,7 +177,7 @@ class _Narrower:
             schema["nullable"] = True
             types_listed.remove("null")
         words = [str(one).upper() for one in types_listed]
-        if len(words) > 1:  # each type gets a schema of its own, with all that is inside
+        if len(words) > 1:  # each type gets its own copy of the schema
             self._counter.add_copies(nodes, size, len(words) - 1)
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
             return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
@@ -183,10 +187,10 @@ class _Narrower:
         return self._whole({"type": words[0], **schema} if words else schema, path)
 
     def _whole(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """Lists must say what they hold, only members that are there can be required, and nothing is said that has no meaning."""
+        """Removes keywords of other types, adds missing `items`, and requires only members that exist."""
         word = schema.get("type")
         for keyword in [keyword for keyword in schema if KEYWORDS_OF.get(keyword, word) != word]:
-            if keyword == "enum" or word is None:  # others mean nothing to any reader
+            if keyword == "enum" or word is None:  # other keywords have no effect
                 self._lose(
                     _step(path, f".{keyword}"),
                     f"the keyword {keyword!r} of a schema",
@@ -220,12 +224,12 @@ class _Narrower:
 
 
 def _step(path: str, step: str) -> str:
-    """One step further, unless the path is too long to be read: schemas below one another may have names of any length."""
+    """Extends a path, unless it is too long to be read: names in nested schemas may have any length."""
     return path + step if len(path) < MAX_TEXT else path
 
 
 def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:
-    """What stands at the place that a reference such as `#/$defs/a` names."""
+    """Resolves a reference such as `#/$defs/a`."""
     place: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
         if not isinstance(place, dict):
@@ -235,8 +239,8 @@ def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:
 
 
 def _has_plain_references(encoded: bytes) -> bool:
-    """Whether every reference of a schema stands alone and leads into `$defs`. Looks at its JSON, which has no white space, because
-    a large list of values would have to be walked."""
+    """Whether every reference of a schema has no sibling keywords and a target in `$defs`. Searches the encoded
+    JSON, which has no white space, because walking a large schema is slower."""
     references = encoded.count(b'{"$ref":') + encoded.count(b',"$ref":')
     return not references or len(PLAIN_REFERENCE.findall(encoded)) == references
 
@@ -246,7 +250,7 @@ def _is_list_of_strings(value: Any) -> bool:
 
 
 def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
-    """What a schema of several types says of one of them."""
+    """The part of a schema with several types that applies to one of them."""
     own = {keyword: value for keyword, value in schema.items() if keyword not in OF_ANY_TYPE}
     return {
         "type": word,
@@ -255,7 +259,7 @@ def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
 
 
 def _implied_type(schema: JsonSchema) -> str | None:
-    """The type of a schema that does not say it."""
+    """The type of a schema without `type`, inferred from its keywords."""
     return next((kind for keyword, kind in IMPLIES.items() if keyword in schema), None)
 
 
@@ -267,16 +271,16 @@ def _const_as_enum(schema: JsonSchema) -> JsonSchema:
 
 
 def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
-    """Schemas that must all hold, as one that says all they say; members of objects are put together."""
+    """Merges the schemas of `allOf` into one, including the members of objects."""
     parts = schema["allOf"]
     if not isinstance(parts, list) or not all(isinstance(part, dict) and "$ref" not in part for part in parts):
         return schema
     own: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
     whole: JsonSchema = {}
     properties: dict[str, Any] = {}
-    required: dict[str, None] = {}  # in their order, each once
+    required: dict[str, None] = {}  # in order, without duplicates
     for part in (own, *parts):
-        counter.add_nodes(1)  # parts that say the same are work too, though nothing is left of them
+        counter.add_nodes(1)  # equal parts take time too, though the result has only one
         counter.add_members(part)
         for keyword, value in part.items():
             whole.setdefault(keyword, value)
@@ -290,19 +294,19 @@ def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
     return {**whole, **{keyword: value for keyword, value in together.items() if value}}
 
 
-#: References that are written out before a schema counts as one without end.
+#: The number of replaced references above which a schema counts as recursive.
 MOST_INLINED: Final = 500
 PLAIN_REFERENCE: Final = re.compile(rb'\{"\$ref":"#/\$defs/[^"\\]*+(?:\\.[^"\\]*+)*+"\}')
-CHECKED: Final = frozenset({"format", "enum"})  # keywords whose value the server may not take
+CHECKED: Final = frozenset({"format", "enum"})  # keywords with values that a server may not support
 OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 SCHEMAS_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"}) | DEFINITIONS
 LISTS_OF_SCHEMAS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 SCHEMAS: Final = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"})
-#: Keywords whose leaving out changes nothing that a model could obey.
+#: Keywords that have no meaning for a model.
 NO_MEANING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
 IMPLIES: Final = {"properties": "object", "items": "array", "enum": "string"}
-#: Keywords that mean something to one type only.
+#: Keywords that apply to one type only.
 KEYWORDS_OF: Final = {
     "properties": "OBJECT",
     "required": "OBJECT",
