@@ -469,8 +469,8 @@ class ResponseWriter:
         for index, item in enumerate(self._output[:end]):
             if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
                 raise InvalidTransition(
-                    f"output[{index}] is incomplete: only the last item of a response that does not fail may be incomplete, "
-                    "and then the response must be incomplete; end it with incomplete() or fail() (ITEM-3)"
+                    f"output[{index}] is incomplete: only the last item of a response that does not fail may be "
+                    "incomplete, and then the response must be incomplete; end it with incomplete() or fail() (ITEM-3)"
                 )
 
     def _claim(self, prefix: str, preferred: str | None) -> str:

@@ -1,8 +1,8 @@
-"""Custom tools on servers that know only functions: a function of one string, `{"input": "…"}`, and the string back out of it.
+"""Represents custom tools on servers that support only functions: a function with one string, `{"input": "…"}`.
 
-`FreeformInput` takes the arguments in any cut and gives the input as soon as it is certain. What a model writes instead of the one
-string (other members, no JSON at all) is not lost: if nothing was given out yet, the raw text is the input; what follows a
-whole string is left in `left_over`.
+`FreeformInput` takes the arguments in any pieces and returns the input as soon as it is certain. If a model writes
+something other than this one string (other members, no JSON), the raw text is the input, unless input was already
+returned. Text after a complete string is available as `left_over`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INPUT_DESCRIPTION: Final = "The whole input, as plain text: what is said of the 
 
 
 def description(tool: CustomTool, path: str, losses: Losses) -> str:
-    """What the model is told of a custom tool: its grammar too, which nothing enforces."""
+    """The description of a custom tool for the model, including its grammar, which is not enforced."""
     text = tool.description or ""
     if tool.format:
         report_unknown_fields(tool.format, f"{path}.format", losses)
@@ -35,7 +35,7 @@ def description(tool: CustomTool, path: str, losses: Losses) -> str:
 
 
 def schema(description: str = INPUT_DESCRIPTION) -> dict[str, Any]:
-    """The parameters of the function that stands for a custom tool."""
+    """The parameters of the function that represents a custom tool."""
     return {
         "type": "object",
         "properties": {PARAMETER: {"type": "string", "description": description}},
@@ -45,25 +45,25 @@ def schema(description: str = INPUT_DESCRIPTION) -> dict[str, Any]:
 
 
 def wrap_input(text: str) -> str:
-    """The arguments of the function for this input."""
+    """The function arguments for this input."""
     return ARGUMENTS_PREFIX + wrap_delta(text) + ARGUMENTS_SUFFIX
 
 
 def wrap_delta(text: str) -> str:
-    """A piece of the input, escaped: `ARGUMENTS_PREFIX`, the pieces and `ARGUMENTS_SUFFIX` together are the arguments."""
+    """Escapes a piece of the input. The arguments are `ARGUMENTS_PREFIX`, all pieces, and `ARGUMENTS_SUFFIX`."""
     return msgspec.json.encode(text)[1:-1].decode()
 
 
 class FreeformInput:
-    """Arguments in, input out, piece by piece."""
+    """Takes the arguments and returns the input, piece by piece."""
 
     def __init__(self) -> None:
-        self._pending = ""  # the beginning, until it is known; then an escape that was cut in two
+        self._pending = ""  # the unrecognised beginning, later an incomplete escape
         self._state: Literal["beginning", "inside", "after", "other"] = "beginning"
         self._rest: list[str] = []
 
     def feed(self, piece: str) -> str:
-        """The input that `piece` makes certain."""
+        """The input that is certain after `piece`."""
         if self._state == "after" or self._state == "other":
             self._rest.append(piece)
             return ""
@@ -78,7 +78,7 @@ class FreeformInput:
         return self._string()
 
     def finish(self) -> str:
-        """The arguments are over: what was held back, as it stands."""
+        """Ends the arguments and returns the pending text."""
         pending, self._pending = self._pending, ""
         if self._state == "beginning" or self._state == "other":
             pending, self._rest = self._other_form("".join([*self._rest, pending]))
@@ -86,12 +86,12 @@ class FreeformInput:
 
     @property
     def left_over(self) -> str:
-        """After the end: what came besides the one string, empty as a rule."""
+        """After the end: text besides the one string, usually empty."""
         rest = "".join(self._rest)
         return "" if END.fullmatch(rest) else rest
 
     def _string(self) -> str:
-        """As much of the open string as can be told for certain."""
+        """The certain part of the open string."""
         text, at, decoded = self._pending, 0, []
         while special := SPECIAL.search(text, at):
             decoded.append(text[at : special.start()])
@@ -112,7 +112,7 @@ class FreeformInput:
 
     @staticmethod
     def _other_form(arguments: str) -> tuple[str, list[str]]:
-        """Not the one string at the very beginning: perhaps it stands behind other members, which are left over then."""
+        """Reads arguments with other members before the string. The other members are left over."""
         try:
             members = decode_json(arguments)
         except ValueError:
@@ -124,7 +124,7 @@ class FreeformInput:
 
 
 def _meaning(escape: str) -> str:
-    """What an escape stands for. One that JSON does not know is taken as it is written; half of a pair is no character."""
+    """Decodes an escape. An invalid escape is kept as written; an unpaired surrogate becomes U+FFFD."""
     try:
         text: str = json.loads(f'"{escape}"')
     except ValueError:
@@ -136,16 +136,16 @@ ARGUMENTS_PREFIX: Final = f'{{"{PARAMETER}":"'
 ARGUMENTS_SUFFIX: Final = '"}'
 MAX_BEGIN: Final = 200
 BEGIN: Final = re.compile(rf'\s*\{{\s*"{PARAMETER}"\s*:\s*"')
-END: Final = re.compile(r"\s*+\}?+\s*+")  # a bracket that never came is no loss
+END: Final = re.compile(r"\s*+\}?+\s*+")  # a missing closing bracket is no loss
 SPECIAL: Final = re.compile(r'["\\]')
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-# A whole escape, a pair of them where the first is the first half of a character; no match while it may still go on.
+# A complete escape, or a complete pair of surrogate escapes. No match while the escape may continue.
 ESCAPE: Final = re.compile(
-    r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}     # a whole pair
-    |   \\u[dD][89abAB][0-9a-fA-F]{2}(?!\\?\Z|\\u[0-9a-fA-F]{0,3}\Z)   # a first half that nothing can complete any more
+    r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}     # a pair of surrogates
+    |   \\u[dD][89abAB][0-9a-fA-F]{2}(?!\\?\Z|\\u[0-9a-fA-F]{0,3}\Z)   # a first surrogate without its second
     |   \\u(?![dD][89abAB])[0-9a-fA-F]{4}                              # any other character
-    |   \\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)                          # broken off by what cannot be part of it
-    |   \\[^u]                                                         # the short ones
+    |   \\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)                          # an incomplete escape
+    |   \\[^u]                                                         # a short escape
     """,
     re.VERBOSE | re.DOTALL,
 )

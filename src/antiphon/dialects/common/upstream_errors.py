@@ -168,7 +168,8 @@ KEY: Final = re.compile(
     r"|\bAIza[A-Za-z0-9_\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_\-]{6}[A-Za-z0-9_.\-]*"
 )
 NAMED_KEY: Final = re.compile(
-    r"(?i)(\bBearer\s++|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
+    r"(?i)(\bBearer\s++"
+    r"|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
     r"(?!\[key\]|Bearer\b)[^\s\"',;)…]{6,}+"
 )
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
