@@ -182,7 +182,7 @@ class ErrorEvent(Event, frozen=True, kw_only=True, tag="error"):
 
 
 class UnknownEvent(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """An event of a type we do not know; its number stands in its raw bytes too."""
+    """An event of unknown type. Its raw bytes contain its sequence number too."""
 
     sequence_number: int
 

@@ -63,7 +63,7 @@ class Grammar:
         self._report.sequence = event.sequence_number
         if self._stage is ResponseStage.ENDED:
             self._report.add(
-                "STR-7", "response", f"{event_type(event)} came after the terminal event; expected nothing but [DONE]"
+                "STR-7", "response", f"got {event_type(event)} after the terminal event; expected only [DONE]"
             )
             return self._report.take()
         self._count(event)
@@ -109,7 +109,7 @@ class Grammar:
         self._stage, is_legal = next_stage(RESPONSE_GRAMMAR, stage, event)
         if not is_legal:
             expected = EXPECTED_IN_RESPONSE[stage]
-            self._report.add(ROW_OF_RESPONSE[stage], "response", f"{event_type(event)} came; expected {expected}")
+            self._report.add(ROW_OF_RESPONSE[stage], "response", f"got {event_type(event)}; expected {expected}")
 
     # The response
 
@@ -119,10 +119,10 @@ class Grammar:
         statuses = STATUS_OF_EVENT[type(event)]
         if response.status not in statuses:
             expected = " or ".join(repr(status.value) for status in statuses)
-            self._report.add(row, "response.status", f"{name} says {response.status!r}; expected {expected}")
+            self._report.add(row, "response.status", f"{name} has {response.status!r}; expected {expected}")
         if self._id is not None and response.id != self._id:
             self._report.add(
-                row, "response.id", f"{name} says {response.id!r}; expected {self._id!r}, as in the events before"
+                row, "response.id", f"{name} has {response.id!r}; expected {self._id!r}, as in earlier events"
             )
         self._id = response.id
         if isinstance(event, TerminalEvent):
@@ -134,7 +134,7 @@ class Grammar:
             self._report.add("STR-8", "response.error", f"{name} has none; expected an error with its code and message")
         if isinstance(event, ResponseIncomplete) and response.incomplete_details is None:
             self._report.add("ITEM-3", "response.incomplete_details", f"{name} has none; expected a reason")
-        self._judge_open_items(f"{name} came")
+        self._judge_open_items(f"got {name}")
         self._judge_output(response, name)
         if not isinstance(event, ResponseFailed):
             self._judge_incomplete_items(isinstance(event, ResponseIncomplete), name)
@@ -200,7 +200,7 @@ class Grammar:
             return index if existing_item.stage is ItemStage.DONE else expected
         if index > expected or index < 0:
             self._report.add(
-                "STR-2", f"output[{index}]", f"the next item came here; expected output_index {expected}: no gaps"
+                "STR-2", f"output[{index}]", f"the next item is here; expected output_index {expected}, without gaps"
             )
         return index
 
@@ -218,7 +218,7 @@ class Grammar:
         item = self._places.get(event.output_index)
         if item is None:
             place = f"output[{event.output_index}]"
-            self._report.add("STR-2", place, f"{event_type(event)} came; expected response.output_item.added before it")
+            self._report.add("STR-2", place, f"got {event_type(event)}; expected response.output_item.added before it")
             item = self._add(event.output_index)
             item.assume_announced()
         return item
@@ -234,6 +234,4 @@ class Grammar:
         """ITEM-5"""
         kind = event.kind
         if not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
-            self._report.add(
-                "ITEM-5", kind, "an event of an unknown type came; expected a known type or one spelled slug:name"
-            )
+            self._report.add("ITEM-5", kind, "the event type is unknown; expected a known type or the form slug:name")

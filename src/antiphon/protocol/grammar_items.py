@@ -153,9 +153,7 @@ class ItemState:
         holders = ITEM_TYPES_OF_EVENT[type(event)]
         if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
             expected = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
-            what = (
-                f"{event_type(event)} came, and the item is a {type_of(self._first)}; expected it in a {expected} only"
-            )
+            what = f"got {event_type(event)} in a {type_of(self._first)}; expected it only in a {expected}"
             self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
         elif not self._move(event):
             self.is_unreliable = True
@@ -189,7 +187,7 @@ class ItemState:
         self.stage, is_legal = next_stage(ITEM_GRAMMAR, stage, event)
         if not is_legal:
             self._report.add(
-                ROW_OF_ITEM[stage], self.place, f"{event_type(event)} came; expected {EXPECTED_IN_ITEM[stage]}"
+                ROW_OF_ITEM[stage], self.place, f"got {event_type(event)}; expected {EXPECTED_IN_ITEM[stage]}"
             )
         return is_legal
 
@@ -200,7 +198,7 @@ class ItemState:
             place, row = f"{self.place}.{where}[{index}]", ROW_OF_PART_LIST[where]
             expected = max(parts, default=-1) + 1
             if isinstance(event, PART_ADDED) and (index > expected or index < 0):
-                self._report.add(row, place, f"the next part came here; expected {where}_index {expected}: no gaps")
+                self._report.add(row, place, f"the next part is here; expected {where}_index {expected}, without gaps")
             part = parts[index] = PartState(self._report, place, row)
         return part
 
@@ -382,7 +380,7 @@ class PartState:
             self.stage, is_legal, row = stage, False, ROW_OF_EVENT[type(event)]
         if not is_legal:
             if not self.is_unreliable:
-                self._report.add(row, self.place, f"{event_type(event)} came; expected {self._expected_events(stage)}")
+                self._report.add(row, self.place, f"got {event_type(event)}; expected {self._expected_events(stage)}")
             self.is_unreliable = True
 
     def _expected_events(self, stage: PartStage) -> str:

@@ -86,8 +86,8 @@ class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag
 
 
 class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
-    # ITEM-6: the schema's param has null for `content` and summary texts alone; output has any part in both, and must
-    # be taken.
+    # ITEM-6: the schema allows only null `content` and summary texts here. Output has any parts in both, and is
+    # accepted.
     summary: list[Content]
     content: list[Content] | None | UnsetType = UNSET
     encrypted_content: str | None | UnsetType = UNSET
@@ -112,7 +112,7 @@ class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
 
 
 class CompactionTrigger(Shape, frozen=True, kw_only=True, tag="compaction_trigger"):
-    """At the end of the input: compact what came before, answer with one compaction item."""
+    """At the end of the input: asks to compact the items before it into one compaction item."""
 
     id: str | None | UnsetType = UNSET
 
@@ -170,7 +170,7 @@ class ToolSearchOutput(Shape, frozen=True, kw_only=True, tag="tool_search_output
 
 
 class _Hosted(Shape, frozen=True, kw_only=True):
-    """What the hosted items of providers have in common: they say how a tool was called and how far it got."""
+    """Base class of the items of hosted tools, which report a call and its status."""
 
     id: str | None | UnsetType = UNSET
     status: str | None | UnsetType = UNSET

@@ -73,7 +73,7 @@ def is_too_deep(data: Json, levels: int = MAX_NESTING) -> bool:
 
 
 def _brackets(text: bytes) -> bytes:
-    """The brackets of JSON that stand outside of its strings."""
+    """The brackets of JSON outside its strings."""
     if b'\\"' in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = text.translate(None, NO_MARKS)

@@ -19,7 +19,7 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.tools import CustomTool, GrammarFormat
 
 PARAMETER: Final = "input"
-INPUT_DESCRIPTION: Final = "The whole input, as plain text: what is said of the input is meant of this string."
+INPUT_DESCRIPTION: Final = "The whole input as plain text. The tool description refers to this string as the input."
 
 
 def description(tool: CustomTool, path: str, losses: Losses) -> str:

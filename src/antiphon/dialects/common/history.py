@@ -270,7 +270,7 @@ class _Turns:
         call_id = call.item.call_id
         outputs = list(self._pairs.outputs.get(at, {}).values())
         if not outputs:
-            self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
+            self._losses.add(call.path, f"call {call_id} has no output", "a placeholder result was added")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
         if len(outputs) > 1 and not all(
             is_failed(output.item) for output in outputs
@@ -294,7 +294,7 @@ class _Turns:
                     f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id"
                 )
             case "synthesize":
-                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was made up")
+                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was added")
                 call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
                 return AssistantTurn(calls=[AnsweredCall(PlacedItem(path, call), output)])
             case "text":

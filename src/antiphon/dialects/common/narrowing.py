@@ -71,7 +71,7 @@ class _Narrower:
         """Narrows the schema at `path`."""
         if not isinstance(schema, dict):
             if schema is not True:  # `true` allows anything, like an empty schema
-                self._lose(path, "that nothing is allowed there", "the server has no such schema")
+                self._lose(path, "that no value is allowed", "the server has no such schema")
             schema = {}
         self._counter.enter(schema)
         narrowed = self._referred(schema, path) if "$ref" in schema and self._inlines else self._narrowed(schema, path)
@@ -116,11 +116,13 @@ class _Narrower:
         self._inlined += 1
         if reference in self._inside or self._inlined > MOST_INLINED:
             self._lose(
-                path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end"
+                path,
+                f"the target of {reference[:80]!r}",
+                "the server does not support references, and the target is recursive",
             )
             return self.schema({"type": "object"}, path)
         if target is None:
-            self._lose(path, f"the reference {reference[:80]!r}", "it refers to nothing that is there")
+            self._lose(path, f"the reference {reference[:80]!r}", "its target does not exist")
             target = {}
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         self._inside.add(reference)
@@ -182,7 +184,7 @@ class _Narrower:
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
             return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
         if not words and "anyOf" not in schema:
-            self._lose(path, "that any value may stand there", "the server wants a type, and got that of strings")
+            self._lose(path, "that any value is allowed", "the server requires a type; string was used")
             words = ["STRING"]
         return self._whole({"type": words[0], **schema} if words else schema, path)
 
@@ -198,7 +200,7 @@ class _Narrower:
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
         if schema.get("type") == "ARRAY" and "items" not in schema:
-            self._lose(path, "that a list may hold anything", "the server wants a type, and got that of strings")
+            self._lose(path, "that a list may have any items", "the server requires a type; string was used")
             schema = {**schema, "items": {"type": "STRING"}}
         required = schema.get("required")
         if required is None:
@@ -207,7 +209,7 @@ class _Narrower:
         existing = [name for name in names if name in members] if isinstance(members, dict) else []
         if existing != required:
             place = _step(path, ".required")
-            self._lose(place, "that members must be there of which nothing is said", "the server refuses it")
+            self._lose(place, "required members that are not in properties", "the server refuses them")
             schema = {**schema, "required": existing}
         return schema
 

@@ -37,6 +37,10 @@ class SurrogateJoiner:
         return whole
 
 
-SURROGATE_LOSS: Final = ("stream", "halves of characters were replaced by U+FFFD", "their other halves never came")
+SURROGATE_LOSS: Final = (
+    "stream",
+    "unpaired surrogates were replaced by U+FFFD",
+    "the other half of the pair is missing",
+)
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 FIRST_HALF_LAST: Final = re.compile("[\ud800-\udbff]\\Z")

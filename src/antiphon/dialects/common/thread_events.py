@@ -91,7 +91,7 @@ class ErrorItem(ThreadItem, frozen=True, kw_only=True, tag="error"):
 
 
 class OtherItem(ThreadItem, frozen=True, kw_only=True):
-    """An item of a kind that nobody knows here, all of it in `extra_members`."""
+    """An item of unknown kind, with all its members in `extra_members`."""
 
     kind: str
 
