@@ -1,7 +1,7 @@
-"""Exceptions, and whose fault each is: the client's, the upstream's, or ours.
+"""Exceptions of the package, grouped by whose fault they are: the client's, the upstream's, or ours.
 
-Every error that can reach a client is an `ApiError`: it knows its type, code, message and param (ERR-1, B-6) and the HTTP
-status that goes with it. Nothing here knows how a dialect spells an error on the wire.
+Every error that can reach a client is an `ApiError` with type, code, message and param (ERR-1, B-6), and an HTTP
+status. The dialects define how an error is written on the wire.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Literal, Self
 
 ErrorType = Literal["invalid_request", "not_found", "too_many_requests", "server_error", "model_error"]
 
-# ERR-2: the status that goes with a type when the error does not name a more precise one.
+# ERR-2: the status of each type, unless an error sets a more precise one.
 STATUS_OF_TYPE: Final[dict[str, int]] = {
     "invalid_request": 400,
     "not_found": 404,
@@ -22,15 +22,15 @@ STATUS_OF_TYPE: Final[dict[str, int]] = {
 
 
 class AntiphonError(Exception):
-    """Anything this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class ApiError(AntiphonError):
-    """An error with the five things a client is told: status, type, code, message, param."""
+    """An error for a client, with status, type, code, message and param."""
 
     default_type: ErrorType = "server_error"
     default_code = "internal_error"
-    default_status: int | None = None  # where the fault's own type has a more precise one than ERR-2 says
+    default_status: int | None = None  # a more precise status than that of the type (ERR-2)
 
     def __init__(
         self,
@@ -51,8 +51,11 @@ class ApiError(AntiphonError):
         self.retry_after = retry_after
 
     def without_traceback(self) -> Self:
-        """The same error, raised nowhere yet. An error knows the frames it came through: one that is raised by who keeps it, or
-        kept by who caught it, would hold itself and a whole request until the collector comes by."""
+        """A copy without a traceback, for an error that is stored.
+
+        A traceback refers to all its frames. A stored error with a traceback would keep a whole request, and itself, in
+        memory until the garbage collector runs.
+        """
         return copy(self)
 
 
@@ -64,41 +67,41 @@ class ClientFault(ApiError):
 
 
 class InvalidJson(ClientFault):
-    """Not JSON, or not a JSON object."""
+    """The body is not JSON, or not a JSON object."""
 
     default_code = "invalid_json"
 
 
 class JsonTooDeep(ClientFault):
-    """Brackets nested beyond what any reader downstream would take."""
+    """The JSON is nested too deeply."""
 
     default_code = "json_too_deep"
 
 
 class InvalidUnicode(ClientFault):
-    """Bytes that are no UTF-8, or half of a surrogate pair: the policy is to refuse them, everywhere alike."""
+    """The JSON has invalid UTF-8 or an unpaired surrogate. Both are always refused."""
 
     default_code = "invalid_unicode"
 
 
 class InvalidValue(ClientFault):
-    """A field holds what it may not hold; `param` is its path (ERR-3)."""
+    """The value of a field is not allowed; `param` is the path of the field (ERR-3)."""
 
 
 class MissingField(ClientFault):
-    """A required field is absent; `param` is its path (ERR-3)."""
+    """A required field is absent; `param` is the path of the field (ERR-3)."""
 
     default_code = "missing_field"
 
 
 class UnsupportedParameter(ClientFault):
-    """Well formed, but the chosen upstream cannot honour it and leaving it out would change the meaning (REQ-6)."""
+    """A valid setting that the chosen upstream does not support, and that changes the meaning if left out (REQ-6)."""
 
     default_code = "unsupported_parameter"
 
 
 class OrphanToolOutput(ClientFault):
-    """A tool output whose call nobody knows."""
+    """A tool output without a matching call."""
 
     default_code = "orphan_tool_output"
 
@@ -111,19 +114,19 @@ class UpstreamFault(ApiError):
 
 
 class StorageUnavailable(ApiError):
-    """What should be kept cannot be, or what is kept cannot be reached."""
+    """The store cannot be read or written."""
 
     default_code = "storage_unavailable"
     default_status = 503
 
 
 class InvalidTransition(AntiphonError):
-    """Our own fault: somebody drove a lifecycle where it cannot go (B-1, ITEM-4)."""
+    """An internal error: a status transition that the life cycle does not allow (B-1, ITEM-4)."""
 
 
 class ProfileError(AntiphonError):
-    """A profile that cannot be loaded; the message names the file and the setting."""
+    """A profile cannot be loaded. The message names the file and the setting."""
 
 
 class ConfigError(AntiphonError):
-    """A configuration that cannot be used; the message says where, what came, what was wanted, and what to do."""
+    """A configuration is invalid. The message names the place, the value, the allowed values, and a remedy."""

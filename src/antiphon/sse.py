@@ -1,7 +1,8 @@
-"""Server-sent events: bytes ⇄ frames, incremental and pure.
+"""Server-sent events: decodes bytes to frames and encodes frames, incrementally and without I/O.
 
-`Decoder.feed` takes any cut of the bytes and returns whole frames; `finish` gives what the end leaves over. Lines end in LF, CR or
-CRLF and nothing else: U+2028, U+2029 and U+0085 are text (never `splitlines()`). An event may be as long as the limit, no longer.
+`Decoder.feed` takes bytes in any pieces and returns complete frames; `finish` returns a frame that the end of the
+stream completes. Lines end in LF, CR or CRLF and nothing else: U+2028, U+2029 and U+0085 are text (never
+`splitlines()`). The length of an event is limited.
 """
 
 from __future__ import annotations
@@ -20,48 +21,57 @@ MAX_LENGTH: Final = 64 * 1024 * 1024
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One event: its name, empty if the stream gave none, and its data, lines joined by LF."""
+    """One event: its name (empty if the stream has none), and its data with lines joined by LF."""
 
     event: str
     data: bytes
 
 
 class Decoder:
-    """Bytes in, frames out; comments, ids and retry hints are passed over."""
+    """Decodes one stream. Comments, ids and retry hints are ignored."""
 
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
         self._max_length = max_length
-        self._line = bytearray()  # the beginning of a line whose end has not come
+        self._line = bytearray()  # an incomplete line
         self._event = ""
-        self._data = bytearray()  # the data lines of an event whose end has not come, an LF after each
-        self._begun = False  # whether the BOM was dealt with
-        self._between = False  # whether it was, and nothing of a frame is held
+        self._data = bytearray()  # the data lines of an incomplete event, each with an LF
+        self._bom_handled = False  # whether the BOM was removed or is known to be absent
+        self._between_frames = False  # the same, and no part of a frame is buffered
         self._after_cr = False
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes."""
-        if not self._begun and data[:6] in FIRST and not self._line:
-            self._begun = self._between = True  # no BOM, as nearly always
-        # The common case on a paced stream: exactly one frame, of one data line.
+        if not self._bom_handled and data[:6] in FIRST_BYTES and not self._line:
+            self._bom_handled = self._between_frames = True  # the common case: no BOM
+        # The common case of a slow stream: exactly one frame with one data line.
         end = len(data) - 2
-        if self._between and data[:6] == b"data: " and data[-1] == LF and data.find(b"\n") == end and CR not in data:
+        if (
+            self._between_frames
+            and data[:6] == b"data: "
+            and data[-1] == LF
+            and data.find(b"\n") == end
+            and CR not in data
+        ):
             self._check(end)
             return [Frame("", data[6:end])]
-        # And of a fast one: several whole frames at once.
-        if self._between and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
+        # The common case of a fast stream: several complete frames at once.
+        if self._between_frames and data[-2:] == b"\n\n" and CR not in data and end <= self._max_length:
             frames = _plain_frames(data) or _named_frames(data) or _whole_frames(data[:-2].split(b"\n\n"))
             if frames is not None:
                 return frames
-        # The same of a server that ends its lines in CRLF.
-        if self._between and data[-4:] == b"\r\n\r\n" and end <= self._max_length:
+        # The same for lines that end in CRLF.
+        if self._between_frames and data[-4:] == b"\r\n\r\n" and end <= self._max_length:
             frames = _crlf_frames(data)
             if frames is not None:
                 return frames
         return self._feed(data)
 
     def finish(self) -> list[Frame]:
-        """The stream ended. A frame whose last blank line never came counts; one that was cut inside a line counts only if
-        its data is whole all the same, which cut JSON never is."""
+        """Ends the stream and returns its last frame, if there is one.
+
+        A frame without its final blank line counts. A frame that was cut inside a line counts only if its data is
+        complete JSON or `[DONE]`.
+        """
         frames: list[Frame] = []
         was_cut = bool(self._line)
         if self._line.startswith(b"data:"):
@@ -76,24 +86,24 @@ class Decoder:
     def _feed(self, data: bytes) -> list[Frame]:
         if self._after_cr and data:
             self._after_cr = False
-            data = data.removeprefix(b"\n")  # the second half of a CRLF that was cut in two
-        if not self._begun:
+            data = data.removeprefix(b"\n")  # the LF of a CRLF that was split between two calls
+        if not self._bom_handled:
             data = bytes(self._line) + data
             self._line.clear()
             if len(data) < len(BOM) and BOM.startswith(data):
                 self._line += data
                 return []
-            self._begun = True
+            self._bom_handled = True
             data = data.removeprefix(BOM)
         lines = LINE_END.split(data) if CR in data else data.split(b"\n")
         self._after_cr = self._after_cr or data[-1:] == b"\r"
         frames: list[Frame] = []
         self._take_lines(lines, frames)
-        self._between = not (self._line or self._data or self._event or self._after_cr)
+        self._between_frames = not (self._line or self._data or self._event or self._after_cr)
         return frames
 
     def _take_lines(self, lines: list[bytes], frames: list[Frame]) -> None:
-        """`lines` as they came: the first may have begun earlier, the last has no end yet."""
+        """Takes lines of one call: the first may continue the buffered line, the last is incomplete."""
         rest = lines.pop()
         if lines and self._line:
             lines[0] = bytes(self._line) + lines[0]
@@ -107,7 +117,8 @@ class Decoder:
     def _check(self, length: int) -> None:
         if length + len(self._data) > self._max_length:
             raise UpstreamFault(
-                f"the upstream sent a line or an event of more than {self._max_length} bytes", code="upstream_invalid_response"
+                f"the upstream sent a line or an event of more than {self._max_length} bytes",
+                code="upstream_invalid_response",
             )
 
     def _take(self, line: bytes, frames: list[Frame]) -> None:
@@ -130,35 +141,35 @@ class Decoder:
 
 
 def _plain_frames(data: bytes) -> list[Frame] | None:
-    """Frames of one data line each and nothing else; None if there is anything else among them."""
+    """Decodes frames that have one data line each and nothing else; None if there is anything else."""
     if data[:6] != b"data: ":
         return None
     parts = data[6:-2].split(b"\n\ndata: ")
-    frames = [Frame("", part) for part in parts if b"\n" not in part]  # counting them would take eight times as long
+    frames = [Frame("", part) for part in parts if b"\n" not in part]  # `count` would take eight times as long
     return frames if len(frames) == len(parts) else None
 
 
 def _named_frames(data: bytes) -> list[Frame] | None:
-    """The same where each has a name: most often that of the one before, which need not be read again."""
+    """The same for frames that also have a name. A name equal to the previous one is not decoded again."""
     if data[:7] != b"event: ":
         return None
     parts = data[7:-2].split(b"\n\nevent: ")
     if data.count(b"\n") != 3 * len(parts):
         return None
     frames: list[Frame] = []
-    event, known = "", b""
+    event, previous_name = "", b""
     for part in parts:
-        name, found, line = part.partition(b"\ndata: ")
-        if not found:
+        name, separator, line = part.partition(b"\ndata: ")
+        if not separator:
             return None
-        if name != known:
-            event, known = name.decode("utf-8", "replace"), name
+        if name != previous_name:
+            event, previous_name = name.decode("utf-8", "replace"), name
         frames.append(Frame(event, line))
     return frames
 
 
 def _crlf_frames(data: bytes) -> list[Frame] | None:
-    """The same where each line ends in CRLF."""
+    """The same for lines that end in CRLF."""
     parts = data[6:-4].split(b"\r\n\r\ndata: ")
     if data[:6] != b"data: " or not data.count(b"\n") == data.count(b"\r") == 2 * len(parts):
         return None
@@ -166,7 +177,7 @@ def _crlf_frames(data: bytes) -> list[Frame] | None:
 
 
 def _whole_frames(blocks: list[bytes]) -> list[Frame] | None:
-    """Frames of one data line each, with or without a name; None if there is anything else among them."""
+    """Decodes frames that have one data line each, with or without a name; None if there is anything else."""
     frames: list[Frame] = []
     for block in blocks:
         event, line = "", block
@@ -180,24 +191,24 @@ def _whole_frames(blocks: list[bytes]) -> list[Frame] | None:
 
 
 def encode(event: str, data: bytes) -> bytes:
-    """One frame on the wire (HTTP-3)."""
-    if "\n" in event or "\r" in event:  # a name nobody knows, from an upstream: it must not begin a line of its own
+    """Encodes one frame (HTTP-3)."""
+    if "\n" in event or "\r" in event:  # an unknown name from an upstream must not start a new line
         event = event.replace("\r", " ").replace("\n", " ")
     return b"event: %b\ndata: %b\n\n" % (event.encode(), _one_line(data))
 
 
 def encode_data(data: bytes) -> bytes:
-    """One frame without a name, as chat servers send them."""
+    """Encodes one frame without a name, as chat servers send it."""
     return b"data: %b\n\n" % _one_line(data)
 
 
 def comment(text: str = "") -> bytes:
-    """A line that every reader passes over: it keeps a silent connection alive (HTTP-7)."""
+    """Encodes a comment, which readers ignore. It keeps an idle connection alive (HTTP-7)."""
     return b": %b\n\n" % _one_line(text.encode())
 
 
 def _one_line(data: bytes) -> bytes:
-    """JSON has line endings only between its tokens, where a space does as well (bytes of unknown items keep theirs)."""
+    """Replaces line ends by spaces. JSON has line ends only between tokens, where a space is equivalent."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ") if LF in data or CR in data else data
 
 
@@ -210,7 +221,7 @@ def _is_whole(data: bytes) -> bool:
 
 
 BOM: Final = b"\xef\xbb\xbf"
-FIRST: Final = frozenset({b"data: ", b"event:"})  # what nearly every stream begins with
+FIRST_BYTES: Final = frozenset({b"data: ", b"event:"})  # the first bytes of nearly every stream
 LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 CR: Final = 13
 LF: Final = 10

@@ -1,4 +1,4 @@
-"""The hub: Open Responses as types, one codec, one writer, one grammar, one fold.
+"""The hub: the types of Open Responses, one codec, one writer, one grammar, one fold.
 
-Everything in this room is pure: no sockets, no clock, no log. Ids and time come in as arguments.
+This package is pure: no sockets, no clock, no log. Ids and time are arguments.
 """

@@ -1,7 +1,7 @@
-"""What every shape of the protocol has in common: unknown fields are kept, unknown types are kept (ITEM-5, REQ-7).
+"""Base classes of the protocol types, which keep unknown fields and unknown types (ITEM-5, REQ-7).
 
-A `Shape` has a place for the fields it does not know, an `Unknown` is a whole object of a type nobody knows. Both hold raw
-bytes. They are not written to the wire as they stand here: `codec.encode` puts them back where they were.
+A `Shape` keeps unknown fields; an `Unknown` is a whole object of unknown type. Both hold raw bytes, which
+`codec.encode` writes back in their places.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-# Both spellings begin alike, so that one search through encoded bytes tells whether anything has to be put back.
+# Both names share a prefix, so that one search in the encoded bytes finds whether raw bytes must be restored.
 RAW_MARK: Final = b'"antiphon:raw'
 EXTRA_NAME: Final = "antiphon:raw_fields"
 UNKNOWN_TAG: Final = "antiphon:raw"
-# Nothing is both longer and shorter: msgspec never decodes into these places, so no client can fill them by using our spellings.
+# No value satisfies both limits, so msgspec never decodes into these fields and no client can fill them by their names.
 NEVER_DECODED: Final = Meta(min_length=1, max_length=0)
 
 # B-3: an extension type is a slug, a colon and a name.
 EXTENSION_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*:[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 
 
-# Frozen trees of what was read can form no cycle: the collector need not follow them (`gc=False`).
+# Decoded trees are frozen and have no cycles, so the garbage collector need not track them (`gc=False`).
 
 
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A typed object of the protocol; `extra` keeps the fields it has no name for."""
+    """A typed object of the protocol; `extra` keeps unknown fields."""
 
     extra: Annotated[dict[str, Raw], NEVER_DECODED] | UnsetType = field(default=UNSET, name=EXTRA_NAME)
 
 
 class Unknown(Struct, frozen=True, kw_only=True, gc=False):
-    """An object whose `type` we do not know, kept as the bytes it came in."""
+    """An object of unknown `type`, kept as raw bytes."""
 
     kind: Annotated[str, NEVER_DECODED]
     raw: Raw
 
     def raw_members(self) -> dict[str, Raw]:
-        """Its members, each still raw."""
+        """The members of the object as raw bytes."""
         return msgspec.json.decode(self.raw, type=dict[str, Raw])
 
     def string_member(self, name: str) -> str | None:
@@ -49,5 +49,5 @@ class Unknown(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_extension_type(kind: str) -> bool:
-    """Whether `kind` is spelled `slug:name` (B-3, ITEM-5)."""
+    """Whether `kind` has the form `slug:name` (B-3, ITEM-5)."""
     return EXTENSION_TYPE.fullmatch(kind) is not None

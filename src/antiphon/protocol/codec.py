@@ -1,8 +1,8 @@
-"""Bytes ⇄ types. Reading is one typed decode; what that refuses is taken apart by the second reading.
+"""Decodes bytes to protocol types, and encodes them again.
 
-So a body of nothing but known fields costs what msgspec's own decoding of it costs, and any other keeps what we have no name for
-(ITEM-5, REQ-7). Depth, NaN, numbers out of range, invalid UTF-8 and halves of surrogate pairs are refused in both readings.
-Writing puts raw bytes back where they were.
+A body is decoded in one typed pass; if that fails, `lenient_decoding` decodes it again and keeps unknown fields and
+types (ITEM-5, REQ-7). Both passes refuse excessive nesting, NaN, numbers out of range, invalid UTF-8 and unpaired
+surrogates. Encoding puts the raw bytes of unknown fields back in their places.
 """
 
 from __future__ import annotations
@@ -27,53 +27,54 @@ from antiphon.protocol.tools import ToolList, ToolParam
 
 _encode: Final = msgspec.json.Encoder().encode
 
-# Lists of tools that are cached by their bytes, and the longest that is.
+# The number of tool lists that are cached by their bytes, and the largest size of one.
 MAX_CACHED_TOOL_LISTS: Final = 32
 MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
 
 
 def decode_request(body: bytes) -> Request:
-    """The body of `POST /responses`. Tools that came before, to the byte, are not read again."""
+    """Decodes the body of `POST /responses`. A list of tools with the same bytes as an earlier one is not decoded
+    again."""
     _check_nesting(body)
     return decode_stored_request(body)
 
 
 def decode_stored_request(body: bytes) -> Request:
-    """A request that was accepted before: its nesting is not bounded."""
+    """Decodes a request that was accepted before. Its nesting is not limited."""
     try:
         return _request_of(_decode_around_tools(body))
     except DECODE_ERRORS:
-        request: Request = _read(body, _REQUEST)  # which knows what can be kept, and where it went wrong
+        request: Request = _read(body, _REQUEST)  # keeps unknown fields, and reports the path of an error
         return request
 
 
 def decode_compact_request(body: bytes) -> CompactRequest:
-    """The body of `POST /responses/compact`."""
+    """Decodes the body of `POST /responses/compact`."""
     _check_nesting(body)
     request: CompactRequest = _read(body, _COMPACT_REQUEST)
     return request
 
 
 def decode_item_param(raw: bytes | Raw) -> ItemParam:
-    """One input item."""
+    """Decodes one input item."""
     item: ItemParam = _read(raw, _ITEM_PARAM)
     return item
 
 
 def decode_item(raw: bytes | Raw) -> Item:
-    """One output item; it must be whole."""
+    """Decodes one output item. All required fields must be present."""
     item: Item = _read(raw, _ITEM)
     return item
 
 
 def decode_response(body: bytes | Raw) -> Response:
-    """A response object; it must be whole."""
+    """Decodes a response object. All required fields must be present."""
     response: Response = _read(body, _RESPONSE)
     return response
 
 
 def decode_event(data: bytes | Raw) -> StreamEvent:
-    """One event of a stream; it must be whole. Reasoning events are read under both of their names (STR-10)."""
+    """Decodes one event of a stream. Reasoning events are accepted under both of their names (STR-10)."""
     event: StreamEvent = _read(data, _EVENT)
     if isinstance(event, UnknownEvent) and event.kind in REASONING_TEXT_EVENTS:
         name = Raw(_encode(REASONING_TEXT_EVENTS[event.kind]))
@@ -82,28 +83,31 @@ def decode_event(data: bytes | Raw) -> StreamEvent:
 
 
 def decode_as(body: bytes | Raw, type: Any) -> Any:
-    """Any shape or union of shapes, by its type."""
+    """Decodes any shape or union of shapes, given as a type."""
     _check_nesting(body)
     return _read(body, _decoder_for(type))
 
 
 def decode_stored(row: bytes | Raw, type: Any) -> Any:
-    """The same from the store, where the nesting is not bounded."""
+    """Decodes a stored value of any shape. Its nesting is not limited."""
     return _read(row, _decoder_for(type))
 
 
 def encode(value: Any) -> bytes:
-    """Any value made of shapes, as JSON; unknown fields and objects stand where they stood, to the byte: their white space may hold
-    line endings, which whoever writes lines has to mind (`sse.encode` does)."""
+    """Encodes a value made of shapes as JSON.
+
+    Unknown fields and objects keep their bytes, so their white space may contain line ends. A caller that writes lines
+    must replace those (`sse.encode` does).
+    """
     if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
         value = replace(value, tools=_encode_tools(value.tools))
-    # The mark can also be a piece of somebody's text: then putting back changes nothing.
+    # The mark may also be part of a user's text. Restoring then changes nothing.
     encoded = _encode(value)
     return encoded if RAW_MARK not in encoded else _encode(restore_raw(value))
 
 
 def restore_raw(value: Any) -> Any:
-    """`value` with unknown fields among the known ones and unknown objects as their bytes, ready to be encoded."""
+    """Replaces unknown fields and objects by their raw bytes, so that the value can be encoded."""
     match value:
         case Shape():
             return _members(value)
@@ -124,7 +128,7 @@ def _members(shape: Shape) -> dict[str, Any]:
         member = getattr(shape, name)
         if member is not UNSET:
             members[wire_name] = member if is_plain else restore_raw(member)
-    # A known field of the same name was read as such, so the two cannot meet; if they do, the known one counts.
+    # If an unknown field has the name of a known one, the known one wins. Decoding never produces such a pair.
     return {**shape.extra, **members} if shape.extra else members
 
 
@@ -133,7 +137,7 @@ def _encode_tools(tools: ToolList[Any]) -> Raw:
 
 
 class _AroundTools(Request, frozen=True, kw_only=True):
-    """A request whose tools are not read yet."""
+    """A request whose tools are not decoded yet."""
 
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
@@ -151,7 +155,7 @@ class _Field(NamedTuple):
 
 @cache
 def _fields(cls: type[Shape]) -> tuple[_Field, ...]:
-    """The fields that a shape has on the wire, and which of them can hold nothing that has to be put back."""
+    """The wire fields of a shape. A plain field cannot contain raw bytes that must be restored."""
     info: Any = shapes.type_info(cls)
     return tuple(_Field(f.name, f.encode_name, _is_plain(f.type)) for f in info.fields if f.encode_name != EXTRA_NAME)
 
@@ -167,7 +171,7 @@ def _is_plain(info: shapes.Type) -> bool:
 
 
 def _tools_in(raw: Raw | UnsetType) -> dict[str, Any]:
-    """The field of a request, if it is there."""
+    """The `tools` field of a request as keyword arguments, empty if it is absent."""
     if raw is UNSET:
         return {}
     if len(raw) > MAX_CACHED_TOOL_BYTES:

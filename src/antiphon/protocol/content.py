@@ -1,7 +1,8 @@
-"""Content parts: what stands inside messages, tool outputs and reasoning.
+"""Content parts of messages, tool outputs and reasoning.
 
-Where the specification asks more of a part it sends than of one it takes (annotations on output text, detail on images),
-there are two structs, the sent one a subclass of the taken one: whatever was sent can be taken back (ITEM-6).
+Where the specification requires more of a sent part than of an accepted one (annotations on output text, detail on
+images), there are two structs. The sent one is a subclass of the accepted one, so that output can be sent back
+(ITEM-6).
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Refusal(Shape, frozen=True, kw_only=True, tag="refusal"):
     refusal: Text10M
 
 
-# Any part, in any message: the roles a part may stand under are a matter of what we send, not of what we take (C-2).
+# Any part is accepted in a message of any role. Roles restrict only what is sent (C-2).
 ContentParam = (
     InputText
     | InputImageParam

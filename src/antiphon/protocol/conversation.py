@@ -1,4 +1,4 @@
-"""Conversations (API-4): what a client sends and is told of them. What they are made of are items, as everywhere."""
+"""Wire types of conversations (API-4). Their items are the ordinary item types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ConversationResource(Shape, frozen=True, kw_only=True):
 
 
 class DeletedConversation(Shape, frozen=True, kw_only=True):
-    """That it is gone."""
+    """The answer to `DELETE /conversations/{id}`."""
 
     id: str
     object: Literal["conversation.deleted"] = "conversation.deleted"

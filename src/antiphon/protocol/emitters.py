@@ -1,6 +1,6 @@
-"""Where events go (B-2): an emitter is anything that can be called with one event, and what `ResponseWriter` is given.
+"""Emitters take the events of a `ResponseWriter` (B-2). An emitter is any callable that takes one event.
 
-Four are here: one collects, one tells listeners, one makes SSE bytes, one forgets.
+This module has four: a collector, a dispatcher to listeners, an SSE encoder, and one that discards events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Emitter(Protocol):
 
 
 class EventCollector:
-    """Keeps events until they are taken."""
+    """Collects events until they are taken."""
 
     def __init__(self) -> None:
         self.events: list[StreamEvent] = []
@@ -26,24 +26,24 @@ class EventCollector:
         self.events.append(event)
 
     def take(self) -> list[StreamEvent]:
-        """What came since the last time."""
+        """Returns the events since the last call."""
         taken, self.events = self.events, []
         return taken
 
 
 class CallbackEmitter:
-    """Tells every listener of every event, in the order in which they were given."""
+    """Calls every listener with every event, in the order of the listeners."""
 
     def __init__(self, *listeners: Callable[[StreamEvent], None]) -> None:
         self._listeners = listeners
 
     def __call__(self, event: StreamEvent, /) -> None:
-        for tell in self._listeners:
-            tell(event)
+        for listener in self._listeners:
+            listener(event)
 
 
 class SseEmitter:
-    """Hands each event to a sink as ready SSE bytes (HTTP-3), and `[DONE]` after the terminal one (HTTP-4)."""
+    """Passes each event to a sink as SSE bytes (HTTP-3), and `[DONE]` after the terminal event (HTTP-4)."""
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
@@ -56,12 +56,12 @@ class SseEmitter:
 
 
 class NullEmitter:
-    """Forgets them."""
+    """Discards events."""
 
     def __call__(self, event: StreamEvent, /) -> None:
         pass
 
 
 def _one_line(data: bytes) -> bytes:
-    """The bytes of unknown items keep their white space, and an unknown event's name is an upstream's: neither may end the line."""
+    """Replaces line ends, which unknown items and names of unknown events may contain."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ")

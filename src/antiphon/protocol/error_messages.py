@@ -1,7 +1,8 @@
-"""What errors say: what came, what was wanted, and where it stands (ERR-3). Nothing here decides what is an error.
+"""Messages of decoding errors: the received value, the expected type, and the path of the field (ERR-3).
 
-Values are shown as the JSON that came, shortened; wishes are told in words, with every word of the wire in double quotes. A path
-is spelled as people write it: `input[3].content[0].image_url`, and `metadata["two words"]` where a key is no plain name.
+Received values are shown as shortened JSON; values of the wire format are in double quotes. A path is written like
+`input[3].content[0].image_url`, or `metadata["two words"]` where a key is not a plain name. Other modules decide what
+is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from antiphon.errors import ClientFault, InvalidJson, InvalidUnicode, InvalidVal
 from antiphon.protocol.base import UNKNOWN_TAG
 from antiphon.protocol.nesting import MAX_NESTING, NestingError
 
-#: What a decoder raises for bytes that are no sound JSON; of these, a ValidationError says that only the shape is wrong.
+#: What a decoder raises for invalid JSON. A ValidationError, which is one of them, means valid JSON of the wrong shape.
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 
 
@@ -31,7 +32,7 @@ def member_path(path: str, name: str) -> str:
 
 
 def json_kind(raw: bytes | Raw) -> str:
-    """The JSON kind of valid JSON, by its first byte."""
+    """The JSON type name of valid JSON, decided by its first byte."""
     text = bytes(raw).strip()
     kind = KIND_OF_BYTE.get(text[:1])
     if kind is not None:
@@ -40,7 +41,7 @@ def json_kind(raw: bytes | Raw) -> str:
 
 
 def excerpt(raw: bytes | Raw) -> str:
-    """A short, printable piece of what came; of a long value the beginning, its kind and its size."""
+    """A short, printable form of a value. A long value is shown by its beginning, its kind and its size."""
     whole = bytes(raw).strip()
     text = " ".join(whole[:HEAD].decode("utf-8", "replace").split())
     if len(whole) <= HEAD and len(text) <= EXCERPT:
@@ -51,25 +52,27 @@ def excerpt(raw: bytes | Raw) -> str:
 
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
-    """The error for a value that does not fit where it stands."""
-    said = f"got {excerpt(raw)}, wanted {describe_type(info)}"
-    return InvalidValue(f"{path}: {said}", param=path) if path else InvalidJson(f"the body: {said}")
+    """The error for a value whose type does not match its field."""
+    mismatch = f"got {excerpt(raw)}, wanted {describe_type(info)}"
+    return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
 def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
-    """The error for bytes that are no sound JSON, after what the decoder said of them."""
+    """The error for invalid JSON, built from the decoder's exception and the body."""
     if isinstance(error, NestingError):
-        return JsonTooDeep(f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed")
-    found = _first_unsound(body)
-    if found:
-        return _unsound(*found)
+        return JsonTooDeep(
+            f"the body is nested too deeply: at most {MAX_NESTING} levels of arrays and objects are allowed"
+        )
+    invalid_value = _first_invalid_value(body)
+    if invalid_value:
+        return _invalid_value_error(*invalid_value)
     if isinstance(error, UnicodeDecodeError):
         return InvalidUnicode(f"the body is not valid UTF-8: {error.reason}")
-    return InvalidJson(f"the body {_broken(str(error), body)}")
+    return InvalidJson(f"the body {_syntax_problem(str(error), body)}")
 
 
 def describe_type(info: shapes.Type) -> str:
-    """What a type wants, in words."""
+    """Describes the values that a type accepts."""
     match info:
         case shapes.UnionType(types=types):
             return _describe_union(types)
@@ -94,13 +97,13 @@ def describe_type(info: shapes.Type) -> str:
 
 
 def quoted_choices(words: list[str]) -> str:
-    """A choice among words of the wire."""
+    """A closed choice: lists all the allowed values."""
     quoted = [_quoted(word) for word in words]
     return quoted[0] if len(quoted) == 1 else "one of " + ", ".join(quoted)
 
 
 def quoted_examples(words: list[str]) -> str:
-    """A choice that is open: a few of the words that are known."""
+    """An open choice: lists a few of the known values."""
     return "one such as " + ", ".join(map(_quoted, words[:4]))
 
 
@@ -115,8 +118,10 @@ def _describe_union(types: tuple[shapes.Type, ...]) -> str:
 
 
 def _describe_tagged(tags: list[str]) -> str:
-    known = [tag for tag in tags if tag != UNKNOWN_TAG]
-    return f"an object whose type is {quoted_choices(known) if known == tags else quoted_examples(known)}"
+    known_tags = [tag for tag in tags if tag != UNKNOWN_TAG]
+    return (
+        f"an object whose type is {quoted_choices(known_tags) if known_tags == tags else quoted_examples(known_tags)}"
+    )
 
 
 def _plural(info: shapes.Type) -> str:
@@ -141,60 +146,65 @@ def _quoted(text: str) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _broken(said: str, body: bytes) -> str:
-    """HTTP-1: where it broke."""
+def _syntax_problem(decoder_message: str, body: bytes) -> str:
+    """HTTP-1: describes where the JSON syntax is invalid."""
     if not body.strip():
         return "is empty: wanted a JSON object"
     if body.startswith(BOM):
         return "is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"
-    if said == TRUNCATED:
+    if decoder_message == TRUNCATED:
         return f"is not valid JSON: it breaks off after {len(body)} bytes"
-    return "is not valid JSON: " + said.removeprefix("JSON is malformed: ")
+    return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
 
 
-class _NoNumber(NamedTuple):
-    """NaN, Infinity or 1e400, as it was spelled."""
+class _NonFiniteNumber(NamedTuple):
+    """NaN, Infinity or 1e400, as written in the body."""
 
     spelling: str
 
 
-def _unsound(path: str, value: str | _NoNumber) -> ClientFault:
+def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFault:
     where = path or "the body"
-    if isinstance(value, _NoNumber):
-        return InvalidValue(f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None)
-    came = "bytes that are no UTF-8 or half of a surrogate pair"
-    return InvalidUnicode(f"{where}: got {came}, wanted a string of whole characters", param=path or None)
+    if isinstance(value, _NonFiniteNumber):
+        return InvalidValue(
+            f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
+        )
+    received = "invalid UTF-8 or an unpaired surrogate"
+    return InvalidUnicode(f"{where}: got {received}, wanted a string of valid Unicode characters", param=path or None)
 
 
-def _first_unsound(body: bytes) -> tuple[str, str | _NoNumber] | None:
-    """The first string or number that no JSON may hold and where it stands, found by a reader that takes more than ours does:
-    bytes that are no UTF-8 come to it as surrogate halves too. None if it cannot read the body either."""
+def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:
+    """The first string or number that JSON does not allow, and its path.
+
+    Uses a more lenient parser, which represents invalid UTF-8 as surrogates. Returns None if that parser cannot read
+    the body either.
+    """
     try:
-        waiting: list[tuple[str, Any]] = [("", _read_leniently(body))]
+        pending: list[tuple[str, Any]] = [("", _read_leniently(body))]
     except ValueError:
         return None
-    found: tuple[str, str | _NoNumber] | None = None
-    while waiting and found is None:
-        path, value = waiting.pop()
+    invalid_value: tuple[str, str | _NonFiniteNumber] | None = None
+    while pending and invalid_value is None:
+        path, value = pending.pop()
         match value:
-            case _NoNumber():
-                found = path, value
+            case _NonFiniteNumber():
+                invalid_value = path, value
             case str():
-                found = (path, value) if SURROGATE.search(value) else None
+                invalid_value = (path, value) if SURROGATE.search(value) else None
             case dict():
-                waiting += [(member_path(path, key), member) for key, member in reversed(value.items())]
-                waiting += [(path, key) for key in value]
+                pending += [(member_path(path, key), member) for key, member in reversed(value.items())]
+                pending += [(path, key) for key in value]
             case list():
-                waiting += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
-    return found
+                pending += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
+    return invalid_value
 
 
 def _read_leniently(body: bytes) -> Any:
-    def number(spelling: str) -> _NoNumber | None:
-        return None if math.isfinite(float(spelling)) else _NoNumber(spelling)
+    def number(spelling: str) -> _NonFiniteNumber | None:
+        return None if math.isfinite(float(spelling)) else _NonFiniteNumber(spelling)
 
     text = body.decode("utf-8", "surrogateescape")
-    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NoNumber)
+    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NonFiniteNumber)
 
 
 EXCERPT: Final = 60
@@ -212,4 +222,8 @@ WITH_ARTICLE: Final = {
     "integer": "an integer",
     "number": "a number",
 }
-WORDS: Final[dict[type, str]] = {shapes.FloatType: "a number", shapes.BoolType: "true or false", shapes.NoneType: "null"}
+WORDS: Final[dict[type, str]] = {
+    shapes.FloatType: "a number",
+    shapes.BoolType: "true or false",
+    shapes.NoneType: "null",
+}

@@ -1,4 +1,4 @@
-"""Errors as they stand on the wire (ERR-1, STR-8). The exceptions behind them are in `antiphon.errors`."""
+"""Wire types of errors (ERR-1, STR-8). The exceptions are in `antiphon.errors`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.protocol.base import Shape
 
 
 class Error(Shape, frozen=True, kw_only=True):
-    """What a failed response says of itself."""
+    """The error of a failed response."""
 
     code: str
     message: str
@@ -24,11 +24,11 @@ class ErrorPayload(Shape, frozen=True, kw_only=True):
 
 
 class ErrorBody(Shape, frozen=True, kw_only=True):
-    """The body of every answer that is not 2xx."""
+    """The body of every HTTP answer that is not 2xx."""
 
     error: ErrorPayload
 
 
 def error_payload(error: ApiError) -> ErrorPayload:
-    """An exception as it is told to a client."""
+    """The wire form of an exception."""
     return ErrorPayload(type=error.type, code=error.code, message=error.message, param=error.param)

@@ -1,7 +1,7 @@
-"""The 24 events of a stream (B-2), those of custom tools, and a place for events nobody knows (ITEM-5).
+"""The 24 events of a stream (B-2), those of custom tools, and a type for unknown events (ITEM-5).
 
-Every event has its number (STR-5). Inside there is one spelling, the specification's; `REASONING_TEXT_EVENTS` are the other names
-of reasoning events, which are read as well. How a client is written to is a matter of the `responses` dialect.
+Every event has a sequence number (STR-5). The hub uses the names of the specification; `REASONING_TEXT_EVENTS` maps the
+other names of reasoning events, which are accepted too. The `responses` dialect decides which names a client gets.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class OutputTextDelta(_InPart, frozen=True, kw_only=True, tag="response.output_t
 
 
 class TextRun(Struct, frozen=True, gc=False):
-    """Deltas of one output text in a row, numbered one after the other: what a fast upstream sends in one piece, read and written
-    as one. It stands for these events and is never seen outside."""
+    """Consecutive deltas of one output text, which a fast upstream sent at once. Used only inside the gateway:
+    `events` expands it."""
 
     sequence_number: int  # of the first
     item_id: str
@@ -97,7 +97,7 @@ class TextRun(Struct, frozen=True, gc=False):
     deltas: list[str]
 
     def events(self) -> list[OutputTextDelta]:
-        """What it stands for."""
+        """The events that this run replaces."""
         return [
             OutputTextDelta(
                 sequence_number=number,
@@ -182,7 +182,7 @@ class ErrorEvent(Event, frozen=True, kw_only=True, tag="error"):
 
 
 class UnknownEvent(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """An event of a type we do not know; its number stands in its raw bytes too."""
+    """An event of unknown type. Its raw bytes contain its sequence number too."""
 
     sequence_number: int
 
@@ -232,12 +232,12 @@ ContentPartEvent = (
 )
 PartEvent = ContentPartEvent | SummaryPartEvent
 CallEvent = ArgumentsDelta | ArgumentsDone | CustomInputDelta | CustomInputDone
-# By class, for those who must look one up: the spelling on the wire.
+# The type on the wire, by class.
 TYPE_OF_EVENT: Final[dict[type, str]] = {
     cls: str(cls.__struct_config__.tag) for cls in StreamEvent.__args__ if cls is not UnknownEvent
 }
 RESPONSE_EVENTS: Final[frozenset[type]] = frozenset(cls for cls in TYPE_OF_EVENT if issubclass(cls, ResponseEvent))
-# STR-10: the names that most clients and servers of this API use for reasoning events, and those of the specification.
+# STR-10: the reasoning event names that most clients and servers use → the names of the specification.
 REASONING_TEXT_EVENTS: Final = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",

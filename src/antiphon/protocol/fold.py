@@ -1,7 +1,7 @@
-"""Events ⇄ response: `fold` reads a stream into the response it tells of, `replay` tells a response as a stream.
+"""`fold` builds a response from a stream of events; `replay` turns a response into a stream of events.
 
-A fold takes the output from the events of items, everything else from the newest response event. It believes what it reads:
-whether the events agree with each other is the grammar's matter. It can be asked at any time, also where a stream was cut.
+The fold takes the output from item events and all other fields from the newest response event. It does not check the
+events; `grammar` does. The response can be read at any time, also when the stream was cut.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from antiphon.protocol.writer import TERMINAL_EVENT_OF_STATUS, ResponseWriter
 
 
 def fold(events: Iterable[StreamEvent]) -> Response:
-    """The response that a stream tells of, as far as it goes."""
+    """Builds the response of a stream, as far as the stream goes."""
     reader = Fold()
     for event in events:
         reader.feed(event)
@@ -60,15 +60,16 @@ def fold(events: Iterable[StreamEvent]) -> Response:
 
 
 def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]:
-    """A stream that tells of this response. If it has not ended there is no terminal event, and items in progress stay open.
+    """Builds a stream of events for this response.
 
-    For `cancelled` the table of events has no terminal one, so that is told as far as it goes too. An item that the writer could
-    not make piece by piece (parts of other kinds, a null where it would say nothing) is told whole. `was_queued`: the
-    response was queued before it was in progress, which the response itself does not say.
+    A response that has not ended gets no terminal event, and its items in progress stay open. The same holds for a
+    cancelled response, because no terminal event exists for it. An item that the writer cannot stream in parts (other
+    kinds of parts, explicit nulls) is sent as a whole. `was_queued`: the response was queued before it was in progress,
+    which the response itself does not record.
     """
     events: list[StreamEvent] = []
     numbers = count(1)
-    # Items keep their ids; one that has none, or another's, gets one that is the same in every replay.
+    # Items keep their ids. An item with a missing or duplicate id gets one that is the same in every replay.
     stamps = Stamps(lambda prefix: f"{prefix}_{response.id}_{next(numbers)}", lambda: response.created_at)
     opening = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
     writer = ResponseWriter(opening, events.append, stamps)
@@ -86,7 +87,7 @@ def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]
 
 
 class Fold:
-    """Reads one stream."""
+    """Builds the response of one stream, event by event."""
 
     def __init__(self) -> None:
         self._newest: Response | None = None
@@ -107,9 +108,11 @@ class Fold:
 
     @property
     def response(self) -> Response:
-        """The response so far; items that are not done as far as they came."""
+        """The response so far. Items that are not done have the content received so far."""
         if self._newest is None:
-            raise InvalidTransition("there is no response yet: none of the events was a response event such as response.created")
+            raise InvalidTransition(
+                "there is no response yet: none of the events was a response event such as response.created"
+            )
         output: dict[int, Item] = {}
         for index, folded in self._items.items():
             item = folded.form()
@@ -117,20 +120,20 @@ class Fold:
                 output[index] = item
         for index, item in enumerate(self._newest.output):
             folded_item = self._items.get(index)
-            # Poor servers tell of some items only in the terminal event, or never say that they are done.
+            # Some servers send an item only in the terminal event, or never send its done event.
             if index not in output or (self._has_ended and folded_item is not None and not folded_item.is_done):
                 output[index] = item
         return replace(self._newest, output=[output[index] for index in sorted(output)])
 
     def _at(self, index: int) -> _FoldedItem:
-        found = self._items.get(index)
-        if found is None:
-            found = self._items[index] = _FoldedItem()
-        return found
+        item = self._items.get(index)
+        if item is None:
+            item = self._items[index] = _FoldedItem()
+        return item
 
 
 class _FoldedItem:
-    """An item as it was announced, and what has come since."""
+    """An announced item, and the content received since."""
 
     def __init__(self) -> None:
         self.item: Item | None = None
@@ -158,7 +161,7 @@ class _FoldedItem:
                 self._contents.setdefault(event.content_index, _FoldedPart()).feed(event)
 
     def form(self) -> Item | None:
-        """The item as it stands."""
+        """Builds the item from what was received so far."""
         item = self.item
         if self.is_done:
             return item
@@ -177,7 +180,7 @@ class _FoldedItem:
 
 
 class _FoldedPart:
-    """A part as it was announced, and what has come since."""
+    """An announced part, and the content received since."""
 
     def __init__(self) -> None:
         self._part: Content | None = None
@@ -211,17 +214,19 @@ class _FoldedPart:
                     self._annotations.append(event.annotation)
             case _ as never:
                 assert_never(never)
-        if self._part is None:  # poor servers announce no parts
+        if self._part is None:  # some servers send no part events
             self._part = EMPTY_PART[type(event)]
 
     def form(self) -> Content:
-        """The part as it stands."""
+        """Builds the part from what was received so far."""
         assert self._part is not None
         part, text = self._part, "".join(self._pieces)
         match part:
             case OutputText():
                 annotations = [*part.annotations, *self._annotations]
-                return replace(part, text=text or part.text, annotations=annotations, logprobs=self._logprobs or part.logprobs)
+                return replace(
+                    part, text=text or part.text, annotations=annotations, logprobs=self._logprobs or part.logprobs
+                )
             case Refusal():
                 return replace(part, refusal=text or part.refusal)
             case ReasoningText() | SummaryText():
@@ -231,7 +236,7 @@ class _FoldedPart:
 
 
 def _put(parts: dict[int, _FoldedPart], announced: list[Content]) -> list[Content]:
-    """The parts that were streamed, in their places among those that were announced with the item."""
+    """Merges streamed parts into the parts that were announced with the item, by index."""
     contents = {**dict(enumerate(announced)), **{index: part.form() for index, part in parts.items()}}
     return [contents[index] for index in sorted(contents)]
 
@@ -266,7 +271,7 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
 
 
 def _can_be_streamed(item: Item, is_open: bool) -> bool:
-    """Whether the writer, told piece by piece, would make exactly this item."""
+    """Whether the writer can stream this item in parts without changing it."""
     match item:
         case Message(role="assistant"):
             is_whole = all(isinstance(part, OutputText | Refusal) and _is_plain(part) for part in item.content)
@@ -280,7 +285,7 @@ def _can_be_streamed(item: Item, is_open: bool) -> bool:
             is_whole = bool(item.namespace) or item.namespace is UNSET
         case _:
             return False
-    # Like the sealed form, unknown fields are told when an item is done.
+    # Unknown fields, like encrypted reasoning, are sent only when an item is done.
     return is_whole and not (is_open and item.extra)
 
 

@@ -1,7 +1,7 @@
-"""`Grammar` judges any sequence of events, ours or another server's, and says what was expected (STR-1 … STR-12, ITEM-2 … ITEM-6).
+"""`Grammar` checks any sequence of events against the protocol (STR-1 … STR-12, ITEM-2 … ITEM-6).
 
-The tables in `grammar_tables` say what may come where; `grammar_items` follows each item and each part and compares what is said
-with what was said before. Nothing here raises or gives up: after a violation a life goes on, and one mistake is told once.
+`grammar_tables` defines which events are allowed in each stage; `grammar_items` checks each item and each part.
+Checking continues after a violation and never raises. Each mistake is reported once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["Grammar", "Violation", "find_violations"]
 
 
 def find_violations(events: Iterable[StreamEvent]) -> list[Violation]:
-    """All that is wrong with a whole stream."""
+    """All violations in a whole stream."""
     grammar = Grammar()
-    found = [violation for event in events for violation in grammar.feed(event)]
-    return found + grammar.finish()
+    violations = [violation for event in events for violation in grammar.feed(event)]
+    return violations + grammar.finish()
 
 
 class Grammar:
-    """Follows one stream."""
+    """Checks one stream."""
 
     def __init__(self) -> None:
         self._report = ViolationReport()
@@ -56,13 +56,15 @@ class Grammar:
         self._number = 0
         self._id: str | None = None
         self._places: dict[int, ItemState] = {}
-        self._items: list[ItemState] = []  # all that came, also where two came under one index
+        self._items: list[ItemState] = []  # all items, also two with the same index
 
     def feed(self, event: StreamEvent) -> list[Violation]:
-        """What is wrong with this event, after those before it."""
+        """The violations of this event, given the events before it."""
         self._report.sequence = event.sequence_number
         if self._stage is ResponseStage.ENDED:
-            self._report.add("STR-7", "response", f"{event_type(event)} came after the terminal event; expected nothing but [DONE]")
+            self._report.add(
+                "STR-7", "response", f"got {event_type(event)} after the terminal event; expected only [DONE]"
+            )
             return self._report.take()
         self._count(event)
         self._move(event)
@@ -82,13 +84,13 @@ class Grammar:
         return self._report.take()
 
     def finish(self) -> list[Violation]:
-        """What is wrong with ending here."""
+        """The violations of a stream that ends here."""
         self._report.sequence = None
         if self._stage is ResponseStage.NOT_CREATED:
             self._report.add("STR-1", "response", "the stream ended without any event; expected response.created")
         elif self._stage is not ResponseStage.ENDED:
-            wanted = "response.completed, response.incomplete or response.failed"
-            self._report.add("STR-7", "response", f"the stream ended without a terminal event; expected {wanted}")
+            expected = "response.completed, response.incomplete or response.failed"
+            self._report.add("STR-7", "response", f"the stream ended without a terminal event; expected {expected}")
             self._judge_open_items("the stream ended")
         return self._report.take()
 
@@ -104,10 +106,10 @@ class Grammar:
 
     def _move(self, event: StreamEvent) -> None:
         stage = self._stage
-        self._stage, legal = next_stage(RESPONSE_GRAMMAR, stage, event)
-        if not legal:
-            wanted = EXPECTED_IN_RESPONSE[stage]
-            self._report.add(ROW_OF_RESPONSE[stage], "response", f"{event_type(event)} came; expected {wanted}")
+        self._stage, is_legal = next_stage(RESPONSE_GRAMMAR, stage, event)
+        if not is_legal:
+            expected = EXPECTED_IN_RESPONSE[stage]
+            self._report.add(ROW_OF_RESPONSE[stage], "response", f"got {event_type(event)}; expected {expected}")
 
     # The response
 
@@ -116,10 +118,12 @@ class Grammar:
         row = "STR-7" if isinstance(event, TerminalEvent) else "STR-1"
         statuses = STATUS_OF_EVENT[type(event)]
         if response.status not in statuses:
-            wanted = " or ".join(repr(status.value) for status in statuses)
-            self._report.add(row, "response.status", f"{name} says {response.status!r}; expected {wanted}")
+            expected = " or ".join(repr(status.value) for status in statuses)
+            self._report.add(row, "response.status", f"{name} has {response.status!r}; expected {expected}")
         if self._id is not None and response.id != self._id:
-            self._report.add(row, "response.id", f"{name} says {response.id!r}; expected {self._id!r}, as in the events before")
+            self._report.add(
+                row, "response.id", f"{name} has {response.id!r}; expected {self._id!r}, as in earlier events"
+            )
         self._id = response.id
         if isinstance(event, TerminalEvent):
             self._judge_end(event, name)
@@ -130,7 +134,7 @@ class Grammar:
             self._report.add("STR-8", "response.error", f"{name} has none; expected an error with its code and message")
         if isinstance(event, ResponseIncomplete) and response.incomplete_details is None:
             self._report.add("ITEM-3", "response.incomplete_details", f"{name} has none; expected a reason")
-        self._judge_open_items(f"{name} came")
+        self._judge_open_items(f"got {name}")
         self._judge_output(response, name)
         if not isinstance(event, ResponseFailed):
             self._judge_incomplete_items(isinstance(event, ResponseIncomplete), name)
@@ -143,24 +147,32 @@ class Grammar:
                 )
 
     def _judge_output(self, response: Response, name: str) -> None:
-        """STR-6, STR-7: the terminal event holds the full response, every item as it was done."""
-        told, streamed = len(response.output), len(self._items)
-        if told != streamed:
-            self._report.add("STR-7", "response.output", f"{name} has {told} items; expected the {streamed} that were streamed")
+        """STR-6, STR-7: the terminal event contains the full response, with each item as in its done event."""
+        item_count, streamed_count = len(response.output), len(self._items)
+        if item_count != streamed_count:
+            self._report.add(
+                "STR-7",
+                "response.output",
+                f"{name} has {item_count} items; expected the {streamed_count} that were streamed",
+            )
             return
         for item, last in zip(self._in_order(), response.output, strict=True):
             if item.final_item is not None:
                 difference = first_difference(item.final_item, last)
                 if difference:
-                    self._report.add("STR-6", item.place, f"{name} differs from response.output_item.done: {difference}")
+                    self._report.add(
+                        "STR-6", item.place, f"{name} differs from response.output_item.done: {difference}"
+                    )
 
     def _judge_incomplete_items(self, is_incomplete: bool, name: str) -> None:
-        """ITEM-3: in a response that ends by itself."""
+        """ITEM-3: checks the items of a response that did not fail."""
         for item in self._in_order()[:-1] if is_incomplete else self._items:
             if item.final_item is not None and status_of(item.final_item) == ItemStatus.INCOMPLETE:
-                wanted = "only in the last item" if is_incomplete else "in none, or response.incomplete"
+                expected = "only in the last item" if is_incomplete else "in none, or response.incomplete"
                 self._report.add(
-                    "ITEM-3", item.place, f"the item has the status 'incomplete' before {name}; expected that {wanted}"
+                    "ITEM-3",
+                    item.place,
+                    f"the item has the status 'incomplete' before {name}; expected that {expected}",
                 )
 
     def _in_order(self) -> list[ItemState]:
@@ -169,49 +181,57 @@ class Grammar:
     # Items
 
     def _announce(self, event: ItemAdded) -> None:
-        known = self._places.get(event.output_index)
+        item = self._places.get(event.output_index)
         id = id_of(event.item) if event.item is not None else None
-        if known is None or (known.is_announced and known.id != id):
+        if item is None or (item.is_announced and item.id != id):
             self._judge_id(event, id)
-            known = self._add(self._judge_index(event, known))
-        known.announce(event)
+            item = self._add(self._judge_index(event, item))
+        item.announce(event)
 
-    def _judge_index(self, event: ItemAdded, known: ItemState | None) -> int:
-        """Where the item goes, which is where it says unless another one is open there."""
-        index, wanted = event.output_index, max(self._places, default=-1) + 1
-        if known is not None:
+    def _judge_index(self, event: ItemAdded, existing_item: ItemState | None) -> int:
+        """The index of the item: its own, or the next free one if another item is open there."""
+        index, expected = event.output_index, max(self._places, default=-1) + 1
+        if existing_item is not None:
             self._report.add(
-                "STR-2", known.place, f"the index belongs to {known.id!r}; expected output_index {wanted} for the next"
+                "STR-2",
+                existing_item.place,
+                f"the index belongs to {existing_item.id!r}; expected output_index {expected} for the next",
             )
-            return index if known.stage is ItemStage.DONE else wanted
-        if index > wanted or index < 0:
-            self._report.add("STR-2", f"output[{index}]", f"the next item came here; expected output_index {wanted}: no gaps")
+            return index if existing_item.stage is ItemStage.DONE else expected
+        if index > expected or index < 0:
+            self._report.add(
+                "STR-2", f"output[{index}]", f"the next item is here; expected output_index {expected}, without gaps"
+            )
         return index
 
     def _judge_id(self, event: ItemAdded, id: str | None) -> None:
         """ITEM-6"""
-        same = next((item for item in self._items if id and item.id == id), None)
-        if same is not None:
-            self._report.add("ITEM-6", f"output[{event.output_index}]", f"the id {id!r} is {same.place}'s; expected one of its own")
+        owner = next((item for item in self._items if id and item.id == id), None)
+        if owner is not None:
+            self._report.add(
+                "ITEM-6",
+                f"output[{event.output_index}]",
+                f"the id {id!r} belongs to {owner.place}; expected a unique id",
+            )
 
     def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemState:
-        known = self._places.get(event.output_index)
-        if known is None:
+        item = self._places.get(event.output_index)
+        if item is None:
             place = f"output[{event.output_index}]"
-            self._report.add("STR-2", place, f"{event_type(event)} came; expected response.output_item.added before it")
-            known = self._add(event.output_index)
-            known.assume_announced()
-        return known
+            self._report.add("STR-2", place, f"got {event_type(event)}; expected response.output_item.added before it")
+            item = self._add(event.output_index)
+            item.assume_announced()
+        return item
 
     def _add(self, index: int) -> ItemState:
         item = self._places[index] = ItemState(self._report, index)
         self._items.append(item)
         return item
 
-    # What nobody knows
+    # Unknown events
 
     def _judge_unknown(self, event: UnknownEvent) -> None:
         """ITEM-5"""
         kind = event.kind
         if not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
-            self._report.add("ITEM-5", kind, "an event of an unknown type came; expected a known type or one spelled slug:name")
+            self._report.add("ITEM-5", kind, "the event type is unknown; expected a known type or the form slug:name")

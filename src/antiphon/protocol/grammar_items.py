@@ -1,7 +1,7 @@
-"""The lives inside a stream: what the grammar knows of each output index and of each part, and what it compares (STR-2 … STR-11).
+"""Follows each item and each part of a stream, and compares each event with the earlier ones (STR-2 … STR-11, STR-6).
 
-What an event says is compared with what was said before it (STR-6). After a violation a life goes on from where it was or where
-the event would have led, whichever is later, and a rule is reported once for each place.
+After a violation the item continues in its current stage or in the stage of the event, whichever is later. Its content
+is then unreliable and is not compared any more.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ from antiphon.protocol.status import ItemStatus
 
 
 class Violation(Struct, frozen=True):
-    """A requirement that was broken: its row, what came and what was expected, and the number of the event (None: at the end)."""
+    """A violated requirement: its row, a message, and the sequence number of the event (None: at the end of the
+    stream)."""
 
     row: str
     message: str
@@ -77,25 +78,25 @@ class Violation(Struct, frozen=True):
 
 
 class ViolationReport:
-    """Keeps violations until they are taken; says a thing once for each place, so that one mistake is not told a hundred times."""
+    """Collects violations until they are taken. Each row is reported once for each place."""
 
     def __init__(self) -> None:
         self.sequence: int | None = None
-        self._found: list[Violation] = []
-        self._told: set[tuple[str, str]] = set()
+        self._violations: list[Violation] = []
+        self._reported: set[tuple[str, str]] = set()
 
     def add(self, row: str, place: str, what: str) -> None:
-        if (row, place) not in self._told:
-            self._told.add((row, place))
-            self._found.append(Violation(row, f"{place}: {what}", self.sequence))
+        if (row, place) not in self._reported:
+            self._reported.add((row, place))
+            self._violations.append(Violation(row, f"{place}: {what}", self.sequence))
 
     def take(self) -> list[Violation]:
-        found, self._found = self._found, []
-        return found
+        violations, self._violations = self._violations, []
+        return violations
 
 
 class ItemState:
-    """What is known of one output index. Where it is doubtful, because of a violation, its contents are not compared any more."""
+    """The state of one output index. After a violation it is unreliable, and its content is not compared any more."""
 
     def __init__(self, report: ViolationReport, index: int) -> None:
         self.index = index
@@ -109,44 +110,50 @@ class ItemState:
         self._first: Item | None = None
         self._parts: dict[str, dict[int, PartState]] = {"content": {}, "summary": {}}
         self._pieces: list[str] = []
-        self._told: str | None = None
+        self._done_text: str | None = None
 
     def assume_announced(self) -> None:
-        """It was not announced, but is there: life goes on as though it had been."""
+        """Continues as if the item had been announced."""
         self.stage = ItemStage.ANNOUNCED
         self.is_unreliable = True
 
     def announce(self, event: ItemAdded) -> None:
-        """STR-2. It may come late, after the first content."""
-        late = self.is_unreliable and not self.is_announced
-        if not late and not self._move(event):
+        """STR-2. The announcement may come late, after the first content."""
+        is_late = self.is_unreliable and not self.is_announced
+        if not is_late and not self._move(event):
             return
         self.is_announced = True
         self._first = event.item
         if event.item is None:
             self.is_unreliable = True
-            self._report.add("STR-2", self.place, "response.output_item.added has a null item; expected one with its id and type")
+            self._report.add(
+                "STR-2", self.place, "response.output_item.added has a null item; expected one with its id and type"
+            )
             return
         self.id = id_of(event.item) or self.id
         self._judge_head(event.item, "response.output_item.added")
         status = status_of(event.item)
         if status not in (None, ItemStatus.IN_PROGRESS):
-            self._report.add("STR-2", self.place, f"the item is announced with the status {status!r}; expected 'in_progress'")
+            self._report.add(
+                "STR-2", self.place, f"the item is announced with the status {status!r}; expected 'in_progress'"
+            )
         if isinstance(event.item, UnknownItem) and not is_extension_type(event.item.kind):
             self._report.add(
                 "ITEM-5", self.place, f"its type is {event.item.kind!r}; expected a known type or one spelled slug:name"
             )
 
     def feed(self, event: PartEvent | CallEvent) -> None:
-        """What comes between the announcement and the end."""
+        """Checks an event between `output_item.added` and `output_item.done`."""
         if self.id is None:
             self.id = event.item_id
         elif event.item_id != self.id:
-            self._report.add("ITEM-6", self.place, f"{event_type(event)} has the item_id {event.item_id!r}; expected {self.id!r}")
+            self._report.add(
+                "ITEM-6", self.place, f"{event_type(event)} has the item_id {event.item_id!r}; expected {self.id!r}"
+            )
         holders = ITEM_TYPES_OF_EVENT[type(event)]
         if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
-            wanted = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
-            what = f"{event_type(event)} came, and the item is a {type_of(self._first)}; expected it in a {wanted} only"
+            expected = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
+            what = f"got {event_type(event)} in a {type_of(self._first)}; expected it only in a {expected}"
             self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
         elif not self._move(event):
             self.is_unreliable = True
@@ -177,26 +184,28 @@ class ItemState:
 
     def _move(self, event: ItemAdded | ItemDone | PartEvent | CallEvent) -> bool:
         stage = self.stage
-        self.stage, legal = next_stage(ITEM_GRAMMAR, stage, event)
-        if not legal:
-            self._report.add(ROW_OF_ITEM[stage], self.place, f"{event_type(event)} came; expected {EXPECTED_IN_ITEM[stage]}")
-        return legal
+        self.stage, is_legal = next_stage(ITEM_GRAMMAR, stage, event)
+        if not is_legal:
+            self._report.add(
+                ROW_OF_ITEM[stage], self.place, f"got {event_type(event)}; expected {EXPECTED_IN_ITEM[stage]}"
+            )
+        return is_legal
 
     def _part(self, where: str, index: int, event: PartEvent) -> PartState:
         parts = self._parts[where]
-        found = parts.get(index)
-        if found is None:
+        part = parts.get(index)
+        if part is None:
             place, row = f"{self.place}.{where}[{index}]", ROW_OF_PART_LIST[where]
-            wanted = max(parts, default=-1) + 1
-            if isinstance(event, PART_ADDED) and (index > wanted or index < 0):
-                self._report.add(row, place, f"the next part came here; expected {where}_index {wanted}: no gaps")
-            found = parts[index] = PartState(self._report, place, row)
-        return found
+            expected = max(parts, default=-1) + 1
+            if isinstance(event, PART_ADDED) and (index > expected or index < 0):
+                self._report.add(row, place, f"the next part is here; expected {where}_index {expected}, without gaps")
+            part = parts[index] = PartState(self._report, place, row)
+        return part
 
-    # What the item says of itself
+    # Fields of the item
 
     def _judge_head(self, item: Item, name: str) -> None:
-        """ITEM-2, ITEM-6: an id, and always the same."""
+        """ITEM-2, ITEM-6: the item has an id, and it never changes."""
         id = id_of(item)
         if not id:
             self._report.add("ITEM-2", self.place, f"the item of {name} has no id; expected one")
@@ -204,25 +213,31 @@ class ItemState:
             self._report.add("ITEM-6", self.place, f"the item of {name} has the id {id!r}; expected {self.id!r}")
 
     def _judge_status(self, item: Item) -> None:
-        """ITEM-2. Some items have no status: reasoning and compaction need none, those of extensions are carried as they came."""
+        """ITEM-2. Reasoning and compaction items need no status; extension items may have any."""
         status = status_of(item)
         if status is None:
             return
-        wanted = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
+        expected = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
         if not has_final_status(item) or (status == ItemStatus.FAILED and not may_fail(item)):
-            self._report.add("ITEM-2", self.place, f"the item is done with the status {status!r}; expected {wanted}")
+            self._report.add("ITEM-2", self.place, f"the item is done with the status {status!r}; expected {expected}")
 
     def _judge_against_announcement(self, first: Item, final: Item) -> None:
         if type_of(first) != type_of(final):
             self.is_unreliable = True
-            self._report.add("STR-4", self.place, f"the item is done as {type_of(final)}; expected {type_of(first)}, as announced")
+            self._report.add(
+                "STR-4", self.place, f"the item is done as {type_of(final)}; expected {type_of(first)}, as announced"
+            )
         for name in IMMUTABLE_FIELDS:
-            told, now = getattr(first, name, None), getattr(final, name, None)
-            if told and told != now:
-                self._report.add("STR-4", self.place, f"the item is done with the {name} {now!r}; expected {told!r}, as announced")
+            announced, final_value = getattr(first, name, None), getattr(final, name, None)
+            if announced and announced != final_value:
+                self._report.add(
+                    "STR-4",
+                    self.place,
+                    f"the item is done with the {name} {final_value!r}; expected {announced!r}, as announced",
+                )
 
     def _judge_contents(self, first: Item, final: Item) -> None:
-        """STR-6: the item against what was streamed of it. An item that came whole at once was not streamed, and need not be."""
+        """STR-6: compares the item with its streamed content. An item without streamed content must not change."""
         match first, final:
             case Message(), Message():
                 self._judge_parts("content", first.content, final.content)
@@ -230,9 +245,9 @@ class ItemState:
                 self._judge_parts("content", first.content or [], final.content or [])
                 self._judge_parts("summary", first.summary, final.summary)
             case FunctionCall(), FunctionCall():
-                self._judge_told("arguments", first.arguments, final.arguments)
+                self._judge_done_text("arguments", first.arguments, final.arguments)
             case CustomToolCall(), CustomToolCall():
-                self._judge_told("input", first.input, final.input)
+                self._judge_done_text("input", first.input, final.input)
 
     # Calls
 
@@ -242,30 +257,38 @@ class ItemState:
             case ArgumentsDelta() | CustomInputDelta():
                 self._pieces.append(event.delta)
             case ArgumentsDone():
-                self._tell(event.arguments, "arguments", event)
+                self._set_done_text(event.arguments, "arguments", event)
                 called = getattr(self._first, "name", None)
                 if called and event.name and event.name != called:
-                    self._report.add("STR-9", self.place, f"{event_type(event)} has the name {event.name!r}; expected {called!r}")
+                    self._report.add(
+                        "STR-9", self.place, f"{event_type(event)} has the name {event.name!r}; expected {called!r}"
+                    )
             case CustomInputDone():
-                self._tell(event.input, "input", event)
+                self._set_done_text(event.input, "input", event)
             case _ as never:
                 assert_never(never)
 
-    def _tell(self, told: str, field: str, event: CallEvent) -> None:
+    def _set_done_text(self, done_text: str, field: str, event: CallEvent) -> None:
         if not self.is_unreliable:
             announced = getattr(self._first, field, "")
-            spoken = "".join(self._pieces) if self._pieces else announced
-            if told != spoken:
+            streamed = "".join(self._pieces) if self._pieces else announced
+            if done_text != streamed:
                 self._report.add(
-                    "STR-6", f"{self.place}.{field}", f"{event_type(event)} differs from the deltas: {_parting(spoken, told)}"
+                    "STR-6",
+                    f"{self.place}.{field}",
+                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed, done_text)}",
                 )
-        self._told = told
+        self._done_text = done_text
 
-    def _judge_told(self, field: str, announced: str, final: str) -> None:
-        told = announced if self._told is None else self._told
-        if told != final:
-            before = "what was announced, and nothing was streamed" if self._told is None else f"the {field} told before"
-            what = f"response.output_item.done differs from {before}: {_parting(told, final)}"
+    def _judge_done_text(self, field: str, announced: str, final: str) -> None:
+        done_text = announced if self._done_text is None else self._done_text
+        if done_text != final:
+            before = (
+                "the announced value, and nothing was streamed"
+                if self._done_text is None
+                else f"the {field} sent before"
+            )
+            what = f"response.output_item.done differs from {before}: {_describe_difference(done_text, final)}"
             self._report.add("STR-6", f"{self.place}.{field}", what)
 
     # Parts
@@ -274,8 +297,12 @@ class ItemState:
         for where, parts in self._parts.items():
             for part in parts.values():
                 if part.stage is not PartStage.CLOSED and not part.is_unreliable:
-                    wanted = "response.content_part.done" if where == "content" else "response.reasoning_summary_part.done"
-                    self._report.add(part.row, part.place, f"the item is done while the part is open; expected {wanted}")
+                    expected = (
+                        "response.content_part.done" if where == "content" else "response.reasoning_summary_part.done"
+                    )
+                    self._report.add(
+                        part.row, part.place, f"the item is done while the part is open; expected {expected}"
+                    )
                     part.is_unreliable = True
 
     def _judge_parts(self, where: str, announced: list[Content], final: list[Content]) -> None:
@@ -294,7 +321,8 @@ class ItemState:
 
 
 class PartState:
-    """What is known of one part of an item. Where it is doubtful, its content is not compared any more."""
+    """The state of one part of an item. After a violation it is unreliable, and its content is not compared any
+    more."""
 
     def __init__(self, report: ViolationReport, place: str, row: str) -> None:
         self.place = place
@@ -307,12 +335,12 @@ class PartState:
         self._first: Content | None = None
         self._final: Content | None = None
         self._pieces: list[str] = []
-        self._told: str | None = None
+        self._done_text: str | None = None
         self._logprobs: list[LogProb] = []
         self._annotations: list[Any] = []
 
     def feed(self, event: PartEvent) -> None:
-        """STR-3: announced, deltas, the kind's own done, done."""
+        """STR-3: added, deltas, the done event of its content, done."""
         self._move(event)
         match event:
             case ContentPartAdded() | SummaryPartAdded():
@@ -325,19 +353,19 @@ class PartState:
             case AnnotationAdded():
                 self._annotate(event)
             case OutputTextDone():
-                self._tell(event.text, event)
+                self._set_done_text(event.text, event)
                 self._judge_logprobs(event.logprobs, event_type(event))
             case RefusalDone():
-                self._tell(event.refusal, event)
+                self._set_done_text(event.refusal, event)
             case ReasoningDone() | SummaryTextDone():
-                self._tell(event.text, event)
+                self._set_done_text(event.text, event)
             case ContentPartDone() | SummaryPartDone():
                 self._close(event.part, event_type(event))
             case _ as never:
                 assert_never(never)
 
     def judge_in_item(self, content: Content) -> None:
-        """STR-6: the part in the finished item."""
+        """STR-6: compares the part in the finished item with the part that was done."""
         if self._final is not None and not self.is_unreliable:
             difference = first_difference(self._final, content)
             if difference:
@@ -347,19 +375,19 @@ class PartState:
 
     def _move(self, event: PartEvent) -> None:
         stage, row = self.stage, self.row
-        self.stage, legal = next_stage(PART_GRAMMAR, stage, event)
+        self.stage, is_legal = next_stage(PART_GRAMMAR, stage, event)
         if self._kind is not None and KIND_OF_EVENT.get(type(event), self._kind) is not self._kind:
-            self.stage, legal, row = stage, False, ROW_OF_EVENT[type(event)]
-        if not legal:
+            self.stage, is_legal, row = stage, False, ROW_OF_EVENT[type(event)]
+        if not is_legal:
             if not self.is_unreliable:
-                self._report.add(row, self.place, f"{event_type(event)} came; expected {self._wanted(stage)}")
+                self._report.add(row, self.place, f"got {event_type(event)}; expected {self._expected_events(stage)}")
             self.is_unreliable = True
 
-    def _wanted(self, stage: PartStage) -> str:
-        """The events that could have come, of this place and of this kind of part."""
-        mine = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._events)]
-        wanted = [event for event in mine if KIND_OF_EVENT.get(event) in (None, self._kind)]
-        return " or ".join(TYPE_OF_EVENT[event] for event in wanted) or "nothing more: the part is done"
+    def _expected_events(self, stage: PartStage) -> str:
+        """The events that are allowed in this stage, for this list of parts and this kind of part."""
+        own_events = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._events)]
+        expected = [event for event in own_events if KIND_OF_EVENT.get(event) in (None, self._kind)]
+        return " or ".join(TYPE_OF_EVENT[event] for event in expected) or "nothing more: the part is done"
 
     def _announce(self, part: Content) -> None:
         if self._first is None:
@@ -371,26 +399,32 @@ class PartState:
 
     def _annotate(self, event: AnnotationAdded) -> None:
         """STR-11"""
-        wanted = len(self._annotations)
-        if event.annotation_index != wanted:
-            what = f"{event_type(event)} has the annotation_index {event.annotation_index}; expected {wanted}"
+        expected = len(self._annotations)
+        if event.annotation_index != expected:
+            what = f"{event_type(event)} has the annotation_index {event.annotation_index}; expected {expected}"
             self._report.add("STR-11", self.place, what)
         self._annotations.append(event.annotation)
 
-    def _tell(self, told: str, event: PartEvent) -> None:
-        if self._told is None:
-            spoken = "".join(self._pieces) if self._pieces else _text(self._first)
-            if told != spoken and not self.is_unreliable:
-                self._report.add("STR-6", self.place, f"{event_type(event)} differs from the deltas: {_parting(spoken, told)}")
-            self._told = told
+    def _set_done_text(self, done_text: str, event: PartEvent) -> None:
+        if self._done_text is None:
+            streamed = "".join(self._pieces) if self._pieces else _text(self._first)
+            if done_text != streamed and not self.is_unreliable:
+                self._report.add(
+                    "STR-6",
+                    self.place,
+                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed, done_text)}",
+                )
+            self._done_text = done_text
 
-    def _judge_logprobs(self, told: list[LogProb] | UnsetType, name: str) -> None:
+    def _judge_logprobs(self, logprobs: list[LogProb] | UnsetType, name: str) -> None:
         """STR-12"""
         if not self.is_unreliable:
             announced = self._first.logprobs if isinstance(self._first, OutputText) else []
-            difference = first_difference(self._logprobs or announced or [], told or [])
+            difference = first_difference(self._logprobs or announced or [], logprobs or [])
             if difference:
-                self._report.add("STR-12", self.place, f"the logprobs of {name} differ from those of the deltas: {difference}")
+                self._report.add(
+                    "STR-12", self.place, f"the logprobs of {name} differ from those of the deltas: {difference}"
+                )
 
     def _close(self, part: Content, name: str) -> None:
         self._final = part
@@ -398,18 +432,26 @@ class PartState:
             return
         if type(part) is not type(self._first):
             self.is_unreliable = True
-            wanted = self._first.__struct_config__.tag
-            self._report.add(self.row, self.place, f"{name} has a part of another type; expected {wanted}, as announced")
-            return
-        if self._told is not None and _text(part) != self._told:
+            expected = self._first.__struct_config__.tag
             self._report.add(
-                "STR-6", self.place, f"{name} differs from the text that was told: {_parting(self._told, _text(part))}"
+                self.row, self.place, f"{name} has a part of another type; expected {expected}, as announced"
+            )
+            return
+        if self._done_text is not None and _text(part) != self._done_text:
+            self._report.add(
+                "STR-6",
+                self.place,
+                f"{name} differs from the text that was done: {_describe_difference(self._done_text, _text(part))}",
             )
         if isinstance(part, OutputText):
             self._judge_logprobs(part.logprobs, name)
-            difference = first_difference(self._annotations or cast(OutputText, self._first).annotations, part.annotations)
+            difference = first_difference(
+                self._annotations or cast(OutputText, self._first).annotations, part.annotations
+            )
             if difference:
-                self._report.add("STR-11", self.place, f"the annotations of {name} differ from those that were added: {difference}")
+                self._report.add(
+                    "STR-11", self.place, f"the annotations of {name} differ from those that were added: {difference}"
+                )
 
 
 def event_type(event: StreamEvent | ResponseEvent) -> str:
@@ -426,26 +468,29 @@ def _text(part: Content | None) -> str:
             return ""
 
 
-def _parting(one: str, other: str) -> str:
-    """Where two texts part, code point for code point."""
+def _describe_difference(one: str, other: str) -> str:
+    """Describes the first character at which two texts differ."""
     shorter = min(len(one), len(other))
     at = next((at for at in range(shorter) if one[at] != other[at]), shorter)
-    return f"they part at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
+    return f"they differ at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
 
 
 def first_difference(one: Any, other: Any) -> str:
-    """The first place where two values differ on the wire, in words; empty if they agree. Absent, null and empty are the same."""
-    waiting = [("", _plain(one), _plain(other))]
-    while waiting:
-        path, left, right = waiting.pop()
+    """Describes the first difference of two values on the wire; empty if they are equal.
+
+    Absent, null and empty values are equal.
+    """
+    pending = [("", _plain(one), _plain(other))]
+    while pending:
+        path, left, right = pending.pop()
         match left, right:
             case dict(), dict():
                 names = reversed({**left, **right})
-                waiting += [(f"{path}.{name}".lstrip("."), left.get(name), right.get(name)) for name in names]
+                pending += [(f"{path}.{name}".lstrip("."), left.get(name), right.get(name)) for name in names]
             case list(), list() if len(left) == len(right):
-                waiting += [(f"{path}[{at}]", left[at], right[at]) for at in reversed(range(len(left)))]
+                pending += [(f"{path}[{at}]", left[at], right[at]) for at in reversed(range(len(left)))]
             case str(), str() if left != right:
-                return f"{path}: {_parting(left, right)}".removeprefix(": ")
+                return f"{path}: {_describe_difference(left, right)}".removeprefix(": ")
             case _ if left != right and (left not in EMPTY_VALUES or right not in EMPTY_VALUES):
                 return f"{path}: {_excerpt(left)} against {_excerpt(right)}".removeprefix(": ")
     return ""

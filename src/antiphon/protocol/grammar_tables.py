@@ -1,6 +1,7 @@
-"""The rules of the grammar, to be read off tables: the life of a response, of each output index, and of each part inside an item.
+"""The grammar of a stream as tables: the life cycle of a response, of each output index, and of each part of an item.
 
-A row is where a life stands, an entry is an event that may come there and where it leads; what has no entry is a violation.
+Each table maps a stage to the events that are allowed there and to the stage that follows each of them. An event
+without an entry is a violation.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from antiphon.protocol.status import ResponseStatus
 
 
 class ResponseStage(IntEnum):
-    """How far a response is."""
+    """The stage of a response."""
 
     NOT_CREATED = 0
     CREATED = 1
@@ -56,7 +57,7 @@ class ResponseStage(IntEnum):
 
 
 class ItemStage(IntEnum):
-    """How far an output index is. The two in the middle are a call's: pieces of its arguments came; it was told whole."""
+    """The stage of an output index. Only calls have the two `ARGUMENTS` stages."""
 
     ABSENT = 0
     ANNOUNCED = 1
@@ -66,7 +67,7 @@ class ItemStage(IntEnum):
 
 
 class PartStage(IntEnum):
-    """How far a part is. `WHOLE` is a part whose kind has no deltas: it is announced and done, with nothing in between."""
+    """The stage of a part. `WHOLE` is an open part of a kind that has no deltas."""
 
     ABSENT = 0
     OPEN = 1
@@ -79,17 +80,20 @@ _Stage = TypeVar("_Stage", ResponseStage, ItemStage, PartStage)
 
 
 def next_stage(table: Mapping[_Stage, Mapping[type, _Stage]], stage: _Stage, event: StreamEvent) -> tuple[_Stage, bool]:
-    """Where an event leads, and whether it may come here. If not, life goes on from the later of the two places."""
+    """The stage after an event, and whether the event is allowed in the current stage.
+
+    After a violation the result is the later of the current stage and the stage that the event leads to elsewhere.
+    """
     kind = type(event)
-    found = table[stage].get(kind)
-    if found is not None:
-        return found, True
-    leads = next((moves[kind] for moves in table.values() if kind in moves), stage)
-    return max(stage, leads), False
+    following = table[stage].get(kind)
+    if following is not None:
+        return following, True
+    later_stage = next((moves[kind] for moves in table.values() if kind in moves), stage)
+    return max(stage, later_stage), False
 
 
 class StreamedKind(NamedTuple):
-    """The two events that carry a streamed kind of part."""
+    """The two events that carry the content of a streamed kind of part."""
 
     delta: type
     done: type
@@ -114,7 +118,7 @@ CALL_DONE_EVENTS: Final = (ArgumentsDone, CustomInputDone)
 PART_EVENTS: Final = (*PART_ADDED, *CONTENT_DELTA_EVENTS, AnnotationAdded, *CONTENT_DONE_EVENTS, *PART_DONE)
 OUTPUT: Final = (ItemAdded, *PART_EVENTS, *CALL_DELTA_EVENTS, *CALL_DONE_EVENTS, ItemDone, UnknownEvent)
 
-# The life of a response (STR-1, STR-7, STR-8).
+# The life cycle of a response (STR-1, STR-7, STR-8).
 RESPONSE_GRAMMAR: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
     ResponseStage.NOT_CREATED: {ResponseCreated: ResponseStage.CREATED},
     ResponseStage.CREATED: {ResponseQueued: ResponseStage.QUEUED, ResponseInProgress: ResponseStage.IN_PROGRESS},
@@ -153,10 +157,10 @@ STATUS_OF_EVENT: Final[dict[type, tuple[ResponseStatus, ...]]] = {
     ResponseInProgress: (ResponseStatus.IN_PROGRESS,),
     ResponseCompleted: (ResponseStatus.COMPLETED,),
     ResponseIncomplete: (ResponseStatus.INCOMPLETE,),
-    ResponseFailed: (ResponseStatus.FAILED, ResponseStatus.CANCELLED),  # there is no event for what was cancelled
+    ResponseFailed: (ResponseStatus.FAILED, ResponseStatus.CANCELLED),  # there is no event for a cancelled response
 }
 
-# The life of an output index (STR-2, STR-4, STR-9, ITEM-4).
+# The life cycle of an output index (STR-2, STR-4, STR-9, ITEM-4).
 ITEM_GRAMMAR: Final[dict[ItemStage, dict[type, ItemStage]]] = {
     ItemStage.ABSENT: {ItemAdded: ItemStage.ANNOUNCED},
     ItemStage.ANNOUNCED: {
@@ -182,12 +186,14 @@ ROW_OF_ITEM: Final[dict[ItemStage, str]] = {
 EXPECTED_IN_ITEM: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "response.output_item.added before it",
     ItemStage.ANNOUNCED: "content of the item or response.output_item.done: it was announced before",
-    ItemStage.ARGUMENTS_OPEN: "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas",
-    ItemStage.ARGUMENTS_DONE: "response.output_item.done: the call was told whole",
+    ItemStage.ARGUMENTS_OPEN: (
+        "response.function_call_arguments.done (or response.custom_tool_call_input.done) after the deltas"
+    ),
+    ItemStage.ARGUMENTS_DONE: "response.output_item.done: the arguments are complete",
     ItemStage.DONE: "nothing more at this output_index: the item is done",
 }
 
-# The life of a part in an item (STR-3, STR-10). Citations may still come between the text's done and the part's.
+# The life cycle of a part (STR-3, STR-10). Annotations may follow the done event of the text.
 PART_GRAMMAR: Final[dict[PartStage, dict[type, PartStage]]] = {
     PartStage.ABSENT: dict.fromkeys(PART_ADDED, PartStage.OPEN),
     PartStage.OPEN: {
@@ -201,7 +207,7 @@ PART_GRAMMAR: Final[dict[PartStage, dict[type, PartStage]]] = {
 }
 ROW_OF_PART_LIST: Final = {"content": "STR-3", "summary": "STR-10"}
 
-# Which items an event may speak of; an item of unknown type may hold anything.
+# The item types that an event may belong to. An item of unknown type may have any event.
 ITEM_TYPES_OF_EVENT: Final[dict[type, tuple[Any, ...]]] = {
     **dict.fromkeys(PART_EVENTS, (Message, Reasoning)),
     **dict.fromkeys((SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone), (Reasoning,)),
@@ -217,7 +223,7 @@ ROW_OF_EVENT: Final[dict[type, str]] = {
     **dict.fromkeys((RefusalDelta, RefusalDone, AnnotationAdded), "STR-11"),
     **dict.fromkeys((*CALL_DELTA_EVENTS, *CALL_DONE_EVENTS), "STR-9"),
 }
-# What an announced item may not change, once it is not a zero value.
+# Fields that may not change after the announcement, unless they were announced empty.
 IMMUTABLE_FIELDS: Final = ("role", "name", "call_id", "namespace")
 EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [], {})
 # ITEM-5: events of hosted tools are named after their items.

@@ -1,8 +1,9 @@
-"""Items: the things a conversation is made of, as taken (`…Param`) and as sent.
+"""Items of a conversation, as accepted (`…Param`) and as sent.
 
-A sent item is a subclass of the taken one with its id and status required: output can be sent back untouched (ITEM-6).
-The four message params of the specification share one tag, so they are one struct with a role. Items of tools beyond the
-specification (custom tools, tool search, the hosted tools of providers) are typed too, because real clients send them.
+A sent item is a subclass of the accepted one with required id and status, so output can be sent back unchanged
+(ITEM-6). The four message params of the specification share one tag, so they are one struct with a role. Items of tools
+beyond the specification (custom tools, tool search, hosted tools of providers) are typed too, because real clients send
+them.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag
 
 
 class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
-    # ITEM-6: the schema's param has null for `content` and summary texts alone; output has any part in both, and must be taken.
+    # ITEM-6: the schema allows only null `content` and summary texts here. Output has any parts in both, and is
+    # accepted.
     summary: list[Content]
     content: list[Content] | None | UnsetType = UNSET
     encrypted_content: str | None | UnsetType = UNSET
@@ -100,7 +102,7 @@ class Reasoning(ReasoningParam, frozen=True, kw_only=True, tag="reasoning"):
 class CompactionParam(Shape, frozen=True, kw_only=True, tag="compaction"):
     encrypted_content: Text10M
     id: str | None | UnsetType = UNSET
-    created_by: str | None | UnsetType = UNSET  # null: as the SDKs of this API send back what they were not told
+    created_by: str | None | UnsetType = UNSET  # null: the SDKs of this API send it for an absent field
 
 
 class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
@@ -110,7 +112,7 @@ class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
 
 
 class CompactionTrigger(Shape, frozen=True, kw_only=True, tag="compaction_trigger"):
-    """At the end of the input: compact what came before, answer with one compaction item."""
+    """At the end of the input: asks to compact the items before it into one compaction item."""
 
     id: str | None | UnsetType = UNSET
 
@@ -168,7 +170,7 @@ class ToolSearchOutput(Shape, frozen=True, kw_only=True, tag="tool_search_output
 
 
 class _Hosted(Shape, frozen=True, kw_only=True):
-    """What the hosted items of providers have in common: they say how a tool was called and how far it got."""
+    """Base class of the items of hosted tools, which report a call and its status."""
 
     id: str | None | UnsetType = UNSET
     status: str | None | UnsetType = UNSET

@@ -1,9 +1,8 @@
-"""The second reading: what one typed decode refused is taken apart, level by level, and what can be kept is kept.
+"""Decodes values that the typed decoder refused, level by level, and keeps what can be kept.
 
-Unknown fields and objects of unknown type stay as their raw bytes (ITEM-5, REQ-7), a message without `type` is a message
-(ITEM-8); what is really wrong becomes an error that says where it stands, what came and what was wanted (ERR-3). A
-`LenientDecoder` is made once for each type; it first tries one typed decode, so that only the branch that is refused is decoded
-member by member.
+Unknown fields and objects of unknown type are kept as raw bytes (ITEM-5, REQ-7); an item without `type` that has a role
+is a message (ITEM-8). An invalid value raises an error with its path, the received value and the expected type (ERR-3).
+Each `LenientDecoder` tries one typed decode first, so that only the refused branch is decoded member by member.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from antiphon.protocol.tools import FunctionToolParam, SpecificFunction
 
 
 def lenient_decoder(hint: Any) -> LenientDecoder:
-    """The place for values of a type, given as it stands in an annotation."""
+    """The decoder for a type, given as an annotation."""
     options = tuple(option for option in _options(hint) if option is not UnsetType)
     if len(options) > 1:
         return UnionDecoder(hint, options)
@@ -49,7 +48,7 @@ def lenient_decoder(hint: Any) -> LenientDecoder:
 
 
 class LenientDecoder:
-    """Where a value stands. One that holds a plain value cannot be taken apart: what it refuses is wrong."""
+    """Decodes the values of one type. This base class serves plain values: an invalid one raises an error."""
 
     def __init__(self, hint: Any) -> None:
         self._hint = hint
@@ -57,16 +56,16 @@ class LenientDecoder:
 
     @cached_property
     def info(self) -> shapes.Type:
-        """The type as msgspec tells it; telling it takes a thousand times as long as reading a value."""
+        """The type as msgspec describes it. Cached: computing it takes a thousand times as long as decoding a value."""
         return shapes.type_info(self._hint)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of JSON that may stand here."""
+        """The JSON kinds that this decoder accepts."""
         return KINDS.get(type(self.info), ())
 
     def decode(self, raw: Raw, path: str) -> Any:
-        """The typed value of `raw`, whole if it can be read whole."""
+        """Decodes `raw` in one typed pass if possible, else leniently."""
         try:
             return self._decode(raw)
         except msgspec.ValidationError:
@@ -77,8 +76,8 @@ class LenientDecoder:
         raise self.error_for(raw, path)
 
     def error_for(self, raw: Raw, path: str) -> ClientFault:
-        """The error for what may not stand here."""
-        msgspec.json.decode(raw)  # raises for what is no sound JSON either (1e400 in somebody's own JSON): `codec` finds its path
+        """The error for a value that this decoder does not accept."""
+        msgspec.json.decode(raw)  # raises for invalid JSON such as 1e400 in user JSON; `codec` reports its path
         return type_mismatch_error(raw, self.info, path)
 
 
@@ -96,8 +95,11 @@ class ListDecoder(LenientDecoder):
             raise self.error_for(raw, path)
         members = _list_of_raw(raw)
         if not _is_within(self.info, len(members)):
-            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
-        # Of many the most are as they should be; one that is alone is what was refused.
+            raise InvalidValue(
+                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+            )
+        # In a long list most members are valid. The only member of a list is the refused one, so the typed pass is
+        # skipped.
         read = self._item.decode if len(members) > 1 else self._item.decode_leniently
         return [read(member, f"{path}[{at}]") for at, member in enumerate(members)]
 
@@ -114,7 +116,9 @@ class DictDecoder(LenientDecoder):
             raise self.error_for(raw, path)
         members = _dict_of_raw(raw)
         if not _is_within(self.info, len(members)):
-            raise InvalidValue(f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None)
+            raise InvalidValue(
+                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+            )
         for key in members:
             self._check_key(key, path)
         return {key: self._value.decode(member, member_path(path, key)) for key, member in members.items()}
@@ -146,7 +150,7 @@ class StructDecoder(LenientDecoder):
 
     @cached_property
     def _fields(self) -> dict[str, _Field]:
-        """By their names on the wire; what only we write has no name there."""
+        """The fields by their names on the wire, without the fields that are never on the wire."""
         hints = get_type_hints(self._cls, include_extras=True)
         ours = ("kind", "raw") if self.keeps_unknown else ("extra",) if self._keeps_extra else ()
         names = zip(self._cls.__struct_fields__, self._cls.__struct_encode_fields__, strict=True)
@@ -156,7 +160,9 @@ class StructDecoder(LenientDecoder):
     @cached_property
     def _required(self) -> list[str]:
         return [
-            field.encode_name for field in msgspec.structs.fields(self._cls) if field.required and field.encode_name in self._fields
+            field.encode_name
+            for field in msgspec.structs.fields(self._cls)
+            if field.required and field.encode_name in self._fields
         ]
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
@@ -173,12 +179,12 @@ class StructDecoder(LenientDecoder):
         return self.build_struct(members, path)
 
     def build_struct(self, members: dict[str, Raw], path: str) -> Any:
-        """The struct that these members make, its type being settled."""
+        """Builds the struct from these members. The tag was checked before."""
         return self._cls(**self._values(members, path))
 
     def build_unknown(self, kind: str, raw: Raw, members: dict[str, Raw], path: str) -> Any:
-        """An object of a type nobody knows (ITEM-5); an unknown event has a number all the same."""
-        return self._cls(kind=kind, raw=_kept(raw), **self._values(members, path))
+        """Builds an object of unknown type (ITEM-5). An unknown event has a sequence number too."""
+        return self._cls(kind=kind, raw=_carried_bytes(raw), **self._values(members, path))
 
     def _values(self, members: dict[str, Raw], path: str) -> dict[str, Any]:
         fields, prefix = self._fields, f"{path}." if path else ""
@@ -189,7 +195,7 @@ class StructDecoder(LenientDecoder):
             if field is not None:
                 values[field.name] = field.decode(raw, prefix + wire_name)
             elif self._keeps_extra and wire_name != self._tag_field:
-                extra[wire_name] = _kept(raw)
+                extra[wire_name] = _carried_bytes(raw)
         for wire_name in self._required:
             if wire_name not in members:
                 raise self._missing(path, wire_name, members)
@@ -200,7 +206,9 @@ class StructDecoder(LenientDecoder):
     def _missing(self, path: str, wire_name: str, members: dict[str, Raw]) -> ClientFault:
         at = member_path(path, wire_name)
         hint = HINTS[self._cls](members) if self._cls in HINTS else None
-        return MissingField(f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at)
+        return MissingField(
+            f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at
+        )
 
 
 @cache
@@ -209,7 +217,7 @@ def _struct_decoder(cls: type[Struct]) -> StructDecoder:
 
 
 class UnionDecoder(LenientDecoder):
-    """Objects are told apart by their tags, everything else by its kind."""
+    """Chooses an option by the tag of an object, or by the JSON kind of any other value."""
 
     def __init__(self, hint: Any, options: tuple[Any, ...]) -> None:
         super().__init__(hint)
@@ -230,7 +238,9 @@ class UnionDecoder(LenientDecoder):
 
     @cached_property
     def _unknown(self) -> StructDecoder | None:
-        return next((option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None)
+        return next(
+            (option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None
+        )
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
         kind = json_kind(raw)
@@ -254,24 +264,24 @@ class UnionDecoder(LenientDecoder):
 
     def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
         tag = msgspec.json.decode(members.get(TAG, b"null"))
-        if tag is None and (implied := _implied(members)) in self._by_tag:
+        if tag is None and (implied := _implied_tag(members)) in self._by_tag:
             return implied
         if isinstance(tag, str):
             return tag
         at = member_path(path, TAG)
-        wanted = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
+        expected = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
         if TAG in members:
-            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {wanted}", param=at)
-        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {wanted}", param=at)
+            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {expected}", param=at)
+        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {expected}", param=at)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _implied(members: dict[str, Raw]) -> str:
-    """The type that an object without one gives away: a message (ITEM-8), what the specification lets go without, or a function
-    as Chat Completions nests it, of which not every client says that it is one."""
+def _implied_tag(members: dict[str, Raw]) -> str:
+    """The type of an object without `type`: a message (ITEM-8), a format or reference that the specification allows
+    without type, or a function nested as in Chat Completions, which some clients send without type."""
     if "role" in members:
         return "message"
     if "function" in members:
@@ -282,33 +292,33 @@ def _implied(members: dict[str, Raw]) -> str:
 
 
 def _is_within(info: Any, count: int) -> bool:
-    """Whether an array or a map may have so many entries."""
+    """Whether an array or a map may have `count` entries."""
     return (info.min_length or 0) <= count and (info.max_length is None or count <= info.max_length)
 
 
-def _kept(raw: Raw) -> Raw:
-    """Bytes to be carried as they are, once they are known to be sound. Where they say a key twice they are written anew: no two
-    readers may see two values."""
+def _carried_bytes(raw: Raw) -> Raw:
+    """Raw bytes to carry unchanged. Bytes with a duplicate key are re-encoded, so that all readers see the same
+    value."""
     value = msgspec.json.decode(raw)
     if not isinstance(value, dict | list):
         return raw
     written = msgspec.json.encode(value)
-    return raw if written == bytes(raw) or not _says_a_key_twice(raw) else Raw(written)
+    return raw if written == bytes(raw) or not _has_duplicate_key(raw) else Raw(written)
 
 
-def _says_a_key_twice(raw: Raw) -> bool:
-    found = False
+def _has_duplicate_key(raw: Raw) -> bool:
+    has_duplicate = False
 
-    def see(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len(dict(pairs)) < len(pairs)
+    def check_pairs(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal has_duplicate
+        has_duplicate = has_duplicate or len(dict(pairs)) < len(pairs)
 
-    json.loads(bytes(raw), object_pairs_hook=see)
-    return found
+    json.loads(bytes(raw), object_pairs_hook=check_pairs)
+    return has_duplicate
 
 
 def _flat_tool(members: dict[str, Raw]) -> str | None:
-    """TOOL-1, C-3: the chat form of a tool, explained."""
+    """TOOL-1, C-3: a hint for a tool in Chat Completions form."""
     name = _nested_name(members)
     return name and (
         "this tool is nested as in Chat Completions, wanted the flat form: "
@@ -317,13 +327,16 @@ def _flat_tool(members: dict[str, Raw]) -> str | None:
 
 
 def _flat_choice(members: dict[str, Raw]) -> str | None:
-    """TOOL-2: the chat form of a named function, explained."""
+    """TOOL-2: a hint for a tool choice in Chat Completions form."""
     name = _nested_name(members)
-    return name and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+    return (
+        name
+        and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+    )
 
 
 def _nested_name(members: dict[str, Raw]) -> str | None:
-    """The name in a nested `function`, as JSON; None if there is no such thing."""
+    """The name in a nested `function`, as JSON; None if there is no nested function."""
     if "function" not in members:
         return None
     function = msgspec.json.decode(members["function"])
@@ -332,7 +345,10 @@ def _nested_name(members: dict[str, Raw]) -> str | None:
 
 
 TAG: Final = "type"
-HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {FunctionToolParam: _flat_tool, SpecificFunction: _flat_choice}
+HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {
+    FunctionToolParam: _flat_tool,
+    SpecificFunction: _flat_choice,
+}
 KINDS: Final[dict[type, tuple[str, ...]]] = {
     shapes.StrType: ("string",),
     shapes.LiteralType: ("string",),

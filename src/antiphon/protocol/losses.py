@@ -1,4 +1,4 @@
-"""What a translation could not carry: path, what, why (F-4, REQ-6). Nothing is lost in silence."""
+"""Losses: what a translation could not carry, with path and reason (F-4, REQ-6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Loss(Struct, frozen=True):
-    """One thing that did not survive a translation."""
+    """One value that a translation could not carry."""
 
     path: str
     what: str
@@ -20,10 +20,10 @@ class Loss(Struct, frozen=True):
 
 
 class Losses:
-    """Collects losses; equal ones are kept once, since a stream would repeat them with every chunk.
+    """Collects losses. Equal ones are stored once, because a stream would repeat them with every chunk.
 
-    At most `MAX_LISTED` are listed. The rest is only counted, in one last loss. The count is an upper limit: a loss that is not
-    kept cannot be recognised when it is repeated.
+    At most `MAX_LISTED` are listed. The others are only counted, in one last loss. The count is an upper limit: a loss
+    that is not stored cannot be recognised when it is repeated.
     """
 
     __slots__ = ("_listed", "_unlisted")
@@ -57,7 +57,7 @@ class Losses:
             yield Loss("...", f"up to {self._unlisted} more losses, which are not listed")
 
     def __len__(self) -> int:
-        """As many as are iterated over."""
+        """The number of losses that iteration yields."""
         return len(self._listed) + (self._unlisted > 0)
 
     def __repr__(self) -> str:

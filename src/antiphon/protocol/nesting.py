@@ -1,8 +1,8 @@
-"""The bound on nested JSON: at most `MAX_NESTING` levels of arrays and objects in any JSON that comes from outside.
+"""The limit on nested JSON: at most `MAX_NESTING` levels of arrays and objects in JSON from outside.
 
-The bound is checked on the text, before it is decoded, at every place where foreign JSON enters: bodies of clients, answers and
-events of upstreams, and JSON inside strings (arguments of calls). The interpreter's own recursion limit differs by version and is
-never reached. Stored rows are decoded without the bound: they may be older than it.
+The limit is checked on the text before decoding, wherever foreign JSON enters: client bodies, upstream answers and
+events, and JSON inside strings (arguments of calls). Python's own recursion limit differs by version and is never
+reached. Stored rows are decoded without the limit, because they may be older than it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class NestingError(msgspec.DecodeError):
 
 
 def check_nesting(data: Json, levels: int = MAX_NESTING) -> None:
-    """Raises `NestingError` for JSON that is nested too deeply. Text that is no JSON is left for the decoder to reject."""
+    """Raises `NestingError` for JSON that is nested too deeply. Text that is no JSON is left for the decoder to
+    reject."""
     if len(data) >= SHORTEST_TOO_DEEP and is_too_deep(data, levels):
         raise NestingError
 
@@ -42,7 +43,8 @@ def decode_json(data: Json, type: type[T]) -> T: ...
 @overload
 def decode_json(data: Json, type: Any) -> Any: ...
 def decode_json(data: Json, type: Any = Any) -> Any:
-    """The value of JSON from outside: raises `msgspec.DecodeError`, of which `NestingError` is one, or `UnicodeDecodeError`."""
+    """The value of JSON from outside: raises `msgspec.DecodeError`, of which `NestingError` is one, or
+    `UnicodeDecodeError`."""
     check_nesting(data)
     return msgspec.json.decode(data, type=type)
 
@@ -61,7 +63,8 @@ def with_nesting_limit(decode: Callable[[Any], T]) -> Callable[[Json], T]:
 def is_too_deep(data: Json, levels: int = MAX_NESTING) -> bool:
     """Whether arrays and objects are nested more than `levels` deep; linear in the length of the text.
 
-    Most texts are decided by the number of their opening brackets: `replace` counts a rare byte ten times faster than `count`.
+    Most texts are decided by the number of their opening brackets: `replace` counts a rare byte ten times faster than
+    `count`.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
     most = levels + 1
@@ -70,7 +73,7 @@ def is_too_deep(data: Json, levels: int = MAX_NESTING) -> bool:
 
 
 def _brackets(text: bytes) -> bytes:
-    """The brackets of JSON that stand outside of its strings."""
+    """The brackets of JSON outside its strings."""
     if b'\\"' in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = text.translate(None, NO_MARKS)
@@ -98,7 +101,9 @@ def _is_deeper(brackets: bytes, levels: int) -> bool:
     return False
 
 
-SHORTEST_TOO_DEEP: Final = 2 * (MAX_NESTING + 1)  # the bytes of the shortest JSON that is nested too deeply: its brackets
+SHORTEST_TOO_DEEP: Final = 2 * (
+    MAX_NESTING + 1
+)  # the bytes of the shortest JSON that is nested too deeply: its brackets
 ROUNDS: Final = 16
 CHUNK_SIZE: Final = 64 * 1024
 NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))

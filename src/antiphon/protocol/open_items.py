@@ -1,7 +1,7 @@
-"""What the writer knows of an item that is not done yet: how it began, what arrived, and the form it will end in.
+"""The writer's state of an item that is not done: its id, its parts, the received text, and the item built from them.
 
-An open item knows its own first and last form; the writer knows when they are told. Only the writer opens items; what can be
-asked of any item, typed or unknown (`id_of`, `status_of`, `type_of`, `may_fail`), the grammar asks too.
+Only the writer opens items and decides when they are emitted. The functions on any item, typed or unknown (`id_of`,
+`status_of`, `type_of`, `may_fail`), are used by the grammar too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OpenPart:
         self.logprobs: list[LogProb] = []
 
     def content(self) -> StreamedPart:
-        """The part as it stands."""
+        """Builds the part from what was received so far."""
         text = "".join(self.pieces)
         if self.kind is OutputText:
             return OutputText(text=text, annotations=list(self.annotations), logprobs=list(self.logprobs))
@@ -75,20 +75,20 @@ class OpenItem(ABC):
         self.index = -1
         self.parts: dict[Hashable, OpenPart] = {}
         self.current: OpenPart | None = None
-        self.extra: dict[str, Raw] | UnsetType = UNSET  # unknown fields of an item that is written piece by piece
+        self.extra: dict[str, Raw] | UnsetType = UNSET  # unknown fields of an item that is streamed in parts
 
     @property
     def may_fail(self) -> bool:
-        """Whether `failed` is an end this item can have (ITEM-2)."""
+        """Whether this item can end with the status `failed` (ITEM-2)."""
         return False
 
     def parts_of_kind(self, kind: PartKind) -> list[Content | None]:
-        """Where parts of this kind end up once they are done."""
+        """The list that takes finished parts of this kind."""
         raise InvalidTransition(f"a {self.name} holds no part of the type {kind.__struct_config__.tag} (STR-3)")
 
     @abstractmethod
     def build(self, status: ItemStatus) -> Item:
-        """The item as it stands, under this status."""
+        """Builds the item from what was received so far, with this status."""
 
 
 class OpenMessage(OpenItem):
@@ -138,7 +138,7 @@ class OpenReasoning(OpenItem):
 
 
 class OpenToolCall(OpenItem):
-    """What the two kinds of calls have in common."""
+    """Base class of function calls and custom tool calls."""
 
     __slots__ = ("call_id", "namespace", "pieces", "tool_name")
 
@@ -185,7 +185,7 @@ class OpenCustomCall(OpenToolCall):
 
 
 class OpenWholeItem(OpenItem):
-    """An item that is not written piece by piece: an extension, a hosted tool's receipt, a compaction."""
+    """An item that is not streamed in parts: an extension, a call of a hosted tool, a compaction."""
 
     __slots__ = ("is_finished", "item", "size")
 
@@ -195,14 +195,14 @@ class OpenWholeItem(OpenItem):
         super().__init__(id)
         self.item = item
         self.is_finished = False
-        self.size = 0  # bytes, as the writer has counted them
+        self.size = 0  # bytes that the writer has counted for it
 
     @property
     def may_fail(self) -> bool:
         return may_fail(self.item)
 
     def finish(self, item: Item) -> None:
-        """Takes the final form, if this item can end in it."""
+        """Sets the final item. Its type must be the announced type, and its status must be allowed for that type."""
         if type_of(item) != type_of(self.item):
             raise InvalidTransition(
                 f"the item {self.id} was announced as {type_of(self.item)} and cannot end as {type_of(item)} (STR-4)"
@@ -215,42 +215,42 @@ class OpenWholeItem(OpenItem):
         self.is_finished = True
 
     def build(self, status: ItemStatus) -> Item:
-        told = status_of(self.item)
-        # A final form that names its own end keeps it: a hosted tool may have failed though the response goes on.
-        keeps = self.is_finished and status is ItemStatus.COMPLETED and has_final_status(self.item)
-        return with_id_and_status(self.item, self.id, told if keeps else status)
+        own_status = status_of(self.item)
+        # A final item keeps its own final status: a hosted tool may fail while the response continues.
+        keeps_own_status = self.is_finished and status is ItemStatus.COMPLETED and has_final_status(self.item)
+        return with_id_and_status(self.item, self.id, own_status if keeps_own_status else status)
 
 
 def type_of(item: Item) -> str:
-    """The item's type, as it is spelled on the wire."""
+    """The item's type as written on the wire."""
     return item.kind if isinstance(item, UnknownItem) else str(item.__struct_config__.tag)
 
 
 def may_fail(item: Item) -> bool:
-    """Whether `failed` is an end this item can have: one of an extension or a hosted tool, not one of the specification's."""
+    """Whether this item can end with the status `failed`. Items of extensions and hosted tools can."""
     return not isinstance(item, NEVER_FAILED)
 
 
 def has_final_status(item: Item) -> bool:
-    """Whether the item's own status is one to end in. An unknown item may have words of its own for that (ITEM-5)."""
-    told = status_of(item)
-    return told not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else told in ENDS
+    """Whether the item's status is final. An unknown item may use its own status values (ITEM-5)."""
+    status = status_of(item)
+    return status not in (None, ItemStatus.IN_PROGRESS) if isinstance(item, UnknownItem) else status in FINAL_STATUSES
 
 
 def id_of(item: Item) -> str | None:
-    """The item's own id, if it has one."""
-    found = item.string_member("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
-    return found if isinstance(found, str) else None
+    """The item's id, None if it has none."""
+    id = item.string_member("id") if isinstance(item, UnknownItem) else getattr(item, "id", None)
+    return id if isinstance(id, str) else None
 
 
 def status_of(item: Item) -> str | None:
-    """The item's own status, if it has one."""
-    found = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
-    return found if isinstance(found, str) else None
+    """The item's status, None if it has none."""
+    status = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
+    return status if isinstance(status, str) else None
 
 
 def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
-    """The item under this id, and under this status if it has a place for one; the rest is untouched."""
+    """A copy of the item with this id, and with this status if the item has that field."""
     if id_of(item) == id and status_of(item) == status:
         return item
     if isinstance(item, UnknownItem):
@@ -274,4 +274,4 @@ NEVER_FAILED: Final = (
     CustomToolCallParam,
     CustomToolCallOutputParam,
 )
-ENDS: Final = frozenset(status.value for status in ItemStatus if status.is_terminal)
+FINAL_STATUSES: Final = frozenset(status.value for status in ItemStatus if status.is_terminal)

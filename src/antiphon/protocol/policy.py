@@ -1,8 +1,9 @@
-"""What a request forbids or asks for is enforced here on the hub's events, whatever the upstream did.
+"""Enforces the settings of a request on the hub's events, whatever the upstream sends.
 
-Calls that the request rules out are withheld, what comes only when asked for is taken out, deltas are padded if padding was asked
-for. What comes out is a stream again, numbered without gaps, its terminal response in accord with it: a caller who wants no stream
-folds it. Only function and custom calls are judged: the receipts of hosted tools tell what has happened already.
+Withholds calls that the request forbids, removes fields that are sent only on request, and pads deltas if the request
+asks for it. The result is a valid stream, numbered without gaps, with a consistent terminal response; a caller that
+does not stream folds it. Only function and custom calls are checked: an item of a hosted tool reports a call that was
+already made.
 """
 
 from __future__ import annotations
@@ -56,23 +57,23 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, SpecificToolChoice
 
 PaddingSource = Callable[[int], str]
-# A tool as a choice names it: kind, namespace, name. A whole namespace has no name.
+# A tool in a tool choice: kind, namespace, name. The key of a whole namespace has no name.
 _ToolKey = tuple[str, str | None, str | None]
 
 
 class Policy:
-    """One response's policy: feed it every event in order, deliver what it returns."""
+    """The policy of one response. Feed it every event in order and deliver the events that it returns."""
 
     __slots__ = (
         "_allowed",
-        "_called",
-        "_gone",
+        "_has_call",
         "_idle",
         "_include",
         "_one_call",
         "_pad",
         "_refused",
         "_withheld",
+        "_withheld_events",
         "_withheld_ids",
         "losses",
     )
@@ -85,36 +86,40 @@ class Policy:
         self._one_call = one_call
         self._include = include
         self._pad = pad
-        self._called = False
+        self._has_call = False
         self._refused: list[str] = []
-        self._withheld: list[int] = []  # output indexes; rising, since items are announced in order
+        self._withheld: list[int] = []  # output indexes, ascending because items are announced in order
         self._withheld_ids: set[str] = set()
-        self._gone = 0  # how many events were withheld
-        self._idle = pad is None  # until something is withheld, a plain delta passes untouched
+        self._withheld_events = 0  # the number of withheld events
+        self._idle = pad is None  # until a call is withheld, plain deltas pass unchanged
 
     @classmethod
     def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
-        """The policy of what the client asked; `pad` makes padding for a delta of a given length (STR-13)."""
-        asked = bool(request.stream_options and request.stream_options.include_obfuscation)
+        """The policy for a request; `pad` makes padding for a delta of a given length (STR-13)."""
+        wants_padding = bool(request.stream_options and request.stream_options.include_obfuscation)
         include = frozenset(request.include or ())
         if request.top_logprobs:
             include |= {LOGPROBS}
         if ENCRYPTED_IF_ANY in include:
             include |= {ENCRYPTED_REASONING}
-        policy = cls(_allowed_by(request), request.parallel_tool_calls is False, include, pad if asked else None)
-        if asked and pad is None:
-            policy.losses.add("stream_options.include_obfuscation", "deltas are not padded", "there is no source of padding here")
+        policy = cls(
+            _allowed_by(request), request.parallel_tool_calls is False, include, pad if wants_padding else None
+        )
+        if wants_padding and pad is None:
+            policy.losses.add(
+                "stream_options.include_obfuscation", "deltas are not padded", "no source of padding is configured"
+            )
         return policy
 
     @property
     def passes_text_deltas(self) -> bool:
-        """Whether plain deltas go through as they are for now."""
+        """Whether plain deltas pass unchanged at the moment."""
         return self._idle
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
-        """What is delivered in place of `event`: mostly the event itself, nothing if it speaks of a withheld call."""
-        # The hot path of every stream: no copy, and no look at anything else. Types are compared, since asking `isinstance` of a
-        # shape and getting a no costs six times as much.
+        """The events to deliver for `event`: usually the event itself, none if it belongs to a withheld call."""
+        # The hot path of every stream: no copy and no further checks. Types are compared directly, because a negative
+        # `isinstance` check of a shape takes six times as long.
         kind = type(event)
         any_event: Any = event
         if self._idle and kind in DELTAS and any_event.obfuscation is UNSET:
@@ -122,50 +127,52 @@ class Policy:
                 return [event]
         elif kind is ItemAdded:
             self._judge(any_event)
-        if self._withheld and self._speaks_of_withheld(event):
-            self._gone += 1
+        if self._withheld and self._concerns_withheld_call(event):
+            self._withheld_events += 1
             return []
         if kind is UnknownEvent:
-            return [self._renumber_raw(any_event) if self._gone else event]
+            return [self._renumber_raw(any_event) if self._withheld_events else event]
         changes = self._trimming(kind, any_event)
-        if self._gone:
+        if self._withheld_events:
             changes |= self._placing(event)
         if changes:
             event = replace(event, **changes)
-        if self._refused and type(event) is ResponseCompleted and not any(map(_says_something, event.response.output)):
+        if self._refused and type(event) is ResponseCompleted and not any(map(_has_content, event.response.output)):
             return self._fail(event)
         return [event]
 
     def apply_to_response(self, response: Response) -> Response:
-        """A response that nobody streamed, as the fold of what would have been delivered (STR-14)."""
-        if len(response.output) == 1 and self._passes(response.output[0]):  # as most are
+        """Applies the policy to a response that was not streamed: the fold of the events to deliver (STR-14)."""
+        if len(response.output) == 1 and self._passes(response.output[0]):  # the common case
             return response
-        # What was cancelled was judged as it came, and no stream can tell it once more (see `replay`).
+        # A cancelled response was checked while it was streamed, and `replay` cannot end its stream.
         if response.status != ResponseStatus.CANCELLED and any(type(item) in CALLS for item in response.output):
-            return fold(told for event in replay(response) for told in self.feed(event))
-        return self._trim_response(response)  # nothing to judge: the same, without the way round
+            return fold(delivered for event in replay(response) for delivered in self.feed(event))
+        return self._trim_response(response)  # no calls to check: the same result without a stream
 
     def _passes(self, item: Item) -> bool:
-        """Whether it is one text, of which nothing has to be left out."""
+        """Whether the item is one text without fields to remove."""
         if type(item) is not Message or len(item.content) != 1:
             return False
         part = item.content[0]
         return type(part) is OutputText and not part.logprobs
 
     def without_withheld_items(self, response: Response) -> Response:
-        """A response that was fed, without what the client may not have, but with what it merely did not ask for."""
+        """The response without withheld calls. Fields that the client did not ask for are kept."""
         if not self._withheld:
             return response
-        return replace(response, output=[item for index, item in enumerate(response.output) if index not in self._withheld])
+        return replace(
+            response, output=[item for index, item in enumerate(response.output) if index not in self._withheld]
+        )
 
     def trim_item(self, item: Item) -> Item:
-        """An item by itself, without what was not asked for."""
+        """One item without the fields that the client did not ask for."""
         return self._trim_item(item)
 
     # Calls
 
     def _judge(self, event: ItemAdded) -> None:
-        """TOOL-3, TOOL-4: whether the call that is announced may be made."""
+        """TOOL-3, TOOL-4: withholds an announced call that is not allowed."""
         match event.item:
             case FunctionCall(id=id, namespace=namespace, name=name):
                 key: _ToolKey = ("function", namespace or None, name)
@@ -175,25 +182,25 @@ class Policy:
                 return
         if self._allowed is not None and key not in self._allowed and ("namespace", key[1], None) not in self._allowed:
             self._refused.append(name)
-            why = "tool_choice does not allow it"
-        elif self._one_call and self._called:
-            why = "parallel_tool_calls is false, and there was a call already"
+            reason = "tool_choice does not allow it"
+        elif self._one_call and self._has_call:
+            reason = "parallel_tool_calls is false, and the response already has a call"
         else:
-            self._called = True
+            self._has_call = True
             return
         self._withheld.append(event.output_index)
         self._withheld_ids.add(id)
         self._idle = False
-        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", why)
+        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", reason)
 
-    def _speaks_of_withheld(self, event: StreamEvent) -> bool:
+    def _concerns_withheld_call(self, event: StreamEvent) -> bool:
         if isinstance(event, UnknownEvent):
             index = _index_in(event)
             return index in self._withheld or event.string_member("item_id") in self._withheld_ids
         return getattr(event, "output_index", None) in self._withheld
 
     def _fail(self, event: ResponseCompleted) -> list[StreamEvent]:
-        """TOOL-3: only forbidden calls were made, and the client has nothing it could go on with."""
+        """TOOL-3: fails a response that has nothing but withheld calls."""
         names = ", ".join(dict.fromkeys(self._refused))
         error = ApiError(
             f"the model answered with nothing but calls that tool_choice does not allow: {names}",
@@ -215,8 +222,8 @@ class Policy:
     # Numbers
 
     def _placing(self, event: StreamEvent) -> dict[str, Any]:
-        """STR-5: where the event stands now that others before it are gone."""
-        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._gone}
+        """STR-5: the new numbers of an event after withheld events."""
+        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._withheld_events}
         index: int | None = getattr(event, "output_index", None)
         if index is not None:
             changes["output_index"] = self._place(index)
@@ -226,14 +233,14 @@ class Policy:
         return index - bisect_left(self._withheld, index)
 
     def _renumber_raw(self, event: UnknownEvent) -> UnknownEvent:
-        number = event.sequence_number - self._gone
+        number = event.sequence_number - self._withheld_events
         members: dict[str, Any] = {**event.raw_members(), "sequence_number": number}
         index = _index_in(event)
         if index is not None:
             members["output_index"] = self._place(index)
         return UnknownEvent(kind=event.kind, raw=Raw(msgspec.json.encode(members)), sequence_number=number)
 
-    # What comes only when it was asked for. Leaving it out is no loss.
+    # Fields that are sent only on request. Removing them is no loss.
 
     def _trimming(self, kind: type, event: Any) -> dict[str, Any]:
         if kind in RESPONSE_EVENTS:
@@ -247,7 +254,7 @@ class Policy:
         return self._trim_delta(event) if kind in DELTAS else {}
 
     def _trim_delta(self, event: DeltaEvent) -> dict[str, Any]:
-        """STR-13: padding if it was asked for, and none else. STR-12: logprobs likewise."""
+        """STR-13: padding only if requested. STR-12: the same for logprobs."""
         changes: dict[str, Any] = {}
         if self._pad is not None:
             changes["obfuscation"] = self._pad(len(event.delta))
@@ -260,10 +267,10 @@ class Policy:
     def _trim_response(self, response: Response) -> Response:
         if not response.output:
             return response
-        kept = [item for index, item in enumerate(response.output) if index not in self._withheld]
-        output = [self._trim_item(item) for item in kept]
-        same = len(output) == len(response.output) and all(map(_is, output, response.output))
-        return response if same else replace(response, output=output)
+        visible_items = [item for index, item in enumerate(response.output) if index not in self._withheld]
+        output = [self._trim_item(item) for item in visible_items]
+        is_unchanged = len(output) == len(response.output) and all(map(_is, output, response.output))
+        return response if is_unchanged else replace(response, output=output)
 
     def _trim_item(self, item: Item) -> Item:
         include = self._include
@@ -291,7 +298,7 @@ class Policy:
 
 
 def _allowed_by(request: Request) -> frozenset[_ToolKey] | None:
-    """The tools that may be called, None if the request sets no bounds (TOOL-2, TOOL-3)."""
+    """The tools that may be called, None if the request allows all (TOOL-2, TOOL-3)."""
     match request.tool_choice:
         case "none" | AllowedToolsParam(mode="none"):
             return frozenset()
@@ -309,12 +316,12 @@ def _key_of(choice: SpecificToolChoice) -> _ToolKey:
             return ("function", choice.namespace or None, choice.name)
         case SpecificCustom():
             return ("custom", choice.namespace or None, choice.name)
-        case _:  # a namespace as a whole, or a hosted tool, which no call of ours can match
+        case _:  # a whole namespace, or a hosted tool, which matches no call
             return (choice.kind, choice.string_member("name") or "", None)
 
 
-def _says_something(item: Item) -> bool:
-    """Whether a client can go on with this item: a message that says nothing and reasoning alone are no answer."""
+def _has_content(item: Item) -> bool:
+    """Whether a client can use this item as an answer: reasoning and empty messages are none."""
     match item:
         case Reasoning():
             return False

@@ -1,7 +1,7 @@
-"""Requests: what a client asks of `/responses` and `/responses/compact`, with the limits of the schema (REQ-8).
+"""Request types of `/responses` and `/responses/compact`, with the limits of the schema (REQ-8).
 
-`UNSET` is a field that was not sent, `None` one that was sent as null. Fields below the line "beyond the specification" are
-what real clients send besides; any other field is kept in `extra` (REQ-7).
+`UNSET` means that a field was not sent, `None` that it was sent as null. Fields below "beyond the specification" are
+sent by real clients; any other field is kept in `extra` (REQ-7).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from antiphon.protocol.items import ItemParam, MessageParam
 from antiphon.protocol.tools import JsonSchema, ToolChoiceParam, ToolParam
 
 Include = Literal["reasoning.encrypted_content", "message.output_text.logprobs"]
-#: A word of the hub's own in `include`: encrypted reasoning is shown if there is any. Clients of other dialects are always shown it
-#: and cannot ask, so their translators add this word. A server without encrypted reasoning is no loss to them.
+#: A value of `include` that only the hub uses: send encrypted reasoning if there is any. Clients of other dialects
+#: always get it and cannot ask for it, so their translators add this value. A server without encrypted reasoning is
+#: then no loss.
 ENCRYPTED_IF_ANY: Final = "antiphon:reasoning.encrypted_content"
 Verbosity = Literal["low", "medium", "high"]
 # The schema lists five efforts and describes a sixth, `minimal`; `max` is one provider's name above `xhigh`.

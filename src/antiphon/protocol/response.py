@@ -1,6 +1,6 @@
-"""The response object: what was asked, echoed with its effective values, and what came of it (HTTP-2).
+"""The response object: the settings of the request with their effective values, and the output (HTTP-2).
 
-`initial_response` makes the object a turn begins with; everything after that is the writer's.
+`initial_response` builds the object at the start of a turn. The writer makes all later changes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Usage(Shape, frozen=True, kw_only=True):
 class JsonSchemaFormat(JsonSchemaFormatParam, frozen=True, kw_only=True, tag="json_schema"):
     name: str
     description: str | None
-    # The published schema has room for null only; a schema that was asked for is echoed all the same (HTTP-2).
+    # The published schema allows only null here. The requested schema is echoed anyway (HTTP-2).
     schema: JsonSchema | None
     strict: bool
 
@@ -78,7 +78,7 @@ class ReasoningConfig(Shape, frozen=True, kw_only=True):
 
 
 class Response(Shape, frozen=True, kw_only=True):
-    """The whole of it: all 31 required fields, null where there is nothing to say."""
+    """A response with all 31 required fields; a field without a value is null."""
 
     id: str
     object: Literal["response"] = "response"
@@ -124,7 +124,7 @@ class CompactResource(Shape, frozen=True, kw_only=True):
 
 
 def initial_response(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
-    """The response a turn begins with: the request's settings with their effective values, and no output yet."""
+    """The response at the start of a turn: the effective settings of the request, and no output."""
     return Response(
         id=id,
         created_at=created_at,
@@ -165,7 +165,7 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _echo_conversation(request: Request) -> dict[str, Any] | UnsetType:
-    """API-4: an object, however it was named; servers that know no conversations do not speak of them."""
+    """API-4: the conversation as an object. Absent if the request names none."""
     match request.conversation:
         case str() as id:
             return {"id": id}
@@ -188,7 +188,7 @@ def _echo_tool(tool: ToolParam) -> Tool:
         name=tool.name,
         description=_or(tool.description, None),
         parameters=_or(tool.parameters, None),
-        strict=_or(tool.strict, None),  # unsaid: servers differ in what that means, so nothing is claimed
+        strict=_or(tool.strict, None),  # null if not sent: the default differs between servers
         defer_loading=tool.defer_loading,
         extra=tool.extra,
     )
@@ -203,23 +203,25 @@ def _echo_tool_choice(choice: ToolChoiceParam) -> ToolChoice:
 def _echo_text(request: Request) -> TextConfig:
     if not request.text:
         return TextConfig(format=TextFormat())
-    return TextConfig(format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra)
+    return TextConfig(
+        format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra
+    )
 
 
-def _echo_format(asked: TextFormatParam | None | UnsetType) -> TextFormat | JsonObjectFormat | JsonSchemaFormat:
-    if isinstance(asked, JsonSchemaFormatParam):
+def _echo_format(format: TextFormatParam | None | UnsetType) -> TextFormat | JsonObjectFormat | JsonSchemaFormat:
+    if isinstance(format, JsonSchemaFormatParam):
         return JsonSchemaFormat(
-            name=asked.name or "response",
-            description=_or(asked.description, None),
-            schema=_or(asked.schema, None),
-            strict=_or(asked.strict, False),
-            extra=asked.extra,
+            name=format.name or "response",
+            description=_or(format.description, None),
+            schema=_or(format.schema, None),
+            strict=_or(format.strict, False),
+            extra=format.extra,
         )
-    return asked or TextFormat()
+    return format or TextFormat()
 
 
 def _echo_reasoning(request: Request) -> ReasoningConfig | None:
-    asked = request.reasoning
-    if not asked:
+    reasoning = request.reasoning
+    if not reasoning:
         return None
-    return ReasoningConfig(effort=asked.effort or None, summary=asked.summary or None, extra=asked.extra)
+    return ReasoningConfig(effort=reasoning.effort or None, summary=reasoning.summary or None, extra=reasoning.extra)

@@ -1,4 +1,4 @@
-"""Where ids and time come from: they are given to the pure rooms, never taken (the laws give counters)."""
+"""The source of ids and time. Pure packages get it as an argument, so that tests can use counters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Stamps(NamedTuple):
-    """`new_id("msg")` makes an id with that prefix, `now()` tells the time in whole seconds."""
+    """`new_id("msg")` returns an id with that prefix; `now()` returns the time in whole seconds."""
 
     new_id: Callable[[str], str]
     now: Callable[[], int]

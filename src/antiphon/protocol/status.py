@@ -1,4 +1,4 @@
-"""The two lifecycles of the protocol as tables: an item's and a response's (B-1, B-4, ITEM-2)."""
+"""The status values of items and responses, and the allowed transitions as tables (B-1, B-4, ITEM-2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.errors import InvalidTransition
 
 
 class ItemStatus(StrEnum):
-    """Where an item is in its life. Only extension items may be `failed` (ITEM-2)."""
+    """The status of an item. Only extension items may be `failed` (ITEM-2)."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -25,14 +25,16 @@ class ItemStatus(StrEnum):
         return self is ItemStatus.COMPLETED
 
     def transition_to(self, target: ItemStatus) -> ItemStatus:
-        """The next status, or InvalidTransition."""
+        """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
         if target not in ITEM_TRANSITIONS[self]:
-            raise InvalidTransition(f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_TRANSITIONS[self])}")
+            raise InvalidTransition(
+                f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_TRANSITIONS[self])}"
+            )
         return target
 
 
 class ResponseStatus(StrEnum):
-    """Where a response is in its life."""
+    """The status of a response."""
 
     QUEUED = "queued"
     IN_PROGRESS = "in_progress"
@@ -50,7 +52,7 @@ class ResponseStatus(StrEnum):
         return self is ResponseStatus.COMPLETED
 
     def transition_to(self, target: ResponseStatus) -> ResponseStatus:
-        """The next status, or InvalidTransition."""
+        """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
         if target not in RESPONSE_TRANSITIONS[self]:
             raise InvalidTransition(
                 f"a response cannot go from {self.value} to {target.value}; {_choices(RESPONSE_TRANSITIONS[self])}"
@@ -59,7 +61,7 @@ class ResponseStatus(StrEnum):
 
 
 def _choices(moves: tuple[StrEnum, ...]) -> str:
-    return "from there it can go to " + ", ".join(moves) if moves else "that is the end of its life"
+    return "allowed: " + ", ".join(moves) if moves else "the status is final"
 
 
 ITEM_TRANSITIONS: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {

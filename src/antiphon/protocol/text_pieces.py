@@ -1,4 +1,4 @@
-"""The pieces of a text that arrives bit by bit, kept in little memory."""
+"""A list of text deltas that uses little memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ JOIN_AT: Final = 4096  # pieces
 
 
 class TextPieces(list[str]):
-    """A list of pieces that joins small ones: a short string takes about fifty bytes more than its characters. Only `append` may
-    be used to add to it."""
+    """A list of strings that joins short ones, because each string has an overhead of about fifty bytes. Only
+    `append` may be used to add to it."""
 
     __slots__ = ("_joined",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._joined = 0  # pieces at the beginning that are joined already
+        self._joined = 0  # the number of joined strings at the beginning
 
     def append(self, piece: str) -> None:
         super().append(piece)

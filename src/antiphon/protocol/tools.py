@@ -1,7 +1,7 @@
-"""Tools and tool choice: the specification's flat functions, and what real clients send besides.
+"""Types of tools and tool choice: the flat functions of the specification, and what real clients also send.
 
-`custom` (free text, perhaps under a grammar), `namespace` (a named group), `tool_search`, and the hosted tools of providers are
-beyond the specification; they are typed so that a translation can name them when it cannot carry them.
+`custom` (free text, optionally with a grammar), `namespace` (a named group), `tool_search` and the hosted tools of
+providers are beyond the specification. They are typed so that a translation can name them when it cannot carry them.
 """
 
 from __future__ import annotations
@@ -154,8 +154,7 @@ Tool = FunctionTool | CustomTool | NamespaceTool | ToolSearchTool | HostedTool |
 
 
 class ToolList(list[T]):
-    """Tools that many requests share, as those of one client mostly do, and values that were derived from them, such as their
-    JSON for a server. The list must not be changed."""
+    """A list of tools that requests share, with values derived from it, such as its JSON. It must not be changed."""
 
     __slots__ = ("_derived",)
 
@@ -164,7 +163,7 @@ class ToolList(list[T]):
         self._derived: dict[object, Any] = {}
 
     def derive_once(self, key: object, derive: Callable[[], D]) -> D:
-        """The value that `derive` returns; it is called once for each key."""
+        """The value that `derive` returns. `derive` is called once for each key."""
         if key not in self._derived:
             self._derived[key] = derive()
         value: D = self._derived[key]

@@ -1,8 +1,9 @@
-"""`ResponseWriter` makes every event there is: callers say what arrived, it numbers, opens and closes (STR-1 … STR-12).
+"""`ResponseWriter` produces all events of a response: it numbers events, and opens and closes items (STR-1 … STR-12).
 
-An item is addressed by the sender's own key, so several can be open at once and none has to know its output index. A message or
-a reasoning item holds parts; a part has a key too where the sender numbers its parts, else the next kind of content closes the
-last. Whatever happens, the writer's own output obeys the grammar: on failure or a cut every open item closes first.
+The caller addresses an item by its own key, so that several items can be open and the caller need not know output
+indexes. Messages and reasoning items contain parts. A part has a key if the sender numbers its parts; without keys, the
+next kind of content closes the current part. The output always obeys the grammar: on failure every open item is closed
+first.
 """
 
 from __future__ import annotations
@@ -79,8 +80,11 @@ _Open = TypeVar("_Open", bound=OpenItem)
 
 
 class ResponseWriter:
-    """One response, from `response.created` to its one terminal event. What does not fit into `limits` raises
-    `OutputLimitExceeded` before anything of it is kept; the caller then ends the response as incomplete."""
+    """Writes one response, from `response.created` to its terminal event.
+
+    Content that exceeds `limits` raises `OutputLimitExceeded` before any of it is stored. The caller then ends the
+    response as incomplete.
+    """
 
     def __init__(self, opening: Response, emit: Emit, stamps: Stamps) -> None:
         self._response = opening
@@ -93,13 +97,13 @@ class ResponseWriter:
         self._closed: set[Hashable] = set()
         self._ids: set[str] = set()
         self.limits = UNLIMITED
-        self._kept_bytes = 0
+        self._counted_bytes = 0
 
-    # What it is
+    # State
 
     @property
     def response(self) -> Response:
-        """The response as it stands, with the items that are done."""
+        """The response so far, with the items that are done."""
         return replace(self._response, output=[item for item in self._output if item is not None])
 
     @property
@@ -117,7 +121,7 @@ class ResponseWriter:
 
     @property
     def item_count(self) -> int:
-        """How many items were announced so far."""
+        """The number of announced items."""
         return len(self._output)
 
     def is_open(self, key: Hashable) -> bool:
@@ -127,32 +131,35 @@ class ResponseWriter:
         return key in self._closed
 
     @property
-    def kept_bytes(self) -> int:
-        """The size of everything that was written so far, as it counts for `limits`."""
-        return self._kept_bytes
+    def counted_bytes(self) -> int:
+        """The size of everything written so far, as counted for `limits`."""
+        return self._counted_bytes
 
     def count(self, size: int) -> None:
-        """Counts bytes that are kept for this response, here or by the reader that drives the writer."""
-        kept = self._kept_bytes + size
-        if kept > self.limits.max_bytes:
+        """Counts bytes that are stored for this response, here or by the reader that calls the writer."""
+        total = self._counted_bytes + size
+        if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
-        self._kept_bytes = kept
+        self._counted_bytes = total
 
     def update(self, **changes: Any) -> None:
-        """Sets fields of the response that the upstream tells late (service tier, usage, metadata)."""
+        """Sets fields that the upstream sends late (service tier, usage, metadata)."""
         if self.has_ended:
-            raise InvalidTransition(f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)")
+            raise InvalidTransition(
+                f"the response is {self._status}: its {', '.join(changes)} cannot change any more (STR-7)"
+            )
         self._response = replace(self._response, **changes)
 
     # Beginning
 
     def queue(self) -> None:
-        """STR-1: created, and waiting."""
+        """STR-1: emits `response.created` and `response.queued`."""
         self._begin(ResponseStatus.QUEUED)
         self._emit(ResponseQueued(sequence_number=self._next(), response=self._response))
 
     def start(self) -> None:
-        """STR-1: created if it was not, and in progress. Any content does it by itself. One that waited until now says so."""
+        """STR-1: emits `response.created` if needed, and `response.in_progress`. The first content calls this by
+        itself."""
         if self._status is None and self._response.status == ResponseStatus.QUEUED:
             self.queue()
         if self._status is None:
@@ -164,11 +171,11 @@ class ResponseWriter:
     # Messages
 
     def message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
-        """Announces a message (STR-2). Its content does it by itself."""
+        """Announces a message (STR-2). The first content calls this by itself."""
         self._add(key, OpenMessage(self._claim("msg", id), phase))
 
     def text(self, key: Hashable, delta: str, *, part: Hashable = None, logprobs: list[LogProb] | None = None) -> None:
-        """Output text arrived. This is the hot path of every stream."""
+        """Adds output text. This is the hot path of every stream."""
         item = self._open.get(key)
         if item is None:
             self.message(key)
@@ -178,10 +185,10 @@ class ResponseWriter:
             open_part = self._open_part(item, OutputText, part)
         if not delta and not logprobs:
             return
-        kept = self._kept_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
-        if kept > self.limits.max_bytes:
+        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
+        if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
-        self._kept_bytes = kept
+        self._counted_bytes = total
         if logprobs:
             self.count(len(msgspec.json.encode(logprobs)))
             open_part.logprobs += logprobs
@@ -200,8 +207,10 @@ class ResponseWriter:
         )
 
     def text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
-        """Output text of an open message arrived in several pieces at once. They are told in one, and not emitted; None if there is
-        no such text open, and then nothing was done."""
+        """Adds several deltas of output text to an open message at once.
+
+        Returns them as one `TextRun` and emits nothing. Returns None, and does nothing, if no output text is open.
+        """
         item = self._open.get(key)
         part = item.current if item is not None else None
         if item is None or part is None or part.kind is not OutputText:
@@ -214,13 +223,13 @@ class ResponseWriter:
         return TextRun(number, item.id, item.index, part.index, deltas)
 
     def refusal(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
-        """STR-11: the model declines, in these words."""
+        """STR-11: adds text of a refusal."""
         if key not in self._open:
             self.message(key)
         self._delta(key, Refusal, delta, part)
 
     def annotation(self, key: Hashable, annotation: Annotation, *, part: Hashable = None) -> None:
-        """STR-11: a citation of the output text."""
+        """STR-11: adds an annotation of the output text."""
         if key not in self._open:
             self.message(key)
         item = self._open[key]
@@ -240,29 +249,29 @@ class ResponseWriter:
         )
 
     def set_phase(self, key: Hashable, phase: Phase) -> None:
-        """ITEM-7: a phase that is told after the message began."""
+        """ITEM-7: sets a phase that arrives after the message was announced."""
         self._get(key, OpenMessage).phase = phase
 
     # Reasoning
 
     def reasoning_item(self, key: Hashable, *, id: str | None = None) -> None:
-        """Announces a reasoning item. Its content does it by itself."""
+        """Announces a reasoning item. The first content calls this by itself."""
         self._add(key, OpenReasoning(self._claim("rs", id)))
 
     def reasoning(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
-        """STR-10: a piece of the reasoning itself."""
+        """STR-10: adds reasoning text."""
         if key not in self._open:
             self.reasoning_item(key)
         self._delta(key, ReasoningText, delta, part)
 
     def summary(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
-        """STR-10: a piece of a summary of it."""
+        """STR-10: adds text of a reasoning summary."""
         if key not in self._open:
             self.reasoning_item(key)
         self._delta(key, SummaryText, delta, part)
 
     def encrypted_content(self, key: Hashable, content: str) -> None:
-        """RSN-1: the sealed form of the reasoning; it is told when the item is done."""
+        """RSN-1: sets the encrypted reasoning, which is sent when the item is done."""
         if key not in self._open:
             self.reasoning_item(key)
         self.count(text_size(content))
@@ -270,41 +279,49 @@ class ResponseWriter:
 
     # Calls
 
-    def call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
-        """Announces a function call; its name must be whole by now (TOOL-3)."""
+    def call(
+        self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
+    ) -> None:
+        """Announces a function call. Its name must be complete (TOOL-3)."""
         self._add(key, OpenFunctionCall(self._claim("fc", id), name, call_id, namespace))
 
     def arguments(self, key: Hashable, delta: str) -> None:
-        """STR-9: a piece of a call's arguments."""
+        """STR-9: adds text to the arguments of a call."""
         item = self._get(key, OpenFunctionCall)
         if delta:
             self.count(text_size(delta))
             item.pieces.append(delta)
-            self._emit(ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+            self._emit(
+                ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+            )
 
-    def custom_call(self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None) -> None:
+    def custom_call(
+        self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
+    ) -> None:
         """Announces a call of a custom tool."""
         self._add(key, OpenCustomCall(self._claim("ctc", id), name, call_id, namespace))
 
     def custom_input(self, key: Hashable, delta: str) -> None:
-        """A piece of a custom call's input."""
+        """Adds text to the input of a custom tool call."""
         item = self._get(key, OpenCustomCall)
         if delta:
             self.count(text_size(delta))
             item.pieces.append(delta)
-            self._emit(CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta))
+            self._emit(
+                CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+            )
 
-    # Everything else
+    # Other items and events
 
     def add_item(self, key: Hashable, item: Item) -> None:
-        """Announces an item as it stands: an extension, a hosted tool's receipt, a compaction; `done` gives its final form."""
+        """Announces an item that is not streamed in parts: an extension, a call of a hosted tool, a compaction."""
         whole = OpenWholeItem(self._claim("item", id_of(item)), item)
         whole.size = len(msgspec.json.encode(item))
         self.count(whole.size)
         self._add(key, whole)
 
     def finish_item(self, key: Hashable, item: Item) -> None:
-        """Closes an item that was announced with `add`, in its final form."""
+        """Closes an item that was announced with `add_item`, with its final content."""
         whole = self._get(key, OpenWholeItem)
         size = len(msgspec.json.encode(item))
         self.count(max(0, size - whole.size))
@@ -313,32 +330,34 @@ class ResponseWriter:
         self.close(key)
 
     def whole_item(self, key: Hashable, item: Item) -> None:
-        """An item that arrives whole."""
+        """Announces and closes an item that arrives at once."""
         self.add_item(key, item)
         self.finish_item(key, item)
 
     def set_extra_fields(self, key: Hashable, extra: dict[str, Raw]) -> None:
-        """Unknown fields of an item that is written piece by piece (ITEM-5); they are told when it is done."""
+        """Sets the unknown fields of an item that is streamed in parts (ITEM-5). They are sent when it is done."""
         item = self._get(key, OpenItem)
         if isinstance(item, OpenWholeItem):
-            raise InvalidTransition(f"the key {key!r} names an open {item.name}: its unknown fields stand in the item itself")
+            raise InvalidTransition(
+                f"the key {key!r} names an open {item.name}: set its unknown fields in the item itself"
+            )
         self.count(sum(map(len, extra.values())))
         item.extra = extra
 
     def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
-        """Announces an item of our own kind; its type must be `slug:name` (B-3)."""
+        """Announces an extension item. Its type must be `slug:name` (B-3)."""
         id = self._claim(_slug_of(kind), None)
         body = {**members, "type": kind, "id": id, "status": ItemStatus.IN_PROGRESS}
         self._add(key, OpenWholeItem(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
 
     def extension_event(self, kind: str, members: dict[str, Any]) -> None:
-        """An event of our own kind; its type must be `slug:name` (B-3). It takes a number like any other (STR-5)."""
+        """Emits an extension event. Its type must be `slug:name` (B-3). It is numbered like any other event (STR-5)."""
         _slug_of(kind)
         self.unknown_event(kind, members)
 
     def unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
-        """An event whose type we do not know, passed on under our numbers (ITEM-5); `key` is the open item it speaks of."""
-        self._must_run()
+        """Emits an event of unknown type with our numbers (ITEM-5); `key` is the open item that it belongs to."""
+        self._ensure_running()
         number = self._next()
         placed: dict[str, Any] = {**members, "type": kind, "sequence_number": number}
         item = self._open.get(key)
@@ -349,18 +368,20 @@ class ResponseWriter:
     # Ending
 
     def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
-        """Closes one part of an open item (STR-3), if it is open: the current one, or the one with this kind and key."""
+        """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3)."""
         item = self._get(key, OpenItem)
         open_part = item.current if kind is None else item.parts.get((kind, part))
         if open_part is not None:
             self._close_part(item, open_part)
 
     def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
-        """STR-4: an item is done, in its final form."""
+        """STR-4: closes an item and emits its final content."""
         item = self._get(key, OpenItem)
         ItemStatus.IN_PROGRESS.transition_to(status)
         if status is ItemStatus.FAILED and not item.may_fail:
-            raise InvalidTransition(f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)")
+            raise InvalidTransition(
+                f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)"
+            )
         for open_part in list(item.parts.values()):
             self._close_part(item, open_part)
         self._close_call(item)
@@ -371,16 +392,16 @@ class ResponseWriter:
         self._emit(ItemDone(sequence_number=self._next(), output_index=item.index, item=final))
 
     def complete(self, usage: Usage | None = None) -> None:
-        """The response ended well: what is open is complete."""
-        self._must_run()
+        """Ends the response as completed. Open items are completed."""
+        self._ensure_running()
         self._refuse_incomplete(len(self._output))
         for key in list(self._open):
             self.close(key)
         self._end(ResponseStatus.COMPLETED, usage, completed_at=self._now())
 
     def incomplete(self, reason: str, usage: Usage | None = None) -> None:
-        """ITEM-3, REQ-3: the response ended by itself, too early. Only its last item may be incomplete."""
-        self._must_run()
+        """ITEM-3, REQ-3: ends the response as incomplete. Only its last item may be incomplete."""
+        self._ensure_running()
         last = len(self._output) - 1
         self._refuse_incomplete(last)
         for key, item in list(self._open.items()):
@@ -389,28 +410,30 @@ class ResponseWriter:
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
         """ITEM-3, STR-8: every open item closes as incomplete, then `error`, then `response.failed`."""
-        self._must_run()
+        self._ensure_running()
         for key in list(self._open):
             self.close(key, ItemStatus.INCOMPLETE)
         self._emit(ErrorEvent(sequence_number=self._next(), error=error_payload(error)))
         self._end(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
 
     def end_as(self, response: Response) -> None:
-        """Ends in the words of a response that is known to its end (a replay); its output is what was written here."""
-        self._must_run()
+        """Ends with the fields of a given response (for a replay). The output is what was written here."""
+        self._ensure_running()
         if self._open or response.status not in TERMINAL_EVENT_OF_STATUS:
-            what = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
-            raise InvalidTransition(f"the response cannot end as {response.id} did: {what} (STR-7)")
+            problem = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
+            raise InvalidTransition(f"the response cannot end as {response.id} did: {problem} (STR-7)")
         status = ResponseStatus(response.status)
         if status is not ResponseStatus.FAILED:
             self._refuse_incomplete(len(self._output) - (status is ResponseStatus.INCOMPLETE))
         elif response.error is not None:  # STR-8
-            told = ErrorPayload(type="server_error", code=response.error.code, message=response.error.message, param=None)
-            self._emit(ErrorEvent(sequence_number=self._next(), error=told))
+            payload = ErrorPayload(
+                type="server_error", code=response.error.code, message=response.error.message, param=None
+            )
+            self._emit(ErrorEvent(sequence_number=self._next(), error=payload))
         self._response = response
         self._end(status, None)
 
-    # Inside
+    # Private helpers
 
     def _next(self) -> int:
         number = self._number
@@ -419,7 +442,7 @@ class ResponseWriter:
 
     def _begin(self, status: ResponseStatus) -> None:
         if self._status is not None:
-            raise InvalidTransition(f"the response has begun already: it is {self._status.value}")
+            raise InvalidTransition(f"the response has already started: it is {self._status.value}")
         self._status = status
         self._response = replace(self._response, status=status, output=[])
         self._emit(ResponseCreated(sequence_number=self._next(), response=self._response))
@@ -429,7 +452,7 @@ class ResponseWriter:
         self._status = self._status.transition_to(status)
         self._response = replace(self._response, status=status)
 
-    def _must_run(self) -> None:
+    def _ensure_running(self) -> None:
         if self._status is None or self._status is ResponseStatus.QUEUED:
             self.start()
         if self._status is not ResponseStatus.IN_PROGRESS:
@@ -446,20 +469,20 @@ class ResponseWriter:
         for index, item in enumerate(self._output[:end]):
             if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
                 raise InvalidTransition(
-                    f"output[{index}] is incomplete: only the last item of a response that ends by itself may be, and then "
-                    "the response is incomplete too; end it with incomplete() or fail() (ITEM-3)"
+                    f"output[{index}] is incomplete: only the last item of a response that does not fail may be "
+                    "incomplete, and then the response must be incomplete; end it with incomplete() or fail() (ITEM-3)"
                 )
 
-    def _claim(self, prefix: str, wanted: str | None) -> str:
-        """ITEM-6: ids are unique; an upstream's second use of one is not taken over."""
-        id = wanted or self._new_id(prefix)
+    def _claim(self, prefix: str, preferred: str | None) -> str:
+        """ITEM-6: ids are unique. An id that the upstream uses twice is replaced the second time."""
+        id = preferred or self._new_id(prefix)
         while id in self._ids:
             id = self._new_id(prefix)
         self._ids.add(id)
         return id
 
     def _add(self, key: Hashable, item: OpenItem) -> None:
-        self._must_run()
+        self._ensure_running()
         if key in self._open or key in self._closed:
             raise InvalidTransition(f"the item {key!r} was announced before (ITEM-4)")
         if len(self._output) >= self.limits.max_items:
@@ -475,10 +498,14 @@ class ResponseWriter:
         if isinstance(item, kind):
             return item
         if item is not None:
-            found = f"an open {item.name}"
+            actual = f"an open {item.name}"
         else:
-            found = "an item that was closed already (ITEM-4)" if key in self._closed else "no item: none was announced under it"
-        raise InvalidTransition(f"the key {key!r} names {found}; wanted an open {kind.name}")
+            actual = (
+                "an item that was closed already (ITEM-4)"
+                if key in self._closed
+                else "no item: none was announced under it"
+            )
+        raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         open_part = item.current if part is None else item.parts.get((kind, part))
@@ -500,13 +527,21 @@ class ResponseWriter:
         if kind is SummaryText:
             self._emit(
                 SummaryPartAdded(
-                    sequence_number=self._next(), item_id=item.id, output_index=item.index, summary_index=added, part=empty
+                    sequence_number=self._next(),
+                    item_id=item.id,
+                    output_index=item.index,
+                    summary_index=added,
+                    part=empty,
                 )
             )
         else:
             self._emit(
                 ContentPartAdded(
-                    sequence_number=self._next(), item_id=item.id, output_index=item.index, content_index=added, part=empty
+                    sequence_number=self._next(),
+                    item_id=item.id,
+                    output_index=item.index,
+                    content_index=added,
+                    part=empty,
                 )
             )
         return open_part
@@ -521,14 +556,20 @@ class ResponseWriter:
         number = self._next()
         id, output, at = item.id, item.index, open_part.index
         if kind is ReasoningText:
-            self._emit(ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
+            self._emit(
+                ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+            )
         elif kind is Refusal:
-            self._emit(RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta))
+            self._emit(
+                RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+            )
         else:
-            self._emit(SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta))
+            self._emit(
+                SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta)
+            )
 
     def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
-        """STR-3: the kind's own done, then the part's."""
+        """STR-3: emits the done event of the content, then that of the part."""
         del item.parts[open_part.key]
         if item.current is open_part:
             item.current = None
@@ -556,12 +597,15 @@ class ResponseWriter:
         self._emit(ContentPartDone(sequence_number=self._next(), part=final, **where))
 
     def _close_call(self, item: OpenItem) -> None:
-        """STR-9: the whole arguments, once."""
+        """STR-9: emits the complete arguments."""
         match item:
             case OpenCustomCall():
                 self._emit(
                     CustomInputDone(
-                        sequence_number=self._next(), item_id=item.id, output_index=item.index, input="".join(item.pieces)
+                        sequence_number=self._next(),
+                        item_id=item.id,
+                        output_index=item.index,
+                        input="".join(item.pieces),
                     )
                 )
             case OpenFunctionCall():

@@ -210,7 +210,7 @@ def test_text_that_was_changed_is_told_anew_in_a_part_of_its_own() -> None:
         TurnCompleted(),
     )
     assert [part["text"] for part in told.items[0]["content"]] == ["I think", "No."]
-    assert told.losses == ["item 0: its first words stand before its last (they were told before it changed them)"]
+    assert told.losses == ["item 0: its earlier text is kept before the new one (it was delivered before it changed)"]
 
 
 def test_arguments_that_were_changed_are_a_loss() -> None:
@@ -221,7 +221,7 @@ def test_arguments_that_were_changed_are_a_loss() -> None:
         TurnCompleted(),
     )
     assert told.items[0]["arguments"] == '{"a":1}'
-    assert told.losses == ["item 0: its last arguments were not told (others were told before)"]
+    assert told.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
 
 
 def test_what_comes_after_an_end_is_a_loss() -> None:
@@ -232,9 +232,9 @@ def test_what_comes_after_an_end_is_a_loss() -> None:
         OtherEvent(kind="x", members={}),
     )  # fmt: skip
     assert told.losses == [
-        "item 0: what it changed to was not told (it had ended before)",
-        "turn.started: it was not told (it came after the turn had ended)",
-        "x: it was not told (it came after the turn had ended)",
+        "item 0: an update was dropped (the item had ended)",
+        "turn.started: the event was dropped (the turn had ended)",
+        "x: the event was dropped (the turn had ended)",
     ]
 
 
@@ -265,14 +265,14 @@ def test_events_that_nobody_knows_are_carried_if_they_can_be_named() -> None:
     """ITEM-5, B-3."""
     told = Told(TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={}))
     assert told.events[2]["type"] == "vtcode:plan.delta"
-    assert told.losses == ["'a b': it was not told (no extension can have that name)"]
+    assert told.losses == ["'a b': it was dropped (an extension cannot have this name)"]
 
 
 @pytest.mark.parametrize(
     ("events", "said"),
     [
         ([], "the agent stopped before its turn had ended"),
-        ([ThreadError(message="oh")], "the agent stopped before its turn had ended; the last it said was: oh"),
+        ([ThreadError(message="oh")], "the agent stopped before its turn had ended; its last error: oh"),
         ([ThreadCompleted(subtype="cancelled")], "the agent stopped before its turn had ended"),
     ],
 )

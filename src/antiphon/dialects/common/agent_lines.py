@@ -1,6 +1,6 @@
-"""What the dialects of command-line agents have in common: an agent's lines as the hub's events.
+"""Translates the output lines of a command-line agent to the hub's events. Shared by the dialects of such agents.
 
-Lines that are no event, such as what a tool prints by mistake, are losses.
+Lines that are not events, such as output that a tool prints by mistake, are losses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AgentLinesToHub:
-    """Lines in, the hub's events out."""
+    """Takes lines and returns the hub's events."""
 
     def __init__(self, opening: Response, stamps: Stamps, wire: ThreadWire) -> None:
         self._events = EventCollector()
@@ -29,11 +29,11 @@ class AgentLinesToHub:
 
     @property
     def error(self) -> ApiError | None:
-        """What the turn failed with."""
+        """The error of a failed turn."""
         return self._thread.error
 
     def feed(self, line: bytes) -> list[StreamEvent]:
-        """What one line makes known."""
+        """The events of one line."""
         event = decode_thread_event(line)
         if event is None:
             self.losses.add("a line", "it was not told", f"it is no event: {line[:60].decode(errors='replace')}")
@@ -42,6 +42,6 @@ class AgentLinesToHub:
         return self._events.take()
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The lines are over: a turn that has not ended has failed."""
+        """Ends the lines. A turn that has not ended fails."""
         self._thread.finish(error)
         return self._events.take()

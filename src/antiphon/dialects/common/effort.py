@@ -1,4 +1,4 @@
-"""How hard a model is to think: the hub's words, and the budgets in tokens that some servers take instead (RSN-4)."""
+"""Maps the hub's reasoning efforts to the token budgets that some servers use instead (RSN-4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from antiphon.protocol.request import ReasoningEffort
 
-#: A budget is what the same word comes to on servers that have both; none at all is a budget of zero.
+#: The budgets are those of servers that have both forms; `none` is a budget of zero.
 EFFORT_BUDGETS: Final[dict[ReasoningEffort, int]] = {
     "none": 0,
     "minimal": 1024,
@@ -19,14 +19,14 @@ EFFORT_BUDGETS: Final[dict[ReasoningEffort, int]] = {
 
 
 def effort_of(budget: int) -> ReasoningEffort:
-    """The word for a budget: the least that is not below it."""
+    """The lowest effort whose budget is at least `budget`."""
     return next((word for word, tokens in EFFORT_BUDGETS.items() if budget <= tokens), "max")
 
 
-def nearest_effort(effort: ReasoningEffort, known: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
-    """The word that comes nearest among those a server knows; the harder of two that are as near."""
+def nearest_effort(effort: ReasoningEffort, supported: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
+    """The supported effort nearest to `effort`; of two equally near ones, the higher."""
     place = EFFORT_ORDER.index(effort)
-    return min(known, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
+    return min(supported, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
 
 
 EFFORT_ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(EFFORT_BUDGETS)

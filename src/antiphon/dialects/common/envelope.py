@@ -1,8 +1,8 @@
-"""Reasoning that only its maker can read, on its way through clients (RSN-2, RSN-3): one envelope inside `encrypted_content`.
+"""Carries opaque reasoning of a server through clients, in an envelope inside `encrypted_content` (RSN-2, RSN-3).
 
-A server's signatures, redacted blocks and sealed thoughts go into an envelope that names their maker. It comes back with the
-history, is opened for that maker, and is foreign to everybody else. What an envelope holds is its dialect's own affair. Nothing
-here is secret: makers check their own signatures.
+A server's signatures, redacted blocks and encrypted thoughts go into an envelope with the name of their maker. When the
+envelope comes back with the history, it is opened only for that maker. Each dialect defines the content. The envelope
+itself is not encrypted: makers check their own signatures.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from antiphon.protocol.nesting import decode_json
 
 
 class Envelope(Struct, frozen=True):
-    """Who made a piece of reasoning, and what its maker must be given back."""
+    """The maker of a piece of reasoning, and the content that the maker must get back."""
 
     maker: str
     content: dict[str, Any]
 
 
 def seal_reasoning(maker: str, content: dict[str, Any]) -> str:
-    """The text that stands in `encrypted_content`. A maker's name is the `maker` of a profile's wire options."""
+    """The text for `encrypted_content`. `maker` is the `maker` of a profile's wire options."""
     return f"{ENVELOPE_PREFIX}{maker}.{base64.urlsafe_b64encode(codec.encode(content)).decode()}"
 
 
 def unseal_reasoning(text: str) -> Envelope | None:
-    """The envelope in `text`; None if it is none of ours, but what a server gave to a client without us."""
+    """The envelope in `text`; None if `text` was not made by `seal_reasoning`."""
     form = FORM.fullmatch(text)
     if form is None:
         return None

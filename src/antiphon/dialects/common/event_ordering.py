@@ -1,7 +1,7 @@
-"""Things that may be told at once, told one after the other: what comes for a later one waits until the earlier ones are over.
+"""Puts the events of items or parts that are open at the same time one after the other.
 
-The hub's items, and the parts inside of one, may be open side by side; the blocks and calls that other dialects' clients read never
-are.
+Several items of the hub, and several parts of an item, may be open at once. The blocks and calls of other dialects
+never are, so events of a later one wait until the earlier ones have ended.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from antiphon.protocol.events import StreamEvent
 
 
 class EventSequencer:
-    """Events in, the same events out, each thing's together and in the order in which the things began."""
+    """Reorders events: those of each item or part together, in the order in which they began."""
 
-    def __init__(self, key_of: Callable[[StreamEvent], Hashable], begins: tuple[type, ...], ends: tuple[type, ...]) -> None:
+    def __init__(
+        self, key_of: Callable[[StreamEvent], Hashable], begins: tuple[type, ...], ends: tuple[type, ...]
+    ) -> None:
         self._key_of = key_of
         self._begins = begins
         self._ends = ends
-        self._line: deque[Hashable] = deque()  # what has begun and is not over; the first of them has the word
+        self._open_keys: deque[Hashable] = (
+            deque()
+        )  # in the order of their beginning; only events of the first are released
         self._waiting: dict[Hashable, list[StreamEvent]] = {}
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
-        """What can be told now."""
+        """The events that can be released now."""
         key = self._key_of(event)
         if type(event) in self._begins:
-            self._line.append(key)
-        if key != self._line[0]:
+            self._open_keys.append(key)
+        if key != self._open_keys[0]:
             self._waiting.setdefault(key, []).append(event)
             return []
-        told = [event]
-        while type(told[-1]) in self._ends:
-            self._line.popleft()
-            if not self._line:
+        ready = [event]
+        while type(ready[-1]) in self._ends:
+            self._open_keys.popleft()
+            if not self._open_keys:
                 break
-            told += self._waiting.pop(self._line[0])
-        return told
+            ready += self._waiting.pop(self._open_keys[0])
+        return ready

@@ -1,7 +1,8 @@
-"""A hub's items as the turns that chat-like servers take: who spoke, which tools the model called, what each call gave.
+"""Groups the hub's items into the turns that chat-like servers expect: messages, tool calls, and their outputs.
 
-Such servers want every call answered, right after the turn that called, in the calls' order. Items come in any order, so outputs
-are moved to their calls; nothing else changes place. What had to be made up or joined is a loss. No dialect is known here.
+Such servers require the outputs of a turn's calls directly after it, in the order of the calls. Outputs are moved to
+their calls; the order of all other items is kept. Outputs that were added or joined are reported as losses. This module
+knows no dialect.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from antiphon.protocol.losses import Losses
 
 ToolCallParam = FunctionCallParam | CustomToolCallParam
 ToolOutputParam = FunctionCallOutputParam | CustomToolCallOutputParam
-#: A tool output whose call is nowhere: refuse the request, make up the call, or say it as text.
+#: For a tool output without a call: refuse the request, add a call, or send the output as text.
 OrphanPolicy = Literal["error", "synthesize", "text"]
 
 NO_RESULT: Final = "[no result was given for this call]"
@@ -48,15 +49,15 @@ T = TypeVar("T")
 
 
 class PlacedItem(Struct, Generic[T], frozen=True, gc=False):
-    """An item and where it came from: losses and errors name the place."""
+    """An item and its path in the request, for losses and errors."""
 
     path: str
     item: T
-    #: Of a message that was cut out of a longer one: the index of its first part there.
+    #: The index of the first part, if the message is a piece of a longer one.
     first_part: int = 0
 
 
-_Entry = tuple[str, ItemParam, int]  # the same three before it is known what they are
+_Entry = tuple[str, ItemParam, int]  # the fields of a `PlacedItem` before the item is classified
 
 
 class AnsweredCall(Struct, frozen=True, gc=False):
@@ -66,7 +67,7 @@ class AnsweredCall(Struct, frozen=True, gc=False):
 
 @final
 class AssistantTurn(Struct, gc=False):
-    """What the model said and did before somebody else had the word."""
+    """The consecutive reasoning, messages and calls of the model."""
 
     reasoning: list[PlacedItem[ReasoningParam]] = []
     messages: list[PlacedItem[MessageParam]] = []
@@ -79,12 +80,12 @@ HistoryTurn = PlacedItem[MessageParam] | AssistantTurn
 
 class History(NamedTuple):
     turns: list[HistoryTurn]
-    #: Items that are no part of a conversation: hosted tools' receipts, compactions, tools, unknown ones.
+    #: Items that belong to no turn: calls of hosted tools, compactions, tools, unknown items.
     others: list[PlacedItem[ItemParam]]
 
 
 def build_history(items: list[ItemParam], losses: Losses, orphans: OrphanPolicy = "error") -> History:
-    """The turns that `items` make."""
+    """Groups `items` into turns."""
     entries = _unfold(items, losses)
     turns = _Turns(_pair(entries), losses, orphans)
     turns.take(entries)
@@ -92,12 +93,12 @@ def build_history(items: list[ItemParam], losses: Losses, orphans: OrphanPolicy 
 
 
 def call_from_block(block: ToolUse) -> FunctionCallParam:
-    """E-1: a call that was written inside a message."""
+    """E-1: the call in a `tool_use` block of a message."""
     return FunctionCallParam(call_id=block.id, name=block.name, arguments=codec.encode(block.input).decode())
 
 
 def output_from_block(block: ToolResult) -> FunctionCallOutputParam:
-    """E-1: a result that was written inside a message."""
+    """E-1: the output in a `tool_result` block of a message."""
     content = block.content if isinstance(block.content, list) else [block.content or ""]
     parts = [_result_part(part) for part in content]
     extra = ERROR_MARK if block.is_error else UNSET
@@ -109,7 +110,7 @@ def output_from_block(block: ToolResult) -> FunctionCallOutputParam:
 
 
 def _result_part(part: Any) -> ToolOutputContentParam:
-    """The content of a `tool_result` is not typed: text and images are known in their usual spellings."""
+    """Reads one part of a `tool_result`, whose content is not typed: text and images in their usual forms."""
     match part:
         case str() | {"type": "text" | "input_text" | "output_text", "text": str()}:
             return InputText(text=part if isinstance(part, str) else part["text"])
@@ -126,7 +127,7 @@ def _result_part(part: Any) -> ToolOutputContentParam:
 
 
 def _unfold(items: list[ItemParam], losses: Losses) -> list[_Entry]:
-    """Every item and its place; messages that hold calls or results are cut apart at them."""
+    """Every item with its path. Messages with calls or results are split at them."""
     entries: list[_Entry] = []
     for at, item in enumerate(items):
         if isinstance(item, MessageParam) and not isinstance(item.content, str):
@@ -159,15 +160,15 @@ def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
 
 
 class _Pairs(NamedTuple):
-    call_at: dict[int, int]  #: the position of an output → its call's
-    outputs: dict[int, dict[int, PlacedItem[ToolOutputParam]]]  #: the position of a call → its outputs, by position
+    call_at: dict[int, int]  #: position of an output → position of its call
+    outputs: dict[int, dict[int, PlacedItem[ToolOutputParam]]]  #: position of a call → its outputs by position
 
 
 def _pair(entries: list[_Entry]) -> _Pairs:
-    """Which output belongs to which call; orphans are left out.
+    """Matches outputs with calls. Outputs without a call are left out.
 
-    Call ids repeat on some servers: an output belongs to the nearest call before it that has none yet, else to the first one
-    after it that has none, else it is one more output of the nearest call before it.
+    Call ids repeat on some servers. An output belongs to the nearest call before it that has no output yet, else to the
+    first call after it that has none, else it is another output of the nearest call before it.
     """
     call_at: dict[int, int] = {}
     outputs: dict[int, PlacedItem[ToolOutputParam]] = {}
@@ -208,7 +209,7 @@ class _Turns:
         self._orphans = orphans
         self._open: AssistantTurn | None = None
         self._opened_at = 0
-        self._answered_at = -1  # where the last output of the open turn's calls stands
+        self._answered_at = -1  # the position of the last output of the open turn's calls
 
     def take(self, entries: list[_Entry]) -> None:
         for at, (path, item, first) in enumerate(entries):
@@ -216,31 +217,34 @@ class _Turns:
                 case MessageParam():
                     message = PlacedItem(path, item, first)
                     if item.role == "assistant":
-                        self._turn_that_speaks(at).messages.append(message)
+                        self._turn_for_text(at).messages.append(message)
                     else:
                         self._end(message)
                 case FunctionCallParam() | CustomToolCallParam():
-                    turn = self._turn_that_calls(at, item.call_id)
+                    turn = self._turn_for_call(at, item.call_id)
                     turn.calls.append(AnsweredCall(PlacedItem(path, item), self._output(at, PlacedItem(path, item))))
                     self._answered_at = max([self._answered_at, *self._pairs.outputs.get(at, ())])
                 case FunctionCallOutputParam() | CustomToolCallOutputParam():
                     self._take_output(at, PlacedItem(path, item))
                 case ReasoningParam():
-                    self._turn_that_speaks(at).reasoning.append(PlacedItem(path, item))
+                    self._turn_for_text(at).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
-                    raise InvalidValue(f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id")
+                    raise InvalidValue(
+                        f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id"
+                    )
                 case _:
                     self.others.append(PlacedItem(path, item))
 
-    def _turn_that_speaks(self, at: int) -> AssistantTurn:
-        """Words before calls belong to the calls' turn, and so do words between calls and their outputs; others to the next."""
+    def _turn_for_text(self, at: int) -> AssistantTurn:
+        """The turn for a message or reasoning. Text before calls, or between calls and their outputs, joins their
+        turn."""
         turn = self._open
         if turn is None or (self._answered_at < at if turn.calls else turn.messages):
             return self._begin(at)
         return turn
 
-    def _turn_that_calls(self, at: int, call_id: str) -> AssistantTurn:
-        """Calls belong together until one is answered, or until an id comes again: a turn may have it once."""
+    def _turn_for_call(self, at: int, call_id: str) -> AssistantTurn:
+        """The turn for a call. A turn ends with its first output, or when a call id repeats."""
         turn = self._open
         if turn is None or any(answered.call.item.call_id == call_id for answered in turn.calls):
             return self._begin(at)
@@ -258,48 +262,54 @@ class _Turns:
     def _take_output(self, at: int, output: PlacedItem[ToolOutputParam]) -> None:
         call = self._pairs.call_at.get(at)
         if call is None:
-            self._end(self._adopted(output))
+            self._end(self._turn_for_orphan(output))
         elif self._open and self._opened_at <= call < at:
-            self._open = None  # calls after the first output were made knowing it: they are another turn
+            self._open = None  # calls after the first output belong to a new turn
 
     def _output(self, at: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
         call_id = call.item.call_id
         outputs = list(self._pairs.outputs.get(at, {}).values())
         if not outputs:
-            self._losses.add(call.path, f"call {call_id} has no output", "a result that says so was made up")
+            self._losses.add(call.path, f"call {call_id} has no output", "a placeholder result was added")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
-        if len(outputs) > 1 and not all(is_failed(output.item) for output in outputs):  # the joined output cannot be marked
+        if len(outputs) > 1 and not all(
+            is_failed(output.item) for output in outputs
+        ):  # the joined output cannot be marked
             outputs = [PlacedItem(output.path, mark_failure_in_text(output.item)) for output in outputs]
         whole = outputs[0]
         for other in outputs[1:]:
             self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
-            whole = PlacedItem(whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)]))
+            whole = PlacedItem(
+                whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)])
+            )
         return whole
 
-    def _adopted(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
-        """A turn for an output whose call is nowhere."""
+    def _turn_for_orphan(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
+        """The turn for an output without a call."""
         path, item = output.path, output.item
         what = f"the call of output {item.call_id} is not known"
         match self._orphans:
             case "error":
-                raise OrphanToolOutput(f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id")
+                raise OrphanToolOutput(
+                    f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id"
+                )
             case "synthesize":
-                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was made up")
+                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was added")
                 call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
                 return AssistantTurn(calls=[AnsweredCall(PlacedItem(path, call), output)])
             case "text":
                 self._losses.add(path, what, "the output was sent as the user's text")
-                return PlacedItem(path, MessageParam(role="user", content=_told(item)))
+                return PlacedItem(path, MessageParam(role="user", content=_output_as_text(item)))
             case _ as never:
                 assert_never(never)
 
 
 def output_parts(output: ToolOutputParam) -> list[ToolOutputContentParam]:
-    """What a tool gave, as parts."""
+    """The output of a tool as content parts."""
     return [InputText(text=output.output)] if isinstance(output.output, str) else output.output
 
 
-def _told(output: ToolOutputParam) -> list[ContentParam]:
+def _output_as_text(output: ToolOutputParam) -> list[ContentParam]:
     # D-2: the text form of a result.
     label = f"[Tool Result for {output.call_id}]: "
     match output_parts(mark_failure_in_text(output)):

@@ -1,6 +1,6 @@
-"""JSON lines: bytes in, in any cut, whole lines out. Lines end in LF or CRLF; blank ones are passed over. Pure.
+"""Splits bytes into JSON lines, incrementally and without I/O, and escapes JSON for readers of lines.
 
-And for those who write them: JSON that no reader of lines cuts in two.
+Lines end in LF or CRLF. Blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ MAX_LENGTH: Final = 64 * 1024 * 1024
 
 
 class JsonLines:
-    """Reads one stream of lines; a line may be as long as the limit, no longer."""
+    """Reads one stream of lines. A line longer than the limit raises an error."""
 
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
         self._max_length = max_length
-        self._rest: list[bytes] = []  # the beginning of a line whose end has not come
-        self._held = 0
+        self._rest: list[bytes] = []  # the pieces of an incomplete line
+        self._rest_size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that `data` completes."""
@@ -26,25 +26,29 @@ class JsonLines:
         if ends:
             ends[0] = b"".join([*self._rest, ends[0]])
             self._rest.clear()
-            self._held = 0
+            self._rest_size = 0
         if rest:
             self._rest.append(rest)
-            self._held += len(rest)
-        if self._held > self._max_length or any(len(line) > self._max_length for line in ends):
-            raise UpstreamFault(f"the agent wrote a line longer than {self._max_length} bytes", code="upstream_invalid_response")
+            self._rest_size += len(rest)
+        if self._rest_size > self._max_length or any(len(line) > self._max_length for line in ends):
+            raise UpstreamFault(
+                f"the agent wrote a line longer than {self._max_length} bytes", code="upstream_invalid_response"
+            )
         return [line for end in ends if (line := end.strip())]
 
     def finish(self) -> list[bytes]:
-        """The line that the end leaves over, if there is one: whoever reads it sees whether it is whole."""
+        """Ends the stream and returns its last line, if there is one. The line may be incomplete."""
         line = b"".join(self._rest).strip()
         self._rest.clear()
         return [line] if line else []
 
 
 def escape_line_ends(data: bytes) -> bytes:
-    """JSON without anything that a reader of lines may take for a line's end: common clients also cut at these three characters.
-    As the bytes of one character they stand nowhere but in strings, where an escape says the same; real line ends only between
-    tokens, where a space does as well."""
+    """Escapes all characters that a reader of lines may treat as a line end; common clients also split at these three.
+
+    Inside strings, where the three characters can occur, an escape is equivalent. Real line ends occur only between
+    tokens, where a space is equivalent.
+    """
     for end, escape in LINE_ENDS.items():
         if end in data:
             data = data.replace(end, escape)

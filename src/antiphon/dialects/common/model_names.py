@@ -1,6 +1,6 @@
-"""Patterns of model names. `*` stands for any characters, none included, and is the only wildcard: names contain all others.
+"""Matches model names against patterns. `*` matches any characters, also none, and is the only wildcard.
 
-Matching takes time in proportion to the name, which is the client's.
+Matching takes linear time, because the name comes from the client.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ WILDCARD: Final = "*"
 
 
 def matches_any(name: str, patterns: Iterable[str]) -> bool:
-    """Whether any of the patterns fits the name."""
+    """Whether the name matches any of the patterns."""
     return any(matched_part(pattern, name) is not None for pattern in patterns)
 
 
 def matched_part(pattern: str, name: str) -> str | None:
-    """What stands between the fixed beginning and end of the pattern, None if the name does not fit."""
+    """The text between the pattern's fixed beginning and end; None if the name does not match."""
     first, *rest = pattern.split(WILDCARD)
     if not rest:
         return "" if name == pattern else None

@@ -1,6 +1,6 @@
-"""The tools that a request offers, one by one: those of namespaces flattened, each with its place.
+"""Iterates over the tools of a request with their paths. Tools of namespaces are flattened.
 
-Each dialect translates them itself. Tools that many requests share are translated once for each kind of server.
+Each dialect translates the tools itself. Tools that many requests share are translated once for each kind of server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.tools import NamespaceTool, ToolList, ToolParam
 
-PlacedTool = tuple[str, ToolParam, str | None]  # where it stands, the tool, and its namespace
+PlacedTool = tuple[str, ToolParam, str | None]  # path, tool, namespace
 
 Names = TypeVar("Names")
 Wire = TypeVar("Wire")
@@ -23,7 +23,8 @@ Translated = TypeVar("Translated")
 
 
 def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
-    """Every tool; those of `additional_tools` items too. `no_groups` says why the words for a namespace are lost."""
+    """All tools, also those of `additional_tools` items. `no_groups` is the reason why namespace descriptions are
+    lost."""
     yield from flatten_tools(request.tools or (), "tools", losses, no_groups)
     for at, item in enumerate(input_items(request)):
         if type(item) is AdditionalTools:
@@ -31,7 +32,7 @@ def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterat
 
 
 def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
-    """The tools of one list, which stands at `path`."""
+    """The tools of the list at `path`."""
     for at, tool in enumerate(tools):
         place = f"{path}[{at}]"
         if type(tool) is not NamespaceTool:
@@ -47,10 +48,10 @@ def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_gr
 def translate_tools_once(
     translate: Callable[[Request, Names, Wire], Translated], request: Request, names: Names, wire: Wire
 ) -> Translated:
-    """The tools of a request for one kind of server. `translate` must not read anything else of the request."""
+    """Translates the tools of a request for one kind of server. `translate` must read only the tools of the request."""
     tools = request.tools
     if type(tools) is not ToolList or has_additional_tools(request):
         return translate(request, names, wire)
-    # The value holds the wire too, so that its id belongs to no other wire as long as the value exists.
+    # The value keeps the wire alive, so that no other wire can get the same id.
     _, translated = tools.derive_once((translate, id(wire)), lambda: (wire, translate(request, names, wire)))
     return translated

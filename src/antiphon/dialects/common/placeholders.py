@@ -1,4 +1,4 @@
-"""What stands in the text where a part of a message had to be left out, so that the model knows that something was there."""
+"""Placeholder texts for parts of a message that a translation leaves out, so that the model knows about them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from antiphon.protocol.losses import Losses
 
 
 def type_of(thing: Shape | Unknown) -> str:
-    """The `type` of anything that has one, known to us or not."""
+    """The `type` of a typed or unknown object."""
     return thing.kind if isinstance(thing, Unknown) else str(thing.__struct_config__.tag)
 
 
 def placeholder_for(part: ContentParam) -> str:
-    """The note that takes a part's place."""
+    """The placeholder text for a part."""
     match part:
         case InputImageParam():
             return f"[image omitted: {_source(part.image_url, part.file_id)}]"
@@ -43,14 +43,14 @@ def placeholder_for(part: ContentParam) -> str:
 
 
 def replace_with_placeholder(part: ContentParam, path: str, why: str, losses: Losses) -> str:
-    """The note, and the loss that it stands for."""
+    """Reports the loss of a part and returns its placeholder."""
     note = placeholder_for(part)
     losses.add(path, note.strip("[]"), why)
     return note
 
 
 def text_or_placeholder(part: ContentParam, path: str, no_place: str, losses: Losses) -> str:
-    """A part where only text may stand; `no_place` says why anything else is left out."""
+    """The text of a part, or its placeholder; `no_place` is the reason why other parts are lost."""
     match part:
         case OutputTextParam():
             if part.annotations:
@@ -69,9 +69,12 @@ def text_or_placeholder(part: ContentParam, path: str, no_place: str, losses: Lo
 
 
 def _source(*names: Any) -> str:
-    """Where it came from: names and addresses as they are, data by its media type alone."""
-    given = [name for name in names if name]
-    return ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in given) or "nothing was given"
+    """The source of a part: its name or URL; for inline data only the media type."""
+    sources = [name for name in names if name]
+    return (
+        ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in sources)
+        or "nothing was given"
+    )
 
 
 def _media_type(data_url: str) -> str:

@@ -1,7 +1,7 @@
-"""The common conversation, in one pass: user and assistant by turns, plain texts, calls answered in order right after them.
+"""Reads the common form of a conversation in one pass.
 
-Nothing in such a conversation can be lost, so nothing is looked for; a dialect only has to spell it. Whatever else a conversation
-holds is left to `common/history`.
+In this form, user and assistant alternate with plain texts, and each call is directly followed by its output, in order.
+Nothing of it can be lost in translation. `common/history` handles all other conversations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, 
 
 @final
 class PlainMessage(Struct, frozen=True, gc=False):
-    """A text, by the user or by the assistant."""
+    """A text of the user or the assistant."""
 
     is_user: bool
     text: str
@@ -25,7 +25,7 @@ class PlainMessage(Struct, frozen=True, gc=False):
 
 @final
 class PlainCalls(Struct, frozen=True):
-    """What the assistant said first, if anything, its calls, and what each of them gave."""
+    """The text of an assistant turn, if any, its calls, and their outputs."""
 
     text: str | None
     calls: list[FunctionCallParam]
@@ -33,9 +33,9 @@ class PlainCalls(Struct, frozen=True):
 
 
 def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | None:
-    """The turns of a conversation that is as plain as that, begins with the user and does not end with the assistant; else None."""
-    done: list[PlainMessage | PlainCalls] = []
-    said: str | None = None  # by the assistant, whose turn may go on with calls
+    """The turns of a plain conversation that starts with the user and does not end with the assistant; else None."""
+    turns: list[PlainMessage | PlainCalls] = []
+    assistant_text: str | None = None  # of an assistant turn that may continue with calls
     calls: list[FunctionCallParam] = []
     outputs: list[str] = []
     ids: set[str] = set()
@@ -44,18 +44,23 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
         if kind is FunctionCallOutputParam:
             output = cast(FunctionCallOutputParam, item)
             at = len(outputs)
-            if at == len(calls) or calls[at].call_id != output.call_id or type(output.output) is not str or output.extra:
+            if (
+                at == len(calls)
+                or calls[at].call_id != output.call_id
+                or type(output.output) is not str
+                or output.extra
+            ):
                 return None
             outputs.append(output.output)
             continue
         if outputs:
             if len(outputs) != len(calls):
-                return None  # something between a call and its output
-            done.append(PlainCalls(said, calls, outputs))
-            said, calls, outputs = None, [], []
+                return None  # another item between a call and its output
+            turns.append(PlainCalls(assistant_text, calls, outputs))
+            assistant_text, calls, outputs = None, [], []
         if kind is FunctionCallParam:
             call = cast(FunctionCallParam, item)
-            if not done or call.extra or call.namespace or call.call_id in ids:
+            if not turns or call.extra or call.namespace or call.call_id in ids:
                 return None
             ids.add(call.call_id)
             calls.append(call)
@@ -64,26 +69,26 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
             text = plain_text(message.content)
             if not text or not text.strip() or message.extra or message.phase:
                 return None
-            if message.role == "user" and not _was_users(done, said):
-                if said is not None:
-                    done.append(PlainMessage(False, said))
-                    said = None
-                done.append(PlainMessage(True, text))
-            elif message.role == "assistant" and done and said is None:
-                said = text
+            if message.role == "user" and not _is_after_user(turns, assistant_text):
+                if assistant_text is not None:
+                    turns.append(PlainMessage(False, assistant_text))
+                    assistant_text = None
+                turns.append(PlainMessage(True, text))
+            elif message.role == "assistant" and turns and assistant_text is None:
+                assistant_text = text
             else:
                 return None
         else:
             return None
-    if len(outputs) != len(calls) or (said is not None and not calls):
+    if len(outputs) != len(calls) or (assistant_text is not None and not calls):
         return None
     if calls:
-        done.append(PlainCalls(said, calls, outputs))
-    return done or None
+        turns.append(PlainCalls(assistant_text, calls, outputs))
+    return turns or None
 
 
 def plain_text(content: str | Sequence[ContentParam]) -> str | None:
-    """What most content is, by a short cut: one text with nothing to report. None if it has to be looked at."""
+    """The text of content that is one text part without extra fields, else None."""
     if isinstance(content, str):
         return content
     if len(content) == 1:
@@ -95,6 +100,6 @@ def plain_text(content: str | Sequence[ContentParam]) -> str | None:
     return None
 
 
-def _was_users(done: list[PlainMessage | PlainCalls], said: str | None) -> bool:
-    """Whether the last word is the user's: what he says then goes on with it."""
-    return said is None and bool(done) and type(done[-1]) is PlainMessage
+def _is_after_user(turns: list[PlainMessage | PlainCalls], assistant_text: str | None) -> bool:
+    """Whether the last turn is a message of the user, which another user message would continue."""
+    return assistant_text is None and bool(turns) and type(turns[-1]) is PlainMessage

@@ -1,6 +1,7 @@
-"""The words of a reasoning item that was not told piece by piece, each with the part that it belongs to.
+"""The texts of a reasoning item that was not streamed, each with a key of its part.
 
-Clients of other dialects read all reasoning as one text: texts follow each other, each part of a summary is a paragraph of its own.
+Clients of other dialects show all reasoning as one text: reasoning texts are joined, each summary part is a new
+paragraph.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import Reasoning
 
 
-def reasoning_texts(at: int, item: Reasoning, lose: Callable[[int, Content], None]) -> list[tuple[str, Hashable]]:
-    """The texts of the item at this place of the output; a part that is no thought is given to `lose`."""
-    found: list[tuple[str, Hashable]] = []
+def reasoning_texts(index: int, item: Reasoning, lose: Callable[[int, Content], None]) -> list[tuple[str, Hashable]]:
+    """The texts of the item at this output index. Parts of other kinds are passed to `lose`."""
+    texts: list[tuple[str, Hashable]] = []
     for number, part in enumerate([*item.summary, *(item.content or ())]):
         match part:
             case SummaryText(text=text):
-                found.append((text, (at, number)))
+                texts.append((text, (index, number)))
             case ReasoningText(text=text):
-                found.append((text, TEXT_PART))
+                texts.append((text, TEXT_PART))
             case _:
-                lose(at, part)
-    return found
+                lose(index, part)
+    return texts
 
 
-TEXT_PART: Final = "text"  # the part of all reasoning that is no summary
+TEXT_PART: Final = "text"  # the common part of all reasoning texts

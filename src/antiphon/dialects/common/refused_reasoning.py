@@ -1,7 +1,7 @@
-"""Whether a server refused a request because of what it says of reasoning: then the same without that may be taken (RSN-3).
+"""Detects that a server refused a request because of its reasoning: a retry without that part may succeed (RSN-3).
 
-Servers say so in words alone. Each pattern is of one dialect, and none means a request that lacks reasoning: that would not be
-mended by leaving out more of it.
+Servers report this only in the error message, so patterns of each dialect are matched. No pattern matches the error for
+missing reasoning, because removing more of it would not help.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from antiphon.errors import ApiError, ClientFault
 
-#: What a server did not take: the reasoning in the history, being asked to encrypt what the model reasons now, or the form in which
-#: it is told whether to think.
+#: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, or the form of the
+#: thinking setting.
 RefusedPart = Literal[
     "reasoning",
     "encrypted_reasoning",
@@ -24,7 +24,7 @@ RefusedPart = Literal[
 
 
 def refused_part(error: ApiError) -> RefusedPart | None:
-    """The part of a request without which the server may take it, None if there is none."""
+    """The part of the request that the server refused, None if the error has another cause."""
     if not isinstance(error, ClientFault) or error.code == "context_length_exceeded":
         return None
     if error.code == "invalid_encrypted_content" or any(pattern.search(error.message) for pattern in REASONING):
@@ -35,25 +35,25 @@ def refused_part(error: ApiError) -> RefusedPart | None:
 REASONING: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        # responses: sealed by another, or for another item; or an item that was never kept, or that stands alone.
+        # responses: encrypted by another server or for another item; an item that is not stored or has no follower.
         r"encrypted[ _]content\b.{0,300}\b(?:not be|cannot be|failed to be) (?:verified|decrypted|parsed)",
         r"\bitem\b.{0,20}\brs_.{0,200}\b(?:not found|without its required)",
-        # messages: a signature that is another's or none, and blocks that are not as they were.
+        # messages: an invalid or missing signature, and changed blocks.
         r"\binvalid\b.{0,20}\bsignature\b.{0,20}\bthinking\b",
         r"\bthinking\.signature\b.{0,20}\brequired",
         r"thinking`? blocks\b.{0,120}\bcannot be modified",
-        # gemini: the same of a thought's signature.
+        # gemini: an invalid signature of a thought.
         r"\b(?:corrupted|invalid|malformed)\b.{0,20}\bthought[ _]?signature",
         r"\bthought[ _]?signature\b.{0,60}\b(?:not valid|invalid|corrupted|malformed|could not)",
-        # chat: servers that have no place for it.
+        # chat: servers without these fields.
         r"\breasoning_(?:content|details)\b.{0,60}\b(?:unsupported|not (?:supported|permitted|allowed))",
         r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
     )
 )
 FORMS: Final[dict[str, RefusedPart]] = {
-    # responses: a model that does not reason.
+    # responses: a model without reasoning.
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
-    # messages: the form is another model's, or newer than the server.
+    # messages: a form that another model or a newer server uses.
     r"\bthinking\.type\.enabled\W{1,3}is not supported": "thinking.enabled",
     r"\bthinking\.type\.disabled\W{1,3}is not supported": "thinking.disabled",
     r"\bthinking\b.{1,80}\bbetween_tools\W{1,3}(?:is not supported|found using)": "thinking.between_tools",

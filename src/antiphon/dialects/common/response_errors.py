@@ -1,4 +1,4 @@
-"""The exception behind a response that failed: it tells a code and words, and an answer also needs a type and a status (ERR-2)."""
+"""Builds the exception for a failed response, including the type and status that the response does not have (ERR-2)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from antiphon.protocol.status import ResponseStatus
 
 
 def raise_unless_ended(response: Response) -> None:
-    """A whole answer is a response that came to its end; of any other the error is raised."""
+    """Raises the error of a response that is neither completed nor incomplete."""
     if response.status not in ENDED:
         raise error_of_response(response.error, response.status)
 
 
 def error_of_response(error: Error | None, state: str = "failed") -> ApiError:
-    """What a response that did not come to its end failed with."""
+    """The exception for a response that failed or did not end."""
     if error is None:
         return ApiError(f"the response is {state}, and does not say why")
-    type, status = TYPE_AND_STATUS_OF_CODE.get(error.code, ("server_error", 502 if error.code.startswith("upstream_") else 500))
+    type, status = TYPE_AND_STATUS_OF_CODE.get(
+        error.code, ("server_error", 502 if error.code.startswith("upstream_") else 500)
+    )
     return ApiError(error.message, code=error.code, type=type, status=status)
 
 
 def error_of_event(error: ErrorPayload) -> ApiError:
-    """What an `error` event tells of; its type counts where its code is nobody's."""
-    meant = error_of_response(Error(code=error.code or "", message=error.message))
+    """The exception for an `error` event. Its type is used if its code is unknown."""
+    by_code = error_of_response(Error(code=error.code or "", message=error.message))
     if error.code in TYPE_AND_STATUS_OF_CODE or error.type not in STATUS_OF_TYPE or STATUS_OF_TYPE[error.type] >= 500:
-        return ApiError(meant.message, code=error.code, param=error.param, type=meant.type, status=meant.status)
-    kind: ErrorType = error.type  # type: ignore[assignment]  # it is among the five
+        return ApiError(by_code.message, code=error.code, param=error.param, type=by_code.type, status=by_code.status)
+    kind: ErrorType = error.type  # type: ignore[assignment]  # one of the five types
     return ApiError(error.message, code=error.code, param=error.param, type=kind)
 
 
-#: What a stream ends with that has no end of its own.
+#: The error of a stream without a terminal event.
 STREAM_CUT_ERROR: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")
 ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)
 TYPE_AND_STATUS_OF_CODE: Final[dict[str | None, tuple[ErrorType, int]]] = {

@@ -1,7 +1,7 @@
-"""How large the JSON schemas of a request may become: each by itself, and all of them together.
+"""Limits the size of the JSON schemas of a request, for each schema and for all together.
 
-Whatever rewrites a schema counts its work here: a schema of a few lines can stand for millions, since references, `allOf` and lists
-of types multiply. Beyond a bound the request is refused with the path of the schema.
+Code that rewrites a schema counts its work here: references, `allOf` and lists of types multiply, so a short schema can
+expand to millions of nodes. A request that exceeds a limit is refused with the path of the schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from antiphon.protocol.nesting import MAX_NESTING
 
 
 class SchemaBudget:
-    """What the schemas of one request may become together. They are counted one after the other."""
+    """The common budget of all schemas of one request, which are counted one after the other."""
 
     def __init__(self) -> None:
         self._nodes = 0
@@ -22,7 +22,7 @@ class SchemaBudget:
         self._last: SchemaCounter | None = None
 
     def counter(self, path: str) -> SchemaCounter:
-        """The count of the next schema, which stands at `path`."""
+        """Starts the counter of the next schema, which is at `path`."""
         if self._last is not None:
             self._nodes += self._last.nodes
             self._size += self._last.size
@@ -31,7 +31,7 @@ class SchemaBudget:
 
 
 class SchemaCounter:
-    """Counts what one schema has become, and raises where that is too much.
+    """Counts the expanded size of one schema, and raises if it exceeds a limit.
 
     A schema with up to four keywords is one node, one with up to eight is two, and so on. Each loss is one node more.
     """
@@ -45,7 +45,7 @@ class SchemaCounter:
         self.size = 0
 
     def enter(self, schema: Collection[str]) -> None:
-        """One more schema, inside of those that were entered and not left."""
+        """Counts a schema nested in the current one."""
         self._level += 1
         self.nodes += (len(schema) + 3) // 4 or 1
         self.size += sum(map(len, schema))
@@ -59,11 +59,11 @@ class SchemaCounter:
         self._check()
 
     def add_members(self, members: Collection[Any]) -> None:
-        """Keywords, names or list members that are looked at, though they are no schemas."""
+        """Counts keywords, names or list members that are visited but are not schemas."""
         self.add_nodes((len(members) + 3) // 4)
 
     def add_names(self, names: Iterable[str]) -> None:
-        """Names of members, which are written."""
+        """Counts the size of written member names."""
         self.add_size(sum(map(len, names)))
 
     def add_size(self, size: int) -> None:
@@ -71,32 +71,42 @@ class SchemaCounter:
         self._check()
 
     def add_copies(self, nodes: int, size: int, copies: int) -> None:
-        """What was added since there were so many nodes and bytes, so many times again; each copy is one node more."""
+        """Counts copies of everything added since the counts were `nodes` and `size`. Each copy is one node more."""
         self.nodes += (self.nodes - nodes + 1) * copies
         self.size += (self.size - size) * copies
         self._check()
 
     def check_size(self, size: int) -> None:
-        """A size that is not added to the others."""
+        """Checks a size without adding it."""
         if size > MAX_SIZE:
             raise self._too_large(f"{MAX_SIZE:,} bytes")
 
     def _check(self) -> None:
         if self.nodes > self._max_nodes:
             raise (
-                self._too_large(f"{MAX_NODES:,} nodes") if self.nodes > MAX_NODES else self._too_much(f"{MAX_TOTAL_NODES:,} nodes")
+                self._too_large(f"{MAX_NODES:,} nodes")
+                if self.nodes > MAX_NODES
+                else self._too_much(f"{MAX_TOTAL_NODES:,} nodes")
             )
         if self.size > self._max_size:
-            raise self._too_large(f"{MAX_SIZE:,} bytes") if self.size > MAX_SIZE else self._too_much(f"{MAX_TOTAL_SIZE:,} bytes")
+            raise (
+                self._too_large(f"{MAX_SIZE:,} bytes")
+                if self.size > MAX_SIZE
+                else self._too_much(f"{MAX_TOTAL_SIZE:,} bytes")
+            )
         if self._level > MAX_NESTING:
-            raise JsonTooDeep(f"{self._path}: the schema is nested more than {MAX_NESTING} levels deep", param=self._path)
+            raise JsonTooDeep(
+                f"{self._path}: the schema is nested more than {MAX_NESTING} levels deep", param=self._path
+            )
 
     def _too_large(self, bound: str) -> InvalidValue:
         problem = f"the schema has more than {bound} once its references are written out"
         return InvalidValue(f"{self._path}: {problem}; make it smaller", param=self._path)
 
     def _too_much(self, bound: str) -> InvalidValue:
-        problem = f"with this one, the schemas of the request have more than {bound} once their references are written out"
+        problem = (
+            f"with this one, the schemas of the request have more than {bound} once their references are written out"
+        )
         return InvalidValue(f"{self._path}: {problem}; send fewer tools, or smaller schemas", param=self._path)
 
 

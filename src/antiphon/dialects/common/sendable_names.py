@@ -1,4 +1,4 @@
-"""Calls as a client can send them back (REQ-8): names that are legal, and ids of which no two calls of an answer share one."""
+"""Makes the names and ids of calls valid for sending back: legal names, and a unique id for each call (REQ-8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.protocol.losses import Losses
 
 
 class SendableCalls:
-    """The calls of one answer; `place` is the dialect's word for a call. What is replaced is a loss."""
+    """The calls of one answer; `place` is the path of a call in the dialect. Each replacement is a loss."""
 
     def __init__(self, place: str, losses: Losses, new_id: Callable[[str], str]) -> None:
         self._place = place
@@ -19,20 +19,24 @@ class SendableCalls:
         self._ids: set[str] = set()
 
     def name(self, called: ToolRef) -> str:
-        """The name of a called tool; only one that nobody offered can need another."""
+        """A legal name of a called tool. Only the name of a tool that was not offered can be illegal."""
         if called.kind == "custom" or LEGAL_NAME.fullmatch(called.name):
             return called.name
         name = ILLEGAL_CHARACTERS.sub("_", called.name)[:MAX_NAME_LENGTH]
-        self._losses.add(f"{self._place}.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back")
+        self._losses.add(
+            f"{self._place}.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back"
+        )
         return name
 
     def id(self, id: str) -> str:
-        """The id of a call, if it can be its own; one of ours where the server gave none."""
+        """The id of a call. A missing, duplicate or too long id is replaced by a new one."""
         if id in self._ids:
             self._losses.add(f"{self._place}.id", f"{id!r} is the id of two calls: the second has one of ours")
             id = ""
         if len(id) > MAX_CALL_ID:
-            self._losses.add(f"{self._place}.id", f"an id of {len(id)} characters was replaced", "it could not be sent back")
+            self._losses.add(
+                f"{self._place}.id", f"an id of {len(id)} characters was replaced", "it could not be sent back"
+            )
             id = ""
         id = id or self._new_id("call")
         self._ids.add(id)

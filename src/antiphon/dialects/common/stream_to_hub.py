@@ -1,7 +1,7 @@
-"""What the readers of servers' streams have in common: what was told is handed out, and the response ends once.
+"""Base class of the readers of upstream streams: returns the written events, and ends the response once.
 
-How a frame is read, and which words mean which end, is each dialect's own affair. The text of a message goes past this module: the
-dialects hand it from the decoder straight to the writer.
+Each dialect defines how a frame is read and what a stop reason means. Message text does not pass through this module:
+the dialects hand it from the decoder directly to the writer.
 """
 
 from __future__ import annotations
@@ -23,48 +23,52 @@ StreamOutcome = Literal["completed", "incomplete", "failed"]
 
 
 class AnswerSink(Protocol):
-    """What an answer holds, as a dialect tells it to the writer."""
+    """The content of an answer, as a dialect passes it to the writer."""
 
     def finish(self, outcome: StreamOutcome) -> None: ...
 
 
 class StreamToHub(ABC):
-    """Reads one answer. Without a reason for its end no stream counts as whole."""
+    """Reads one answer. A stream without a stop reason is not complete."""
 
     _answer: AnswerSink
 
     def __init__(self, opening: Response, stamps: Stamps) -> None:
         self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
+        self.error: ApiError | None = None  # the error of a failed response
         self._events: list[StreamEvent] = []
         self._writer = ResponseWriter(opening, self._events.append, stamps)
-        self._stop_reason = ""  # why the server stopped, in its own word
+        self._stop_reason = ""  # the server's own value
         self._has_ended = False
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over. What had a reason to end is complete, whatever ended them."""
+        """Ends the stream. A stream with a stop reason is complete, even if `error` is given."""
         if not self._has_ended:
             if self._stop_reason:
                 self._end_response()
             else:
-                self._fail(error or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected"))
+                self._fail(
+                    error
+                    or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected")
+                )
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the
+        response."""
         self._writer.limits = limits
 
     def cut_off(self, reason: str) -> list[StreamEvent]:
         """Ends the response as incomplete. Nothing more is read."""
         self._has_ended = True
-        with suppress(OutputLimitExceeded):  # what was held back does not fit any more
+        with suppress(OutputLimitExceeded):  # pending content may exceed the limit too
             self._answer.finish("incomplete")
         self._writer.limits = UNLIMITED
         self._writer.incomplete(reason, self._final_usage())
         return self._take_events()
 
     def response(self, body: bytes) -> tuple[Response, Losses]:
-        """An answer that does not stream (STR-14). Raises what it says instead of one, or that it is none."""
+        """Reads an answer that is not streamed (STR-14). Raises the error that it contains, or that it is invalid."""
         self._read_whole(body)
         if self.error is not None:
             raise self.error.without_traceback()
@@ -72,15 +76,15 @@ class StreamToHub(ABC):
 
     @abstractmethod
     def _read_whole(self, body: bytes) -> None:
-        """Reads a whole answer to its end; it is whole though it give no reason for it."""
+        """Reads a whole answer, which is complete even without a stop reason."""
 
     @abstractmethod
     def _end_response(self) -> None:
-        """REQ-3: the reason says how the response ends; one that nobody knows is an end like any other."""
+        """REQ-3: ends the response by its stop reason. An unknown reason completes the response."""
 
     @abstractmethod
     def _final_usage(self) -> Usage | None:
-        """REQ-4: null only where the upstream has none."""
+        """REQ-4: the usage, None only if the upstream sends none."""
 
     def _take_events(self) -> list[StreamEvent]:
         events = self._events.copy()
@@ -88,7 +92,7 @@ class StreamToHub(ABC):
         return events
 
     def _end_as(self, incomplete: str | None) -> None:
-        """A response that ended by itself; `incomplete` says why it did too early, if so."""
+        """Ends a response that did not fail; `incomplete` is the reason if it is incomplete."""
         self._has_ended = True
         if incomplete is None:
             self._answer.finish("completed")
@@ -104,9 +108,9 @@ class StreamToHub(ABC):
         self._writer.fail(error, self._final_usage())
 
 
-def invalid_upstream_data(what: str, came: bytes) -> UpstreamFault:
-    """The fault of a server that sent what no server of its dialect sends."""
-    shown = sanitize(came[:MAX_EXCERPT].decode("utf-8", "replace"))
+def invalid_upstream_data(what: str, data: bytes) -> UpstreamFault:
+    """The error for upstream data that its dialect does not allow."""
+    shown = sanitize(data[:MAX_EXCERPT].decode("utf-8", "replace"))
     return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
 
 

@@ -1,7 +1,7 @@
-"""Characters cut in two: the halves of a surrogate pair that arrive in two pieces of one text, put together again.
+"""Joins surrogate pairs whose two halves arrive in two pieces of one text.
 
-A first half at the end of a piece is held back until the next piece of the same channel. A half that never finds its other is no
-character and becomes U+FFFD; `lost_count` counts them.
+A first half at the end of a piece waits for the next piece of the same channel. A half without its other half becomes
+U+FFFD; `lost_count` counts them.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 
 
 class SurrogateJoiner:
-    """Pieces in, whole characters out, for any number of channels."""
+    """Takes pieces of text and returns complete characters, for any number of channels."""
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, str] = {}
+        self._pending: dict[Hashable, str] = {}
         self.lost_count = 0
 
     def join(self, channel: Hashable, piece: str) -> str:
-        """The piece with what was held back before it, without what must be held back now."""
-        piece = self._held.pop(channel, "") + piece
+        """The piece with the pending half before it, without a first half at its end."""
+        piece = self._pending.pop(channel, "") + piece
         if FIRST_HALF_LAST.search(piece):
-            self._held[channel] = piece[-1]
+            self._pending[channel] = piece[-1]
             piece = piece[:-1]
         return self._whole(piece)
 
     def flush(self, channel: Hashable) -> str:
-        """The channel is over: what stands for the half that is still held back."""
-        return self._whole(self._held.pop(channel, ""))
+        """Ends the channel and returns U+FFFD for a pending half."""
+        return self._whole(self._pending.pop(channel, ""))
 
     def _whole(self, text: str) -> str:
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -37,6 +37,10 @@ class SurrogateJoiner:
         return whole
 
 
-SURROGATE_LOSS: Final = ("stream", "halves of characters were replaced by U+FFFD", "their other halves never came")
+SURROGATE_LOSS: Final = (
+    "stream",
+    "unpaired surrogates were replaced by U+FFFD",
+    "the other half of the pair is missing",
+)
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 FIRST_HALF_LAST: Final = re.compile("[\ud800-\udbff]\\Z")

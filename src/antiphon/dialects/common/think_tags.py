@@ -1,7 +1,7 @@
-"""Reasoning inside the text: `<think>…</think>`, taken out of a stream whose pieces may cut a tag anywhere.
+"""Separates reasoning in `<think>…</think>` from the text of a stream whose pieces may split a tag.
 
-White space before a tag that opens the text and after any tag belongs to the tag, so that an empty block leaves nothing behind.
-Once there is nothing more to look for, `is_settled` says so, and the text needs to come this way no longer.
+White space before a leading tag and after any tag is removed, so that an empty block leaves nothing. `is_settled` is
+true when no more tags are expected and the text need not be fed any more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 OPEN: Final = "<think>"
 CLOSE: Final = "</think>"
-MAX_HELD: Final = 4096  # characters of white space before the text, in which a tag may still follow
+MAX_PENDING: Final = 4096  # characters of leading white space that may precede a tag
 
 ThinkTags = Literal["leading", "anywhere", "implied", "off"]
 
@@ -21,23 +21,23 @@ class TextPiece(NamedTuple):
 
 
 class ThinkSplitter:
-    """Text in, pieces of text and of reasoning out.
+    """Takes text and returns pieces of text and of reasoning.
 
-    `leading` looks for one block at the beginning of the text; `anywhere` for any number of them; `implied` begins inside a
-    block, whether its tag is there or was a part of the prompt; `off` looks for nothing.
+    `leading` looks for one block at the beginning of the text; `anywhere` for any number of them; `implied` begins
+    inside a block, whether its tag is there or was a part of the prompt; `off` looks for nothing.
     """
 
     def __init__(self, tags: ThinkTags) -> None:
         self._tags = tags
         self._state: Literal["beginning", "thinking", "talking"] = "beginning"
-        self._held = ""
+        self._pending = ""
         self._after_tag = False
         self.is_settled = tags == "off"
-        self.has_found_tag = False  # whether there was a tag
+        self.has_found_tag = False  # whether the text had a tag
 
     def feed(self, text: str) -> list[TextPiece]:
-        """What `text` makes certain."""
-        text, self._held = self._held + text, ""
+        """The pieces that are certain after `text`."""
+        text, self._pending = self._pending + text, ""
         pieces: list[TextPiece] = []
         while text and not self.is_settled:
             if self._state == "beginning":
@@ -50,22 +50,22 @@ class ThinkSplitter:
         return pieces
 
     def flush(self) -> list[TextPiece]:
-        """Something else comes, or nothing: what was held back, as it stands. A tag that was only begun was none."""
+        """Returns the pending text at the end of the text. An incomplete tag is text."""
         pieces: list[TextPiece] = []
-        if self._held:
+        if self._pending:
             if self._state == "beginning":
                 self._begin_without_tag()
-            self._give(self._held, pieces)
-            self._held = ""
+            self._give(self._pending, pieces)
+            self._pending = ""
         return pieces
 
     def _begin(self, text: str) -> str:
-        begun = text.lstrip()
-        if begun.startswith(OPEN):
+        stripped = text.lstrip()
+        if stripped.startswith(OPEN):
             self._enter("thinking")
-            return begun[len(OPEN) :]
-        if OPEN.startswith(begun) and len(text) <= MAX_HELD:  # not to be told yet; white space alone comes here too
-            self._held = text
+            return stripped[len(OPEN) :]
+        if OPEN.startswith(stripped) and len(text) <= MAX_PENDING:  # undecided; also for white space alone
+            self._pending = text
             return ""
         self._begin_without_tag()
         return text
@@ -82,11 +82,11 @@ class ThinkSplitter:
         return ""
 
     def _until(self, tag: str, text: str, pieces: list[TextPiece]) -> str:
-        """Gives out what stands before the next tag, and returns what follows it."""
+        """Adds the text before the next tag to `pieces`, and returns the text after it."""
         at = text.find(tag)
         if at < 0:
-            at = len(text) - _begun(tag, text)
-            self._held = text[at:]
+            at = len(text) - _partial_tag_length(tag, text)
+            self._pending = text[at:]
             self._give(text[:at], pieces)
             return ""
         self._give(text[:at], pieces)
@@ -105,6 +105,6 @@ class ThinkSplitter:
             pieces.append(TextPiece(self._state == "thinking", text))
 
 
-def _begun(tag: str, text: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
+def _partial_tag_length(tag: str, text: str) -> int:
+    """The number of characters at the end of `text` that may start `tag`."""
     return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)

@@ -1,7 +1,7 @@
-"""Thread events: what command-line agents tell of their work, one JSON object a line (B-5).
+"""Thread events: the JSON lines in which command-line agents report their work (B-5).
 
-A thread has turns, a turn has items; an item is told as it stands when it starts, changes and ends. Several agents speak this
-language, each with items and fields of its own: what is not known here is kept as it came, and never refused.
+A thread has turns, a turn has items. An item is sent as a snapshot when it starts, changes and ends. Several agents use
+this format, each with its own items and fields; unknown ones are kept and never refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JsonObject = dict[str, Any]
 
 
 class AgentUsage(Struct, frozen=True, kw_only=True):
-    """What an agent counted (B-7). Cached tokens are among those of the input, reasoning's among those of the output."""
+    """The token counts of an agent (B-7). Input includes cached tokens, output includes reasoning tokens."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -26,7 +26,7 @@ class AgentUsage(Struct, frozen=True, kw_only=True):
 
 
 class ThreadItem(Struct, frozen=True, kw_only=True):
-    """What all items have: the agent's own id, and the fields that nobody knows here."""
+    """Base class of items: the agent's id of the item, and its unknown fields."""
 
     id: str
     extra_members: JsonObject = {}
@@ -55,7 +55,7 @@ class ToolOutputItem(ThreadItem, frozen=True, kw_only=True, tag="tool_output"):
 
 
 class McpToolCallItem(ThreadItem, frozen=True, kw_only=True, tag="mcp_tool_call"):
-    """One agent names the tool alone, another server and tool apart."""
+    """One agent sends only the tool name, another sends server and tool separately."""
 
     tool_name: str | None = None
     server: str | None = None
@@ -91,7 +91,7 @@ class ErrorItem(ThreadItem, frozen=True, kw_only=True, tag="error"):
 
 
 class OtherItem(ThreadItem, frozen=True, kw_only=True):
-    """An item of a kind that nobody knows here, all of it in `extra_members`."""
+    """An item of unknown kind, with all its members in `extra_members`."""
 
     kind: str
 
@@ -113,7 +113,7 @@ class TurnError(Struct, frozen=True, kw_only=True):
 
 
 class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
-    """One agent says why in `message`, another in `error`."""
+    """One agent sends the reason in `message`, another in `error`."""
 
     message: str = ""
     error: TurnError | None = None
@@ -121,7 +121,9 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
 
     @property
     def why(self) -> str:
-        return self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+        return (
+            self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+        )
 
 
 class ItemStarted(Struct, frozen=True, kw_only=True, tag="item.started"):
@@ -137,41 +139,44 @@ class ItemCompleted(Struct, frozen=True, kw_only=True, tag="item.completed"):
 
 
 class ThreadError(Struct, frozen=True, kw_only=True, tag="error"):
-    """Something went wrong. The turn may go on all the same: agents try again."""
+    """An error. The turn may continue, because agents retry."""
 
     message: str = ""
 
 
 class ThreadCompleted(Struct, frozen=True, kw_only=True, tag="thread.completed"):
-    """After the last turn; mostly what it sums up was told before."""
+    """Sent after the last turn. Its content was usually sent before."""
 
     subtype: str = ""
     usage: AgentUsage | None = None
 
 
 class OtherEvent(Struct, frozen=True, kw_only=True):
-    """An event of a kind that nobody knows here."""
+    """An event of unknown kind."""
 
     kind: str
     members: JsonObject
 
 
 ItemEvent = ItemStarted | ItemUpdated | ItemCompleted
-ThreadEvent = ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
+ThreadEvent = (
+    ThreadStarted | TurnStarted | TurnCompleted | TurnFailed | ItemEvent | ThreadError | ThreadCompleted | OtherEvent
+)
 
 
 def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
-    """One line as an event; None if it is none, but something else that an agent printed."""
-    try:  # most lines are a text that grows, and nothing else is in them
-        told = _decode_text(line)
-        return ITEM_EVENTS[told.type](item=TEXTS[told.item.type](id=told.item.id, text=told.item.text))
+    """Decodes one line; None if it is not an event but other output of the agent."""
+    try:  # most lines are snapshots of a growing text
+        text_event = _decode_text(line)
+        item = text_event.item
+        return ITEM_EVENTS[text_event.type](item=TEXTS[item.type](id=item.id, text=item.text))
     except DECODE_ERRORS:
         pass
     try:
         members = decode_json(line)
     except DECODE_ERRORS:
         return None
-    if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in the envelope that names a version
+    if isinstance(members, dict) and isinstance(members.get("event"), dict):  # in an envelope with a version
         members = members["event"]
     if not isinstance(members, dict) or not isinstance(kind := members.get("type"), str):
         return None
@@ -181,13 +186,13 @@ def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
         if kind in EVENTS:
             event: ThreadEvent = msgspec.convert(members, type=EVENTS[kind])
             return event
-    except (KeyError, msgspec.ValidationError):  # kept as it is, for whoever knows what it means
+    except (KeyError, msgspec.ValidationError):  # kept as an unknown event
         pass
     return OtherEvent(kind=kind, members=members)
 
 
 def item_members(item: ThreadItem) -> JsonObject:
-    """The item's own members, as its agent writes them, without id and type."""
+    """The members of the item as the agent wrote them, without id and type."""
     typed: JsonObject = msgspec.to_builtins(item)
     extra_members = typed.pop("extra_members")
     for name in ("id", "type", "kind"):
@@ -196,7 +201,7 @@ def item_members(item: ThreadItem) -> JsonObject:
 
 
 def item_kind(item: ThreadItem) -> str:
-    """The item's type, as its agent spells it."""
+    """The item's type as the agent wrote it."""
     return item.kind if isinstance(item, OtherItem) else str(item.__struct_config__.tag)
 
 
@@ -204,9 +209,9 @@ def _item(members: JsonObject) -> ThreadItem:
     identity = msgspec.convert(members, type=_Identity)
     shape = ITEMS.get(identity.type)
     if shape is not None:
-        known = {*shape.__struct_fields__, "type"} - {"extra_members"}
-        extra_members = {name: value for name, value in members.items() if name not in known}
-        typed = {name: value for name, value in members.items() if name in known}
+        field_names = {*shape.__struct_fields__, "type"} - {"extra_members"}
+        extra_members = {name: value for name, value in members.items() if name not in field_names}
+        typed = {name: value for name, value in members.items() if name in field_names}
         try:
             item: ThreadItem = msgspec.convert({**typed, "extra_members": extra_members}, type=shape)
             return item

@@ -1,7 +1,8 @@
-"""Thread events told to a writer: an agent's work as an Open Responses answer (B-5, B-7).
+"""Writes the thread events of an agent as an Open Responses answer (B-5, B-7).
 
-Messages, reasoning and tool calls become the hub's own items; everything else an agent does is an extension, `slug:kind` (B-3).
-A snapshot that goes on where the last one ended is a delta; one that does not is told anew, since nothing can be taken back.
+Messages, reasoning and tool calls become items of the hub; everything else becomes an extension, `slug:kind` (B-3). A
+snapshot that extends the previous one is written as a delta. Any other snapshot is written again in full, because sent
+text cannot be withdrawn.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class ThreadWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose extensions they are, and what is told of an agent's work (B-8)."""
+    """The slug of the agent's extensions, and which parts of its work are delivered (B-8)."""
 
     slug: str
     include_extensions: bool = True
@@ -54,24 +55,24 @@ class ThreadWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ThreadToHub:
-    """One turn of an agent. What comes after its end is a loss."""
+    """Writes one turn of an agent. Events after its end are losses."""
 
     def __init__(self, writer: ResponseWriter, wire: ThreadWire) -> None:
         self.losses = Losses()
         self.error: ApiError | None = None
         self._writer = writer
         self._wire = wire
-        self._told: dict[Hashable, str] = {}  # of items that are open: their text, or a call's arguments
-        self._call_ids: dict[str, str] = {}  # by the id of the invocation's item
-        self._complaint = ""  # the last error that the turn has not ended with
+        self._written: dict[Hashable, str] = {}  # the written text or arguments of open items
+        self._call_ids: dict[str, str] = {}  # by the id of the invocation item
+        self._last_error = ""  # the last error that did not end the turn
 
     def feed(self, event: ThreadEvent) -> None:
         if self._writer.has_ended:
             if type(event) is not ThreadCompleted:
-                self.losses.add(_name(event), "it was not told", "it came after the turn had ended")
+                self.losses.add(_name(event), "the event was dropped", "the turn had ended")
             return
         match event:
-            # First, since most events are these, and a no to "is it one" costs six times as much as a yes.
+            # The most frequent events come first: a failed class pattern takes six times as long as a match.
             case ItemUpdated() | ItemCompleted() | ItemStarted():
                 self._item(event)
             case ThreadStarted() | TurnStarted():
@@ -82,7 +83,7 @@ class ThreadToHub:
             case TurnFailed(usage=usage):
                 self._fail(ApiError(event.why, type="model_error", code="agent_failed"), usage)
             case ThreadError(message=message):
-                self._complaint = message
+                self._last_error = message
                 self._carry("error", {"message": message})
             case ThreadCompleted():
                 self._fail(self._unfinished())
@@ -90,7 +91,7 @@ class ThreadToHub:
                 self._carry(event.kind, event.members)
 
     def finish(self, error: ApiError | None = None) -> None:
-        """Nothing more comes. A turn that has not ended has failed."""
+        """Ends the events. A turn that has not ended fails."""
         if not self._writer.has_ended:
             self._fail(error or self._unfinished())
 
@@ -99,11 +100,11 @@ class ThreadToHub:
         self._writer.fail(error, usage_of(usage) if usage else None)
 
     def _unfinished(self) -> ApiError:
-        last = f"; the last it said was: {self._complaint}" if self._complaint else ""
+        last = f"; its last error: {self._last_error}" if self._last_error else ""
         return UpstreamFault(f"the agent stopped before its turn had ended{last}", code="upstream_disconnected")
 
     def _carry(self, kind: str, members: dict[str, Any]) -> None:
-        """An event that the hub has no word for."""
+        """Writes an event that the hub has no type for as an extension event."""
         if self._wire.include_extensions and (name := self._extension(kind)):
             self._writer.unknown_event(name, members)
 
@@ -111,7 +112,7 @@ class ThreadToHub:
         name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
         if is_extension_type(name):
             return name
-        self.losses.add(repr(kind), "it was not told", "no extension can have that name")
+        self.losses.add(repr(kind), "it was dropped", "an extension cannot have this name")
         return ""
 
     # Items
@@ -119,7 +120,7 @@ class ThreadToHub:
     def _item(self, event: ItemEvent) -> None:
         item, is_done = event.item, type(event) is ItemCompleted
         if self._writer.was_closed(item.id):
-            self.losses.add(f"item {item.id}", "what it changed to was not told", "it had ended before")
+            self.losses.add(f"item {item.id}", "an update was dropped", "the item had ended")
             return
         match item:
             case AgentMessageItem(text=text):
@@ -143,23 +144,26 @@ class ThreadToHub:
             self._close(item)
 
     def _grow(self, item: ThreadItem, text: str, write: Callable[[Hashable, str], None]) -> None:
-        told = self._told.get(item.id, "")
-        if not text.startswith(told):
-            self.losses.add(f"item {item.id}", "its first words stand before its last", "they were told before it changed them")
+        written = self._written.get(item.id, "")
+        if not text.startswith(written):
+            self.losses.add(
+                f"item {item.id}", "its earlier text is kept before the new one", "it was delivered before it changed"
+            )
             self._writer.end_part(item.id)
-            told = ""
-        if len(text) > len(told):
-            write(item.id, text[len(told) :])
-        self._told[item.id] = text
+            written = ""
+        if len(text) > len(written):
+            write(item.id, text[len(written) :])
+        self._written[item.id] = text
 
     def _close(self, item: ThreadItem, status: str | None = None) -> None:
         if extra := self._extra(item, status):
             self._writer.set_extra_fields(item.id, extra)
-        self._told.pop(item.id, None)
+        self._written.pop(item.id, None)
         self._writer.close(item.id)
 
     def _extra(self, item: ThreadItem, status: str | None) -> dict[str, Raw]:
-        """What the hub's item has no field for, under the agent's own slug. ITEM-2: among it that a tool failed."""
+        """The fields that the hub's item does not have, with the agent's slug. ITEM-2: they include the status of a
+        failed tool."""
         extra_members = dict(item.extra_members)
         if status not in (None, "completed", "in_progress", "started"):
             extra_members["status"] = status
@@ -179,21 +183,23 @@ class ThreadToHub:
                 if is_done:
                     self._output(item.id, call_id, item.output, self._extra(item, item.status))
 
-    def _call(self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool) -> None:
+    def _call(
+        self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool
+    ) -> None:
         if not self._writer.is_open(item.id):
             self._call_ids[item.id] = call_id
             self._writer.call(item.id, name=name, call_id=call_id)
         if arguments is not None or is_done:
-            self._tell_arguments(item.id, _text(arguments if arguments is not None else {}))
+            self._write_arguments(item.id, _text(arguments if arguments is not None else {}))
         if is_done:
             self._close(item, item.status)
 
-    def _tell_arguments(self, key: str, arguments: str) -> None:
-        if key not in self._told:
-            self._told[key] = arguments
+    def _write_arguments(self, key: str, arguments: str) -> None:
+        if key not in self._written:
+            self._written[key] = arguments
             self._writer.arguments(key, arguments)
-        elif self._told[key] != arguments:
-            self.losses.add(f"item {key}", "its last arguments were not told", "others were told before")
+        elif self._written[key] != arguments:
+            self.losses.add(f"item {key}", "changed arguments were dropped", "the first ones were delivered before")
 
     def _output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
         done = FunctionCallOutput(
@@ -208,14 +214,14 @@ class ThreadToHub:
         if not self._writer.is_open(item.id):
             self._writer.extension_item(item.id, kind, members)
         if is_done:
-            told = members.get("status")
-            end = STATUS.get(told, ItemStatus.COMPLETED) if isinstance(told, str) else ItemStatus.COMPLETED
+            status = members.get("status")
+            end = STATUS.get(status, ItemStatus.COMPLETED) if isinstance(status, str) else ItemStatus.COMPLETED
             final = Raw(msgspec.json.encode({**members, "type": kind, "status": end}))
             self._writer.finish_item(item.id, UnknownItem(kind=kind, raw=final))
 
 
 def usage_of(usage: AgentUsage) -> Usage:
-    """B-7: an agent's own counters as the hub has them."""
+    """B-7: the agent's counters as the hub's usage."""
     return Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -233,5 +239,5 @@ def _name(event: ThreadEvent) -> str:
     return event.kind if isinstance(event, OtherEvent) else str(event.__struct_config__.tag)
 
 
-# What an agent says of a command, a patch or a search that is over, in the words of ITEM-2.
+# The ITEM-2 status for an agent's status of a command, a patch or a search.
 STATUS: Final = {"failed": ItemStatus.FAILED, "declined": ItemStatus.FAILED, "cancelled": ItemStatus.FAILED}

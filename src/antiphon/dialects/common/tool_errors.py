@@ -1,7 +1,7 @@
-"""Tools that failed. In the hub an output says so by the member `is_error`, as clients of some dialects send it.
+"""Marks outputs of failed tools. In the hub such an output has the member `is_error`, as some clients send it.
 
-A dialect that has a field of its own for it writes that field. For every other dialect the result's first text says it instead, in
-the same words each turn, so that a server's cache of the conversation's beginning stays valid. Nothing is lost by that.
+A dialect with its own field for failures writes that field. For other dialects the first text of the output is marked,
+with the same text in each turn, so that a server's prompt cache stays valid. This is no loss.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ def is_failed(output: OutputT) -> bool:
 
 
 def without_error_mark(output: OutputT) -> OutputT:
-    """The output without the mark, whatever it says; other values than a boolean or null are no mark of ours."""
+    """The output without the mark. A value that is not a boolean or null is not a mark, and is kept."""
     if not output.extra or bytes(output.extra.get(IS_ERROR, b"")) not in MARKS:
         return output
     return replace(output, extra={name: raw for name, raw in output.extra.items() if name != IS_ERROR} or UNSET)
 
 
 def mark_failure_in_text(output: OutputT) -> OutputT:
-    """The output for a dialect without the field: its first text says that the tool failed."""
+    """The output for a dialect without the field: its first text is marked if the tool failed."""
     if not is_failed(output):
         return without_error_mark(output)
-    given = output.output
-    return replace(without_error_mark(output), output=tool_error_text(given) if isinstance(given, str) else _marked(given))
+    content = output.output
+    return replace(
+        without_error_mark(output), output=tool_error_text(content) if isinstance(content, str) else _marked(content)
+    )
 
 
 def tool_error_text(text: str) -> str:
-    """What a failed tool said, marked as its error."""
+    """The text of a failed tool with the error mark."""
     return f"{TOOL_ERROR_PREFIX}{text}" if text else TOOL_ERROR_PREFIX.rstrip()
 
 
@@ -49,7 +51,7 @@ def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]
     return [InputText(text=tool_error_text("")), *parts]
 
 
-#: What the text of a failed tool's result begins with.
+#: The beginning of the output text of a failed tool.
 TOOL_ERROR_PREFIX: Final = "[tool error] "
 IS_ERROR: Final = "is_error"
 #: The member of an output whose tool failed.

@@ -1,7 +1,7 @@
-"""Names of tools on servers that know only flat functions: custom tools and namespaces go out under one name each, and come back.
+"""Maps custom tools and tools of namespaces to flat function names, for servers that support only functions, and back.
 
-`ToolNames.for_request(request)` is a pure function of the hub's request: the half that sends a request and the half that reads the
-answer compute it separately, and agree.
+`ToolNames.for_request(request)` is a pure function of the hub's request. The code that sends the request and the code
+that reads the answer compute it separately, with the same result.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ILLEGAL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 ToolKind = Literal["function", "custom"]
-_Key = tuple[ToolKind, str, str | None]  # a `ToolRef`, made cheaply
+_Key = tuple[ToolKind, str, str | None]  # the fields of a `ToolRef` as a tuple, which is faster
 
 
 class ToolRef(NamedTuple):
-    """A tool as the hub knows it."""
+    """A tool of the hub."""
 
     kind: ToolKind
     name: str
@@ -47,7 +47,7 @@ class ToolRef(NamedTuple):
 
 
 class ToolNames:
-    """Both directions of the map between a hub's tools and a flat server's function names."""
+    """The map between tools of the hub and flat function names, in both directions."""
 
     def __init__(self) -> None:
         self._sent: dict[_Key, str] = {}
@@ -55,7 +55,7 @@ class ToolNames:
 
     @classmethod
     def for_request(cls, request: Request) -> ToolNames:
-        """The map for every tool that the request offers, at its top or in `additional_tools` items."""
+        """The map for all tools of the request, in `tools` or in `additional_tools` items."""
         tools = request.tools
         if type(tools) is not ToolList or has_additional_tools(request):
             return cls._for_tools(tools_of_request(request))
@@ -64,28 +64,28 @@ class ToolNames:
     @classmethod
     def _for_tools(cls, tools: list[ToolParam]) -> ToolNames:
         names = cls()
-        to_be_mended: list[_Key] = []
+        illegal_or_taken: list[_Key] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
             if namespace is None and LEGAL_NAME.fullmatch(name) and names._keys.setdefault(name, key) == key:
                 names._sent[key] = name
             else:
-                to_be_mended.append(key)
-        for key in to_be_mended:  # last, so that no name that is legal as it stands is taken away from its tool
+                illegal_or_taken.append(key)
+        for key in illegal_or_taken:  # last, so that tools with legal names keep them
             names._add(key)
         return names
 
     def wire_name(self, ref: ToolRef | _Key) -> str:
-        """The name under which a tool goes out; a tool that is not offered (an old call's) keeps its own, made legal."""
+        """The name sent for a tool. A tool that is not offered (of an old call) keeps its own name, made legal."""
         return self._sent.get(ref) or _flat(ref)
 
     @property
     def wire_names(self) -> Collection[str]:
-        """Every name under which an offered tool goes out."""
+        """All names sent for offered tools."""
         return self._keys.keys()
 
     def original_tool(self, sent_name: str) -> ToolRef:
-        """The tool behind a name that came back; a name nobody offered is a function of that name."""
+        """The tool for a name in an answer. A name that was not offered is a function of that name."""
         key = self._keys.get(sent_name)
         return ToolRef(*key) if key else ToolRef("function", sent_name)
 
@@ -97,7 +97,7 @@ class ToolNames:
 
 
 def has_additional_tools(request: Request) -> bool:
-    """Whether the history offers tools of its own."""
+    """Whether the history contains `additional_tools` items."""
     return type(request.input) is list and AdditionalTools in map(type, request.input)
 
 
@@ -111,7 +111,7 @@ def tools_of_request(request: Request) -> list[ToolParam]:
 
 
 def _keys_of(tool: ToolParam) -> list[_Key]:
-    """What can be called when `tool` is offered."""
+    """The keys of all tools that can be called if `tool` is offered."""
     match tool:
         case FunctionToolParam():
             return [("function", tool.name, None)]

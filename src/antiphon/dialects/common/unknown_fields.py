@@ -1,7 +1,6 @@
-"""Fields that nobody knows, where they cannot be carried: each is named as a loss (F-4), and nothing else is done to them.
+"""Reports unknown fields that a translation cannot carry as losses (F-4). It does not change them.
 
-Some speak of the client's own stream alone, which no server makes, and some were said in the hub's own words as well: nothing of
-them is lost.
+Some unknown fields are no loss: they concern only the client's own stream, or repeat a field of the hub.
 """
 
 from __future__ import annotations
@@ -17,32 +16,31 @@ from antiphon.protocol.request import Request
 
 
 def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
-    """Reports every unknown field of `shape` that holds something."""
+    """Reports every unknown field of `shape` that is not empty."""
     if not shape.extra:
         return
     for name, raw in shape.extra.items():
-        if name not in REDUNDANT_FIELDS and bytes(raw) not in HOLDS_NOTHING:
+        if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
             losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "it has no equivalent there"))
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
-    """Whether a field of a client's request is served by what writes the client's stream, and means nothing to a server, or says
-    again what the hub's effort says."""
-    known = ANSWERED.get(name)
-    if known is None:
+    """Whether the gateway itself handles a field of a client's request, or the field only repeats the hub's effort."""
+    allowed_members = HANDLED_FIELDS.get(name)
+    if allowed_members is None:
         return False
-    said = msgspec.json.decode(raw)
-    if said is None or not isinstance(said, dict) or not said.keys() <= known:
-        return said is None
+    value = msgspec.json.decode(raw)
+    if value is None or not isinstance(value, dict) or not value.keys() <= allowed_members:
+        return value is None
     effort = request.reasoning.effort if request.reasoning else UNSET
-    return "effort" not in said or said["effort"] == effort
+    return "effort" not in value or value["effort"] == effort
 
 
-HOLDS_NOTHING: Final = (b"null", b"[]", b"{}", b'""')
-#: What an item says in another form as well: the object that a tool gave, whose text is its output.
+EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
+#: Fields that repeat another field: the object form of a tool output.
 REDUNDANT_FIELDS: Final = frozenset({"gemini:response"})
-#: Fields that only one dialect knows, and all that they may hold without being missed elsewhere.
-ANSWERED: Final = {
+#: Fields of one dialect, with the members that the gateway handles.
+HANDLED_FIELDS: Final = {
     "chat:stream_options": {"include_usage"},
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},

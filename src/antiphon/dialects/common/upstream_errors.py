@@ -1,7 +1,7 @@
-"""What a server's refusal means to our client, by meaning and not by number (ERR-4).
+"""Translates an upstream's error to an `ApiError` by its meaning, not only by its status (ERR-4).
 
-Every dialect reads its own error body and asks here: status and words go in, an `ApiError` comes out. Trouble with the gateway's
-own key is never told as the client's, and no key, trace or inner address of an upstream's message is passed on (ERR-5).
+Every dialect reads its own error body and passes status and texts to this module. Trouble with the gateway's own key is
+never reported as the client's. Keys, traces and inner addresses in the upstream's message are removed (ERR-5).
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from typing import Final
 
 from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
 
-MAX_MESSAGE: Final = 1000  # characters that a client is told
-# What is longer is cut before any pattern is looked for in it.
+MAX_MESSAGE: Final = 1000  # characters of a message for a client
+# Longer texts are cut before any pattern is searched.
 MAX_MATCHED: Final = 4_000
 MAX_NAME: Final = 512  # of paths and names
 MAX_WAIT: Final = 86_400.0
 
 
-def upstream_error(status: int, headers: Mapping[str, str], code: str | None, message: str | None, param: str | None) -> ApiError:
-    """The error that a client is told. `headers` are lower-cased; an error inside an answer of 200 has its meaning in `code`."""
+def upstream_error(
+    status: int, headers: Mapping[str, str], code: str | None, message: str | None, param: str | None
+) -> ApiError:
+    """The error for a client. `headers` are lower-cased; an error in an answer with status 200 is classified by
+    `code`."""
     if status < 400:
         status = status_from_codes(code)
     message = truncate(message or "")
@@ -30,32 +33,40 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
     param = sanitize(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message):
-        told = text or "the input is longer than the model's context"
-        return ClientFault(told, code="context_length_exceeded", param=param or "input")
-    if status in (400, 422, 500) and UNSEEN.search(message):  # some servers call it their own fault, and it is not
+        description = text or "the input is longer than the model's context"
+        return ClientFault(description, code="context_length_exceeded", param=param or "input")
+    if status in (400, 422, 500) and UNSEEN.search(message):  # some servers report it as a server error
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
         case _ if status >= 500 and code in GATEWAY_CODES:
-            # A gateway like ours stands there: what it says of its own upstream is as true here.
+            # The upstream is a gateway too: its error about its own upstream is passed on.
             kind: ErrorType = "model_error" if code == "tool_not_allowed" else "server_error"
-            told = text or f"the upstream failed with status {status}"
-            return UpstreamFault(told, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
+            description = text or f"the upstream failed with status {status}"
+            return UpstreamFault(description, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
         case 401 | 402 | 403:
-            # ERR-4: it is the gateway's key or account, not the client's; what the upstream says of it stays here.
+            # ERR-4: the gateway's key or account is refused, not the client's. The upstream's message is not passed on.
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
         case 400 | 422:
-            told = text or f"the upstream refused the request with status {status}"
-            return ClientFault(told, code=_own_code(code) or "invalid_value", param=param)
+            description = text or f"the upstream refused the request with status {status}"
+            return ClientFault(description, code=_own_code(code) or "invalid_value", param=param)
         case 404:
-            missing = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
-            return ClientFault(text or "the upstream knows no such thing", type="not_found", code=missing, param=param)
+            not_found_code = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
+            return ClientFault(
+                text or "the upstream knows no such thing", type="not_found", code=not_found_code, param=param
+            )
         case 413:
-            return ClientFault(text or "the request is too large for the upstream", code="request_too_large", status=413)
+            return ClientFault(
+                text or "the request is too large for the upstream", code="request_too_large", status=413
+            )
         case 429:
-            told = text or "the upstream's rate limit is reached"
-            return UpstreamFault(told, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=wait)
+            description = text or "the upstream's rate limit is reached"
+            return UpstreamFault(
+                description, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=wait
+            )
         case 408 | 504:
-            return UpstreamFault(text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=wait)
+            return UpstreamFault(
+                text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=wait
+            )
         case 503 | 529:
             return UpstreamFault(text or "the upstream is overloaded", code="overloaded", status=503, retry_after=wait)
         case _:
@@ -63,7 +74,7 @@ def upstream_error(status: int, headers: Mapping[str, str], code: str | None, me
 
 
 def status_from_codes(*words: str | None) -> int:
-    """The status that an error inside an answer of 200 would have had, from its code, its type, or whatever it says of itself."""
+    """The status for an error in an answer with status 200, from its code or its type."""
     for word in words:
         if word and word.isdecimal() and 400 <= int(word[:4]) < 600:
             return int(word)
@@ -73,73 +84,74 @@ def status_from_codes(*words: str | None) -> int:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from whichever form the upstream chose; None if it said nothing that can be understood."""
+    """The seconds to wait, from any form of the header; None if there is no valid one."""
     wait = _number(headers.get("retry-after-ms"))
     if wait is not None:
         wait /= 1000
     else:
-        told = headers.get("retry-after")
-        wait = _number(told)
+        value = headers.get("retry-after")
+        wait = _number(value)
         if wait is None:
-            wait = _between(headers.get("date"), told)
+            wait = _seconds_between(headers.get("date"), value)
     return None if wait is None else min(max(wait, 0.0), MAX_WAIT)
 
 
 def sanitize(text: str) -> str:
-    """An upstream's words as they may be told (ERR-5): no trace, key or address, and not too many of them."""
+    """The upstream's text for a client (ERR-5): no traces, keys or addresses, and a limited length."""
     text = truncate(text)
-    if not text.isascii():  # halves of characters, which no answer of ours could hold
+    if not text.isascii():  # unpaired surrogates cannot be encoded in an answer
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
 
 
 def error_text(body: bytes) -> str | None:
-    """What an error body says that is not read otherwise; a page is a proxy's, and tells nothing that a client could use."""
-    text = body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()  # too much for `cut` to take it for all there is
+    """The text of an error body that is not JSON. None for an HTML page of a proxy, which is of no use to a client."""
+    text = (
+        body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()
+    )  # more than `truncate` keeps, so that it marks the cut
     return None if text.startswith("<") else text
 
 
 def mask_keys(text: str, most: int = MAX_MATCHED) -> str:
-    """`text`, cut after `most` characters, without anything that looks like a key."""
+    """`text` without anything that looks like a key, cut after `most` characters."""
     return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", truncate(text, most)))
 
 
 def truncate(text: str, most: int = MAX_MATCHED) -> str:
-    """At most `most` characters. A word that the cut goes through is masked whole: it may be a key, of which too little is left to
-    look like one."""
+    """Cuts `text` after `most` characters. A word at the cut is masked, because it may be part of a key."""
     return text if len(text) <= most else text[:most].rstrip(KEY_CHARACTERS) + "[key]…"
 
 
 def _is_overflow(status: int, code: str | None, message: str) -> bool:
-    # Some servers answer 500 here: what they say counts, unless they complain of something else with the same words.
+    # Some servers answer 500 here, so the message decides too.
     return code in OVERFLOW_CODES or (status in (400, 413, 422, 500) and OVERFLOW.search(message) is not None)
 
 
 def _own_code(code: str | None) -> str | None:
-    """The upstream's code where it says more than the status does."""
-    return None if code is None or code.isdecimal() or code in SAYS_NOTHING else sanitize(code)
+    """The upstream's code if it is more specific than the status."""
+    return None if code is None or code.isdecimal() or code in GENERIC_CODES else sanitize(code)
 
 
-def _number(told: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        value = float(told or "")
+        value = float(text or "")
     except ValueError:
         return None
     return value if math.isfinite(value) else None
 
 
-def _between(now: str | None, then: str | None) -> float | None:
-    """The seconds between two HTTP dates, both of the upstream's clock: ours is not asked."""
-    start, end = _moment(now), _moment(then)
+def _seconds_between(now: str | None, then: str | None) -> float | None:
+    """The seconds between two HTTP dates, both of the upstream's clock. The local clock is not read."""
+    start, end = _timestamp(now), _timestamp(then)
     return None if start is None or end is None else float(end - start)
 
 
-def _moment(date: str | None) -> int | None:
+def _timestamp(date: str | None) -> int | None:
     parsed = parsedate_tz(date or "")
     try:
         return mktime_tz(parsed) if parsed else None
-    except (ValueError, OverflowError):  # a year that no calendar has
+    except (ValueError, OverflowError):  # a year out of range
         return None
 
 
@@ -148,21 +160,21 @@ ADDRESS: Final = re.compile(
     r"(?:https?://)?(?:\b(?:\d{1,3}\.){3}\d{1,3}\b|\blocalhost\b|\[[0-9a-f]*+(?::[0-9a-f]++)*+::[0-9a-f:]*+\])"
     r"(?::\d+)?(?:/[^\s\"')]*)?"
 )
-# The prefixes that providers give their keys, tokens that are JSON in base64, and whatever stands behind "key:" or "Bearer". These
-# patterns meet any text of any stranger: each takes time in proportion to it, since a match that fails has read a few characters
-# only, or ones that no other begins with.
+# Matches key prefixes of providers, tokens of JSON in base64, and values after "key:" or "Bearer". The patterns run on
+# untrusted text, so each takes linear time.
 KEY_CHARACTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*.-"
 KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|hf|nvapi|csk|pplx|fw|r8|vck|glpat|ghp|tgp)[-_][A-Za-z0-9_*.\-]{6,}"
     r"|\bAIza[A-Za-z0-9_\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_\-]{6}[A-Za-z0-9_.\-]*"
 )
 NAMED_KEY: Final = re.compile(
-    r"(?i)(\bBearer\s++|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
+    r"(?i)(\bBearer\s++"
+    r"|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
     r"(?!\[key\]|Bearer\b)[^\s\"',;)…]{6,}+"
 )
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
 OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-SAYS_NOTHING: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
+GENERIC_CODES: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
 OVERFLOW: Final = re.compile(
     r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
@@ -179,7 +191,7 @@ GATEWAY_CODES: Final[dict[str | None, int]] = {
     "server_shutdown": 503,
     "server_restarted": 503,
 }
-# Words for an error that stand where a status would: codes and types of several servers.
+# The status for error codes and types of several servers.
 STATUS_OF_CODE: Final[dict[str, int]] = {
     "invalid_request": 400,
     "invalid_request_error": 400,
