@@ -86,7 +86,7 @@ class AnswerFromHub:
         self._names = ToolNames.for_request(request)
         self._custom = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
         self._calls: dict[int, _CallOut] = {}  # by output index
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_reasoning: Hashable = None
         self._sealed: list[str] = []  # reasoning that is told with what it led to
         self._details = 0
@@ -105,12 +105,12 @@ class AnswerFromHub:
             case RefusalDelta():
                 return ChoiceOut(delta=MessagePiece(refusal=event.delta))
             case ArgumentsDelta() | CustomInputDelta():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
                 return self._arguments(event.output_index, event.delta)
             case AnnotationAdded() if event.annotation is not None:
                 self._annotations.append(_annotation(event.annotation))
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
             case ItemAdded() if event.item is not None:
                 return self._begin(event.output_index, event.item)
             case ItemDone() if event.item is not None:
@@ -131,7 +131,9 @@ class AnswerFromHub:
             return "tool_calls" if self._calls else "stop"
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
-            self._losses.add("incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'")
+            self._losses.add(
+                "incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'"
+            )
         return FINISH_REASON.get(reason, "length")
 
     def _begin(self, at: int, item: Item) -> ChoiceOut | None:
@@ -149,31 +151,33 @@ class AnswerFromHub:
             case CustomToolCall():
                 # A client that did not offer it as a custom tool gets a function of one string.
                 name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
-                return self._call(at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string")
+                return self._call(
+                    at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
+                )
             case _:
                 self._losses.add(f"output[{at}]", f"chat has no place for an item of type {type_of(item)!r}")
                 return None
 
     def _end(self, at: int, item: Item) -> ChoiceOut | None:
         """An item is done. One that was not told piece by piece is told now."""
-        was_told = at in self._told
+        was_streamed = at in self._streamed
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
-            case FunctionCall() if not was_told:
+            case FunctionCall() if not was_streamed:
                 return self._arguments(at, item.arguments)
             case CustomToolCall():
                 is_whole = item.status != ItemStatus.INCOMPLETE
-                return self._arguments(at, "" if was_told else item.input, is_last=is_whole)
+                return self._arguments(at, "" if was_streamed else item.input, is_last=is_whole)
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "chat has no place for the phase of a message")
-                if not was_told:
+                if not was_streamed:
                     return self._whole_message(at, item)
             case Reasoning():
                 if item.encrypted_content:
                     self._sealed.append(item.encrypted_content)
-                if not was_told:
+                if not was_streamed:
                     return self._whole_reasoning(at, item)
         return None
 
@@ -187,10 +191,12 @@ class AnswerFromHub:
         index = len(self._calls)
         self._calls[at] = _CallOut(index, form)
         if isinstance(piece, CustomPiece):
-            told = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
         else:
-            told = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
-        return ChoiceOut(delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[told]))
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
+        return ChoiceOut(
+            delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[call_piece])
+        )
 
     def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
         index, form = self._calls[at]
@@ -255,7 +261,7 @@ def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
             reasoning_content=_joined([delta.reasoning_content for delta in deltas]),
             reasoning_details=[detail for delta in deltas for detail in delta.reasoning_details or ()] or UNSET,
             refusal=_joined([delta.refusal for delta in deltas]),
-            annotations=[found for delta in deltas for found in delta.annotations or ()] or UNSET,
+            annotations=[annotation for delta in deltas for annotation in delta.annotations or ()] or UNSET,
             tool_calls=_joined_calls([call for delta in deltas for call in delta.tool_calls or ()]) or UNSET,
         ),
         logprobs=LogProbsOut(content=logprobs) if logprobs else None,
@@ -292,7 +298,8 @@ def _logprobs(logprobs: list[LogProb]) -> LogProbsOut:
                 logprob=token.logprob,
                 bytes=token.bytes or None,
                 top_logprobs=[
-                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None) for top in token.top_logprobs
+                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None)
+                    for top in token.top_logprobs
                 ],
             )
             for token in logprobs
@@ -306,14 +313,17 @@ def _annotation(annotation: Annotation) -> Any:
         return annotation.raw
     return AnnotationOut(
         url_citation=CitationOut(
-            start_index=annotation.start_index, end_index=annotation.end_index, url=annotation.url, title=annotation.title
+            start_index=annotation.start_index,
+            end_index=annotation.end_index,
+            url=annotation.url,
+            title=annotation.title,
         )
     )
 
 
 def _joined(texts: list[str | None | UnsetType]) -> str | UnsetType:
-    found = [text for text in texts if text]
-    return "".join(found) if found else UNSET
+    non_empty = [text for text in texts if text]
+    return "".join(non_empty) if non_empty else UNSET
 
 
 def _joined_calls(pieces: list[ToolCallPiece]) -> list[ToolCallPiece]:

@@ -68,7 +68,7 @@ class CallTracker:
 
     def call_for_piece(self, piece: CallPiece, chunk: int) -> tuple[StreamedCall, bool]:
         """The call that the piece belongs to, and whether it begins with it. `chunk` numbers the chunks."""
-        call = self._known(piece)
+        call = self._existing_call(piece)
         begins = call is None or self._is_another(call, piece, chunk)
         if call is None or begins:
             call = StreamedCall(piece.index, piece.is_custom, chunk)
@@ -85,7 +85,7 @@ class CallTracker:
         """The calls that have a name and were not announced, up to one that has just begun: its name may have more pieces."""
         return [call for call in self.calls if call.name and not call.is_announced and call is not before]
 
-    def _known(self, piece: CallPiece) -> StreamedCall | None:
+    def _existing_call(self, piece: CallPiece) -> StreamedCall | None:
         by_id = self._by_id.get(piece.id)
         if by_id is not None and (not piece.name or piece.index is None or by_id.index in (None, piece.index)):
             return by_id

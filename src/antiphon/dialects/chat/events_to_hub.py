@@ -32,8 +32,8 @@ from antiphon.protocol.stamps import Stamps
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 _decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
-MANY: Final = 8  # frames that are worth reading as one
-OTHERS: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
+MIN_BATCH: Final = 8  # frames that are worth reading as one
+MAX_TRAILING: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
 
 
 class EventsToHub(StreamToHub):
@@ -51,14 +51,14 @@ class EventsToHub(StreamToHub):
         self._service_tier: str | None = None
         self._misses = 0
         self._is_whole = False
-        self._no_text: sse.Frame | None = None  # of which `text_run` has found that it is something else
+        self._non_text_frame: sse.Frame | None = None  # of which `text_run` has found that it is something else
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """The events that a frame brings."""
         if self._has_ended:
             return []
         key = self._answer.open_text_key
-        if key is not None and frame is not self._no_text and self._misses < MAX_MISSES:
+        if key is not None and frame is not self._non_text_frame and self._misses < MAX_MISSES:
             # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
             try:
                 text = _decode_text(frame.data).choices[0].delta.content
@@ -70,7 +70,7 @@ class EventsToHub(StreamToHub):
         try:
             chunk = _decode(frame.data)
         except ValueError:  # every complaint of msgspec's is a ValueError
-            self._refused(frame)
+            self._unusual_frame(frame)
         else:
             self._chunk(chunk, frame)
         return self._take_events()
@@ -80,15 +80,15 @@ class EventsToHub(StreamToHub):
         key = self._answer.open_text_key
         if key is None or self._has_ended or self._misses >= MAX_MISSES:
             return None, at
-        if frames[at] is self._no_text:
+        if frames[at] is self._non_text_frame:
             return None, at
         texts = _texts_in(frames, at)
         if not texts:
             self._misses += 1
         end = at + len(texts)
-        self._no_text = frames[end] if end < len(frames) else None
-        said = list(filter(None, texts))
-        run = self._writer.text_run(key, said) if said else None
+        self._non_text_frame = frames[end] if end < len(frames) else None
+        deltas = list(filter(None, texts))
+        run = self._writer.text_run(key, deltas) if deltas else None
         return (run, end) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
@@ -109,7 +109,7 @@ class EventsToHub(StreamToHub):
             self._stop_reason = self._stop_reason or "stop"
             self._end_response()
 
-    def _refused(self, frame: sse.Frame) -> None:
+    def _unusual_frame(self, frame: sse.Frame) -> None:
         """What the typed decode did not take: the end, white space, something to be read leniently, or nonsense."""
         data = frame.data.strip()
         if data == sse.DONE:
@@ -128,7 +128,9 @@ class EventsToHub(StreamToHub):
         if self._stop_reason:
             self._end_response()
         else:
-            self._fail(UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response"))
+            self._fail(
+                UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response")
+            )
 
     def _chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
         error = chunk.error or _bare_error(chunk, frame)
@@ -173,7 +175,9 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
     if chunk.choices is not None or chunk.usage is not None:
         return None
     try:
-        value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
+        value = json.loads(
+            frame.data.decode("utf-8", "replace")
+        )  # not typed, and it may be what the typed decode refused
     except ValueError:  # a number of thousands of digits in a field that the typed decode passed over
         value = {"message": "an error that cannot be read"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
@@ -182,7 +186,9 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
 
 def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
     """REQ-4: null only where the upstream has none."""
-    if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None):
+    if usage is None or (
+        usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None
+    ):
         return None
     read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
@@ -212,10 +218,10 @@ FAILED: Final[dict[str, str]] = {
 
 def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
     """What the frames from `at` on say, up to the first that is anything else than a piece of text; `feed` sees what that is."""
-    if len(frames) - at >= MANY:
+    if len(frames) - at >= MIN_BATCH:
         # Mostly all are texts but for a few at the end, which say that it is one.
         end = len(frames)
-        while end > len(frames) - OTHERS and _text_in(frames[end - 1]) is None:
+        while end > len(frames) - MAX_TRAILING and _text_in(frames[end - 1]) is None:
             end -= 1
         lines = [frame.data for frame in frames[at:end]]
         try:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.call_tracker import CallPiece
-from antiphon.dialects.chat.tools import report_lost_tools, tools_from_hub
+from antiphon.dialects.chat.tools import report_tool_loss, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
@@ -49,28 +49,32 @@ class ForcedTools(Struct, frozen=True):
         """Those that the request forces, if they are to be forced by a schema. The half that reads the answer asks the same."""
         if wire.forced_tools != "schema" or not request.tool_choice or request.tool_choice in ("auto", "none"):
             return None
-        found = Losses()
+        tool_losses = Losses()
         # Whatever the server knows besides: only the arguments of functions have a schema.
-        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), found)
+        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), tool_losses)
         wanted = _wanted(request.tool_choice, sent, names)
         tools = {name: tool for name, tool in sent.items() if name in wanted}
         if not tools:
             return None
-        losses.extend(found)
+        losses.extend(tool_losses)
         if len(tools) < len(sent):
-            report_lost_tools(request, losses, "a tool that is not forced", "another one must be called")
+            report_tool_loss(request, losses, "a tool that is not forced", "another one must be called")
         return cls(tools, _places(request, names))
 
     def response_format(self) -> ResponseFormatOut:
         """The form of the text that is the call."""
         name, *others = self.tools
         schema = self._schema_of_several() if others else _parameters(self.tools[name])
-        return ResponseFormatOut(type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema))
+        return ResponseFormatOut(
+            type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema)
+        )
 
     def system_text(self) -> str:
         """What the model is told, since it does not see the tools themselves."""
-        told = [f"- {name}: {_function(tool).description or ''}".rstrip(": ") for name, tool in self.tools.items()]
-        return "\n".join([RULE_FOR_ONE if len(told) == 1 else RULE_FOR_SEVERAL, *told])
+        descriptions = [
+            f"- {name}: {_function(tool).description or ''}".rstrip(": ") for name, tool in self.tools.items()
+        ]
+        return "\n".join([RULE_FOR_ONE if len(descriptions) == 1 else RULE_FOR_SEVERAL, *descriptions])
 
     def call_reader(self) -> ForcedCallReader:
         """Takes the text back in."""
@@ -108,7 +112,7 @@ class ForcedCallReader:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._state: Literal["head", "arguments", "after", "other"] = "head"
-        self._held = ""  # the head, until it is whole; then what stands behind the call
+        self._buffer = ""  # the head, until it is whole; then what stands behind the call
         self._depth = 0
         self._in_string = False
         self._escaped = False
@@ -118,19 +122,23 @@ class ForcedCallReader:
         if self._state == "arguments":
             return self._piece("", text)
         if self._state != "head":
-            self._held += text[: max(0, MAX_HEAD - len(self._held))]  # enough to report it
+            self._buffer += text[: max(0, MAX_HEAD - len(self._buffer))]  # enough to report it
             return None
-        self._held += text
+        self._buffer += text
         if len(self._names) == 1:
-            name, begin = self._names[0], BEGIN.match(self._held)
+            name, begin = self._names[0], BEGIN.match(self._buffer)
         else:
-            begin = HEAD.match(self._held)
+            begin = HEAD.match(self._buffer)
             name = begin["name"] if begin else ""
         if begin is None or name not in self._names:
-            if begin is not None or len(self._held) > MAX_HEAD or (self._held.strip() and not self._held.lstrip().startswith("{")):
+            if (
+                begin is not None
+                or len(self._buffer) > MAX_HEAD
+                or (self._buffer.strip() and not self._buffer.lstrip().startswith("{"))
+            ):
                 self._state = "other"
             return None
-        self._state, rest, self._held = "arguments", self._held[begin.end() :], ""
+        self._state, rest, self._buffer = "arguments", self._buffer[begin.end() :], ""
         return self._piece(name, rest)
 
     @property
@@ -139,18 +147,18 @@ class ForcedCallReader:
         return self._state == "other"
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         return self._state in ("arguments", "after")
 
     @property
     def unconsumed_text(self) -> str:
         """What came and is no part of the call: a head that was not finished, another form, or more than was asked for."""
-        return "" if self._state == "after" and END.fullmatch(self._held) else self._held
+        return "" if self._state == "after" and END.fullmatch(self._buffer) else self._buffer
 
     def _piece(self, name: str, text: str) -> CallPiece:
         end = self._end_in(text)
         if end is not None:
-            self._state, self._held = "after", text[end:]
+            self._state, self._buffer = "after", text[end:]
         return CallPiece(FORCED_INDEX, "", name, text[:end])
 
     def _end_in(self, text: str) -> int | None:
@@ -234,6 +242,8 @@ BEGIN: Final = re.compile(r"\s*(?=\{)")
 HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')
 END: Final = re.compile(r"\s*+\}?+\s*+")  # the bracket around name and arguments
 RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."
-RULE_FOR_SEVERAL: Final = 'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
+RULE_FOR_SEVERAL: Final = (
+    'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
+)
 # Members of a schema that hold values and no schemas.
 VALUES: Final = frozenset({"const", "default", "enum", "examples"})

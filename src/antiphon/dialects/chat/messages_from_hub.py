@@ -43,7 +43,11 @@ def messages_from_hub(
     plain = plain_messages(items, names, wire)
     if plain is None:
         return general_messages_from_hub(items, names, wire, losses, leading_system_texts)
-    return [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain] if leading_system_texts else plain
+    return (
+        [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain]
+        if leading_system_texts
+        else plain
+    )
 
 
 def general_messages_from_hub(
@@ -111,13 +115,17 @@ class _Messages:
             self._done.append(MessageOut(role=role, content=text))
             return
         if self._done:
-            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._losses.add(
+                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+            )
         self._first.append(text)
 
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
-        text, refusal = self._said(turn.messages)
+        text, refusal = self._text_and_refusal(turn.messages)
         silent = not text and not turn.calls
-        reasoning, details = self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+        reasoning, details = (
+            self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+        )
         if silent:
             return  # servers refuse a turn with nothing in it
         if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
@@ -144,7 +152,7 @@ class _Messages:
         parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
         return parts if self._wire.text_content == "parts" else text_or_parts(parts)
 
-    def _said(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
+    def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""
         texts: list[str] = []
         refusals: list[str] = []
@@ -166,7 +174,7 @@ class _Messages:
         self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
     ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
         """What the server gets back: the text where it wants that, and its own details always (RSN-2)."""
-        kept: list[str] = []
+        texts: list[str] = []
         details: list[Any] = []
         for one in items:
             path, item = one.path, one.item
@@ -183,13 +191,15 @@ class _Messages:
             elif (content or summary or sealed) and (silent or not wanted):
                 self._losses.add(path, "earlier reasoning", "the server does not want it back")
             if wanted and not silent:
-                kept += [thought] if isinstance(thought, str) else self._open_thought(item, path)
-        return "\n".join(kept) or UNSET, details or UNSET
+                texts += [thought] if isinstance(thought, str) else self._open_thought(item, path)
+        return "\n".join(texts) or UNSET, details or UNSET
 
     def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
         if item.content and item.summary:
             self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
-        return self._content.texts(item.content or [], path, "content") or self._content.texts(item.summary, path, "summary")
+        return self._content.texts(item.content or [], path, "content") or self._content.texts(
+            item.summary, path, "summary"
+        )
 
     def _call(self, call: ToolCallParam) -> ToolCallOut:
         if isinstance(call, FunctionCallParam):
@@ -199,7 +209,9 @@ class _Messages:
         name = self._names.wire_name(("custom", call.name, call.namespace or None))
         if self._wire.custom_tools == "native":
             return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
-        return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input)))
+        return ToolCallOut(
+            id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input))
+        )
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[PartOut] = []

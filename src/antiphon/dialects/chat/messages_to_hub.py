@@ -105,7 +105,9 @@ class _Items:
                 self._take_assistant(message, at, path)
             case "tool":
                 if not message.tool_call_id:
-                    raise MissingField(f"{path}.tool_call_id is missing: wanted the id of a call", param=f"{path}.tool_call_id")
+                    raise MissingField(
+                        f"{path}.tool_call_id is missing: wanted the id of a call", param=f"{path}.tool_call_id"
+                    )
                 self._take_output(message.tool_call_id, message, path)
             case "function":
                 if not message.name:
@@ -169,7 +171,9 @@ class _Items:
             report_unknown_fields(call.custom, f"{path}.custom", self._losses)
             return CustomToolCallParam(call_id=call.id, name=call.custom.name, input=call.custom.input)
         if not call.function:
-            raise MissingField(f"{path}.function is missing: wanted the function that was called", param=f"{path}.function")
+            raise MissingField(
+                f"{path}.function is missing: wanted the function that was called", param=f"{path}.function"
+            )
         return self._function_call(call.function, call.id, f"{path}.function")
 
     def _function_call(self, function: FunctionCallIn, call_id: str, path: str) -> FunctionCallParam:
@@ -205,10 +209,10 @@ class _Items:
         return OutputTextParam(text=note) if role == "assistant" else InputText(text=note)
 
     def _output_part(self, part: PartIn, path: str) -> ToolOutputContentParam:
-        found: ContentParam = part if isinstance(part, ToolUse | ToolResult) else self._part(part, "user", path)
-        if isinstance(found, InputText | InputImageParam | InputFileParam | UnknownContent):
-            return found
-        return InputText(text=self._note(found, path))
+        converted: ContentParam = part if isinstance(part, ToolUse | ToolResult) else self._part(part, "user", path)
+        if isinstance(converted, InputText | InputImageParam | InputFileParam | UnknownContent):
+            return converted
+        return InputText(text=self._note(converted, path))
 
     def _image(self, image: ImageUrlIn | str, path: str) -> InputImageParam:
         if isinstance(image, str):
@@ -220,7 +224,9 @@ class _Items:
         fields = part.raw_members()
         if fields.pop("cache_control", None) is None:
             return part
-        self._losses.add(f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there")
+        self._losses.add(
+            f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there"
+        )
         return UnknownContent(kind=part.kind, raw=Raw(codec.encode(fields)))
 
     def _note(self, part: ContentParam, path: str) -> str:
@@ -230,7 +236,9 @@ class _Items:
         report_unknown_fields(message, path, self._losses)
         for name, role in ROLE_OF_FIELD.items():
             if role != message.role and getattr(message, name):
-                self._losses.add(f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it")
+                self._losses.add(
+                    f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it"
+                )
 
 
 def _parts(content: str | list[PartIn] | None | UnsetType) -> list[PartIn]:

@@ -31,13 +31,13 @@ class ReasoningCollector:
         if self._keeps_text:
             self._pieces.append(piece)
 
-    def add_details(self, told: list[dict[str, Any]]) -> None:
+    def add_details(self, details: list[dict[str, Any]]) -> None:
         """Details of one chunk. The first may go on with what the chunk before ended with."""
-        first, *others = told
+        first, *others = details
         if self._details and _goes_on(self._details[-1], first):
             self._details[-1] = _joined(self._details[-1], first)
-            told = others
-        self._details += told
+            details = others
+        self._details += details
 
     def to_envelope(self) -> str | None:
         """The envelope, if there is anything that the server wants to see again."""
@@ -88,7 +88,9 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
             case {"type": "reasoning.summary", "summary": str() as piece}:
                 summary.append(SummaryText(text=piece))
             case _:
-                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has a form that nobody knows")
+                losses.add(
+                    f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has a form that nobody knows"
+                )
     text = text or "".join(texts)
     content: list[Content] = [ReasoningText(text=text)] if text else []
     if content:
@@ -97,7 +99,10 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
         return [ReturnedReasoning(ReasoningParam(summary=summary, content=content))] if content or summary else []
     (data, call_id), *others = sealed
     first = ReturnedReasoning(ReasoningParam(summary=summary, content=content, encrypted_content=data), call_id)
-    return [first, *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others)]
+    return [
+        first,
+        *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others),
+    ]
 
 
 def _holds_more_than_text(detail: dict[str, Any]) -> bool:
@@ -118,8 +123,8 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _with_whole_characters(details: list[dict[str, Any]]) -> Any:
     """Characters that were cut in two by a chunk's end are whole again."""
-    halves = SurrogateJoiner()
-    return json.loads(halves.join(None, json.dumps(details, ensure_ascii=False)))
+    joiner = SurrogateJoiner()
+    return json.loads(joiner.join(None, json.dumps(details, ensure_ascii=False)))
 
 
 BOOKKEEPING: Final = frozenset({"type", "format", "index", "id"})

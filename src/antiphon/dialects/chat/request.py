@@ -15,7 +15,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.messages_from_hub import messages_from_hub
 from antiphon.dialects.chat.messages_to_hub import messages_to_hub
-from antiphon.dialects.chat.tools import report_lost_tools, tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
+from antiphon.dialects.chat.tools import (
+    report_tool_loss,
+    tool_choice_from_hub,
+    tool_choice_to_hub,
+    tools_from_hub,
+    tools_to_hub,
+)
 from antiphon.dialects.chat.wire import (
     ChatWire,
     JsonSchemaFormatIn,
@@ -64,37 +70,39 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
     losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
-    response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+    response_format = (
+        _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+    )
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
         raise InvalidValue("input: got nothing that can be said in a chat; wanted at least one message", param="input")
     _report_fields(request, losses)
-    given = _Fields(wire, losses)
+    if_supported = _Fields(wire, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
-    logprobs = given("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    logprobs = if_supported("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
     limit = request.max_output_tokens or UNSET
     body = RequestOut(
         model=request.model or UNSET,
         messages=messages,
         tools=tools.written,
         tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
-        parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
+        parallel_tool_calls=if_supported("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
         max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
-        temperature=given("temperature", request.temperature),
-        top_p=given("top_p", request.top_p),
-        presence_penalty=given("presence_penalty", request.presence_penalty),
-        frequency_penalty=given("frequency_penalty", request.frequency_penalty),
+        temperature=if_supported("temperature", request.temperature),
+        top_p=if_supported("top_p", request.top_p),
+        presence_penalty=if_supported("presence_penalty", request.presence_penalty),
+        frequency_penalty=if_supported("frequency_penalty", request.frequency_penalty),
         logprobs=logprobs,
-        top_logprobs=given("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
-        reasoning_effort=given("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
-        verbosity=given("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
-        metadata=given("metadata", request.metadata or UNSET),
-        service_tier=given("service_tier", request.service_tier),
-        safety_identifier=given("safety_identifier", request.safety_identifier),
-        prompt_cache_key=given("prompt_cache_key", request.prompt_cache_key),
-        user=given("user", request.user),
+        top_logprobs=if_supported("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
+        reasoning_effort=if_supported("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
+        verbosity=if_supported("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
+        metadata=if_supported("metadata", request.metadata or UNSET),
+        service_tier=if_supported("service_tier", request.service_tier),
+        safety_identifier=if_supported("safety_identifier", request.safety_identifier),
+        prompt_cache_key=if_supported("prompt_cache_key", request.prompt_cache_key),
+        user=if_supported("user", request.user),
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
     )
@@ -146,19 +154,21 @@ class _Fields:
     """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: ChatWire, losses: Losses) -> None:
-        self._known = wire.fields
+        self._supported = wire.fields
         self._losses = losses
 
     def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
         if value is None or value is UNSET:
             return UNSET
-        if name not in self._known:
+        if name not in self._supported:
             self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
             return UNSET
         return value
 
 
-def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: list[str]) -> ResponseFormatOut | UnsetType:
+def _format_from_hub(
+    request: Request, wire: ChatWire, losses: Losses, first: list[str]
+) -> ResponseFormatOut | UnsetType:
     """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
@@ -190,8 +200,8 @@ def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first
     """A forced call, which is asked for as a text of its form."""
     if isinstance(request.tool_choice, Shape):
         report_unknown_fields(request.tool_choice, "tool_choice", losses)
-    asked = request.text.format if request.text else UNSET
-    if asked and not isinstance(asked, TextFormat):
+    requested_format = request.text.format if request.text else UNSET
+    if requested_format and not isinstance(requested_format, TextFormat):
         losses.add("text.format", "the form of the text", "a tool is forced, so the answer is a call and no text")
     first.append(forced.system_text())
     return forced.response_format()
@@ -211,27 +221,29 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:
         why = "the model's template drops tools: it can only be forced to call one"
-        report_lost_tools(request, losses, "the tools are not offered", why)
+        report_tool_loss(request, losses, "the tools are not offered", why)
         tools = {}
     return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
     """Usage is always asked for: the hub's response has it, whatever the client of another dialect wanted (REQ-4)."""
-    asked = _asked_stream_options(request)
+    requested_options = _requested_stream_options(request)
     if not request.stream:
         return UNSET
     if wire.stream_usage:
-        return {**asked, "include_usage": True}
-    for name in asked:
+        return {**requested_options, "include_usage": True}
+    for name in requested_options:
         losses.add(f"stream_options.{name}", f"the field {name!r}", "the server takes no stream options")
     return UNSET
 
 
-def _asked_stream_options(request: Request) -> dict[str, Any]:
+def _requested_stream_options(request: Request) -> dict[str, Any]:
     raw = (request.extra or {}).get(STREAM_OPTIONS)
-    asked = msgspec.json.decode(raw) if raw is not None else {}
-    return {name: value for name, value in asked.items() if name != "include_usage"} if isinstance(asked, dict) else {}
+    options = msgspec.json.decode(raw) if raw is not None else {}
+    return (
+        {name: value for name, value in options.items() if name != "include_usage"} if isinstance(options, dict) else {}
+    )
 
 
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
@@ -239,9 +251,13 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
     effort = request.reasoning.effort if request.reasoning else UNSET
     if not effort or not wire.efforts or effort in wire.efforts:
         return effort
-    known = nearest_effort(effort, wire.efforts)
-    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
-    return known
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}: it became {supported_effort!r}",
+        "the server does not know the word",
+    )
+    return supported_effort
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
@@ -291,10 +307,15 @@ def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
 
 def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     match chat.response_format:
-        case JsonSchemaFormatIn(json_schema=asked):
+        case JsonSchemaFormatIn(json_schema=json_schema):
             report_unknown_fields(chat.response_format, "response_format", losses)
-            report_unknown_fields(asked, "response_format.json_schema", losses)
-            return JsonSchemaFormatParam(name=asked.name, description=asked.description, schema=asked.schema, strict=asked.strict)
+            report_unknown_fields(json_schema, "response_format.json_schema", losses)
+            return JsonSchemaFormatParam(
+                name=json_schema.name,
+                description=json_schema.description,
+                schema=json_schema.schema,
+                strict=json_schema.strict,
+            )
         case UnknownFormat(raw=raw):
             extra[PREFIX + "response_format"] = raw
             return UNSET

@@ -33,7 +33,9 @@ def response_to_hub(
     return (plain, Losses()) if plain is not None else response_by_events(body, request, opening, stamps, wire)
 
 
-def response_by_events(body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire) -> tuple[Response, Losses]:
+def response_by_events(
+    body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire
+) -> tuple[Response, Losses]:
     """The same for any answer, by way of the stream."""
     return EventsToHub(request, opening, stamps, wire).response(body)
 
@@ -46,20 +48,22 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
     choice = join_pieces([*pieces, ChoiceOut(delta=answer.flush())])
     assert choice.delta
-    says_else = choice.delta.refusal or choice.delta.tool_calls
+    has_other_content = choice.delta.refusal or choice.delta.tool_calls
     message = msgspec.structs.replace(
         choice.delta,
         role="assistant",
-        content=choice.delta.content or (None if says_else else ""),
+        content=choice.delta.content or (None if has_other_content else ""),
         refusal=choice.delta.refusal or None,
     )
-    told = msgspec.structs.replace(choice, delta=UNSET, message=message, finish_reason=answer.finish_reason(response))
+    final_choice = msgspec.structs.replace(
+        choice, delta=UNSET, message=message, finish_reason=answer.finish_reason(response)
+    )
     completion = CompletionOut(
         id=completion_id(response),
         object="chat.completion",
         created=response.created_at,
         model=response.model,
-        choices=[told],
+        choices=[final_choice],
         service_tier=response.service_tier,
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )

@@ -74,7 +74,9 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         if sent.get(name, offered) != offered:
-            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts"
+            )
         sent[name], places[name] = offered, path
     return sent
 
@@ -102,7 +104,7 @@ def tool_choice_from_hub(
             assert_never(never)
 
 
-def report_lost_tools(request: Request, losses: Losses, what: str, why: str) -> None:
+def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> None:
     """Reports what becomes of tools, wherever some are offered."""
     if request.tools:
         losses.add("tools", what, why)
@@ -116,7 +118,9 @@ def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType
     if not chat.tools and not chat.functions:
         return UNSET
     tools = [_tool_to_hub(tool, f"tools[{at}]", losses) for at, tool in enumerate(chat.tools or ())]
-    functions = [_function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())]
+    functions = [
+        _function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())
+    ]
     return [*tools, *functions]
 
 
@@ -155,9 +159,9 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, los
     )
 
 
-def _strict(said: bool, wire: ChatWire) -> bool | UnsetType:
+def _strict(is_strict: bool, wire: ChatWire) -> bool | UnsetType:
     """Said in so many words: servers do not agree on what a function means that does not say."""
-    return said if wire.strict_tools else UNSET
+    return is_strict if wire.strict_tools else UNSET
 
 
 def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
@@ -179,7 +183,9 @@ def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Loss
 def _format_from_hub(format: TextFormatOfTool | GrammarFormat | None | UnsetType) -> CustomFormatOut | UnsetType:
     match format:
         case GrammarFormat():
-            return CustomFormatOut(type="grammar", grammar=GrammarOut(syntax=format.syntax, definition=format.definition))
+            return CustomFormatOut(
+                type="grammar", grammar=GrammarOut(syntax=format.syntax, definition=format.definition)
+            )
         case TextFormatOfTool():
             return CustomFormatOut(type="text")
         case _:
@@ -218,7 +224,9 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
             if tool.function:
                 return _function_to_hub(tool.function, f"{path}.function", losses)
             if not tool.name:
-                raise MissingField(f"{path}.function is missing: wanted an object with a name", param=f"{path}.function")
+                raise MissingField(
+                    f"{path}.function is missing: wanted an object with a name", param=f"{path}.function"
+                )
             return FunctionToolParam(
                 name=tool.name, description=tool.description, parameters=tool.parameters, strict=bool(tool.strict)
             )
@@ -256,7 +264,9 @@ def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
     return CustomTool(name=custom.name, description=custom.description, format=format)
 
 
-def _choice_to_hub(choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice, path: str, losses: Losses) -> SpecificToolChoice:
+def _choice_to_hub(
+    choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice, path: str, losses: Losses
+) -> SpecificToolChoice:
     match choice:
         case FunctionChoiceIn():
             return SpecificFunction(name=_chosen(choice, choice.function, f"{path}.function", losses))

@@ -31,22 +31,30 @@ class _Body(Struct, frozen=True):
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """What an answer that is not 2xx means to our client. `headers` are lower-cased."""
-    told = _told_in(body)
-    code = string_or_number(told.code)
-    says_more = code is not None and not code.isdecimal()
-    return upstream_error(status, headers, code if says_more else told.type, told.message, told.param)
+    server_error = _error_in_body(body)
+    code = string_or_number(server_error.code)
+    has_named_code = code is not None and not code.isdecimal()
+    return upstream_error(
+        status, headers, code if has_named_code else server_error.type, server_error.message, server_error.param
+    )
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """ERR-1: status and body."""
-    told = error_payload(error)
-    return error.status, codec.encode(ErrorBody(error=replace(told, message=mask_keys(told.message))))
+    payload = error_payload(error)
+    return error.status, codec.encode(ErrorBody(error=replace(payload, message=mask_keys(payload.message))))
 
 
-def error_in_answer(told: ServerError) -> ApiError:
+def error_in_answer(server_error: ServerError) -> ApiError:
     """An error inside an answer of 200: there is no status but what its words stand for."""
-    code = string_or_number(told.code)
-    return upstream_error(status_from_codes(code, told.type), {}, code or told.type, told.message, told.param)
+    code = string_or_number(server_error.code)
+    return upstream_error(
+        status_from_codes(code, server_error.type),
+        {},
+        code or server_error.type,
+        server_error.message,
+        server_error.param,
+    )
 
 
 def decode_error(raw: Raw) -> ServerError | None:
@@ -60,13 +68,13 @@ def decode_error(raw: Raw) -> ServerError | None:
             return None
 
 
-def _told_in(body: bytes) -> ServerError:
+def _error_in_body(body: bytes) -> ServerError:
     try:
         members = decode_struct(require_valid_json(body), _Body)
         for raw in (members.error, members.detail):
-            told = decode_error(raw)
-            if told is not None:
-                return told
+            server_error = decode_error(raw)
+            if server_error is not None:
+                return server_error
         flat = decode_struct(body, ServerError)
         return flat if flat.message else replace(flat, message=text_or_json(members.detail))
     except UpstreamFault:

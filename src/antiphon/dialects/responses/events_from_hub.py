@@ -88,13 +88,15 @@ class EventsFromHub:
         self.losses = Losses()
         self._style = EVENT_STYLES[style]
         self._framing = framing
-        self._left_out = 0
+        self._dropped_count = 0
         self._response: Response | None = None  # the one that was told last, and its bytes
-        self._written = b""
+        self._response_json = b""
         self._heads: dict[tuple[str, int, int | None], bytes] = {}
         frame = _frame_of(framing)
         self._text = frame(OutputTextDelta, b',"logprobs":[]')
-        self._reasoning = frame(ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b"")
+        self._reasoning = frame(
+            ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
+        )
         self._arguments = frame(ArgumentsDelta, b"")
 
     def feed(self, event: StreamEvent) -> bytes:
@@ -102,15 +104,27 @@ class EventsFromHub:
         if type(event) is OutputTextDelta:
             if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._text % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+                return self._text % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
         elif type(event) is ReasoningDelta:
             if event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._reasoning % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+                return self._reasoning % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
         elif type(event) is ArgumentsDelta and event.obfuscation is UNSET and event.extra is UNSET:
             place = (event.item_id, event.output_index, None)
-            return self._arguments % (event.sequence_number, self._heads.get(place) or self._head(place), _encode(event.delta))
-        return self._any(event)
+            return self._arguments % (
+                event.sequence_number,
+                self._heads.get(place) or self._head(place),
+                _encode(event.delta),
+            )
+        return self._encode_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """The bytes of a run of deltas: those of its events, one after the other; messages are parted by `MESSAGE_END`."""
@@ -125,27 +139,35 @@ class EventsFromHub:
         """HTTP-4: what a stream ends with."""
         return sse.DONE_FRAME if self._style.done and self._framing == "sse" else b""
 
-    def _any(self, event: StreamEvent) -> bytes:
+    def _encode_event(self, event: StreamEvent) -> bytes:
         if self._framing == "websocket" and isinstance(event, ErrorEvent):
             # WS-3: a turn has one end, so `response.failed` speaks alone, and takes the error's number (STR-5).
-            self._left_out = 1
+            self._dropped_count = 1
             return b""
-        if self._left_out and isinstance(event, ResponseEvent):
-            event = replace(event, sequence_number=event.sequence_number - self._left_out)
-        told = _spelled(event, self._style)
-        data = self._response_event(event) if _tells_response(event) and event.extra is UNSET else codec.encode(told)
+        if self._dropped_count and isinstance(event, ResponseEvent):
+            event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
+        styled_event = _in_style(event, self._style)
+        data = (
+            self._response_event(event)
+            if _is_response_event(event) and event.extra is UNSET
+            else codec.encode(styled_event)
+        )
         if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
             data = msgspec.json.format(data, indent=-1)
         if self._framing == "websocket":
             return data
-        name = NAMES.get(type(told))
-        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(told), data)
+        name = NAMES.get(type(styled_event))
+        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
         """A stream begins by telling the same response twice, which is written once; it may be long, with all its tools."""
         if event.response is not self._response:
-            self._response, self._written = event.response, codec.encode(event.response)
-        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (NAMES[type(event)], event.sequence_number, self._written)
+            self._response, self._response_json = event.response, codec.encode(event.response)
+        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
+            NAMES[type(event)],
+            event.sequence_number,
+            self._response_json,
+        )
 
     def _head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
@@ -155,7 +177,7 @@ class EventsFromHub:
         return head
 
 
-def _tells_response(event: StreamEvent) -> TypeGuard[ResponseEvent]:
+def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
     return type(event) in RESPONSE_EVENTS  # as `isinstance` would say, and quicker
 
 
@@ -170,14 +192,16 @@ def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
     return frame
 
 
-def _spelled(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
+def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
     match event:
         case ReasoningDelta() if style.reasoning == "reasoning_text":
             return ReasoningTextDelta(**_members(event))
         case ReasoningDone() if style.reasoning == "reasoning_text":
             return ReasoningTextDone(**_members(event))
         case ErrorEvent(error=error) if style.error == "flat":
-            return FlatError(sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param)
+            return FlatError(
+                sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param
+            )
         case _:
             return event
 
@@ -187,7 +211,11 @@ def _members(event: Event) -> dict[str, Any]:
 
 
 def _type_of(event: StreamEvent | FlatError) -> str:
-    return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+    return (
+        event.kind
+        if isinstance(event, UnknownEvent)
+        else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+    )
 
 
 NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}

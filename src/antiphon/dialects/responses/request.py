@@ -61,9 +61,11 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     if type(request) is not Request:  # a WebSocket turn is a request under a type of its own
         request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
-        request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
-    request = _with_known_include(request, wire, losses)
-    request = _with_known_effort(request, wire, losses)
+        request = replace(
+            request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET
+        )
+    request = _with_supported_include(request, wire, losses)
+    request = _with_supported_effort(request, wire, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
         request = _Input(wire, losses, flat).rewrite(request, request.input)
@@ -101,29 +103,31 @@ class _Input:
             case None:
                 return None
             case MessageParam() as item:
-                return self._bare(self._message(item, path))
+                return self._without_bookkeeping(self._message(item, path))
             case ReasoningParam() as item:
                 return self._reasoning(item, path)
             case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
-                return self._bare(mark_failure_in_text(item))
+                return self._without_bookkeeping(mark_failure_in_text(item))
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN):
-                    self._losses.add(path, f"an item of type {item.kind}", ELSEWHERE)
+                    self._losses.add(path, f"an item of type {item.kind}", FOREIGN_REASON)
                     return None
                 if self._wire.unknown_items == "drop":
                     self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
                     return None
                 return item
             case item:
-                return self._bare(item)
+                return self._without_bookkeeping(item)
 
-    def _bare(self, item: T) -> T:
+    def _without_bookkeeping(self, item: T) -> T:
         """Without what is only bookkeeping to the server that made it, if this one does not want it."""
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         extra = getattr(item, "extra", UNSET)
         if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
-            item = replace(item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET)
+            item = replace(
+                item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET
+            )
         return item
 
     # Messages
@@ -145,7 +149,7 @@ class _Input:
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN):
             return part
-        self._losses.add(path, f"a part of type {part.kind}", ELSEWHERE)
+        self._losses.add(path, f"a part of type {part.kind}", FOREIGN_REASON)
         return None
 
     def _input_text(self, part: AnyText, path: str) -> InputText:
@@ -163,7 +167,11 @@ class _Input:
             message = replace(message, phase=UNSET)
         content = message.content
         if isinstance(content, str):
-            return replace(message, content=[InputText(text=content)]) if self._wire.assistant_content == "input_text" else message
+            return (
+                replace(message, content=[InputText(text=content)])
+                if self._wire.assistant_content == "input_text"
+                else message
+            )
         sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(content)]
         return replace(message, content=[part for part in sent if part is not None])
 
@@ -185,10 +193,10 @@ class _Input:
 
     def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
         """RSN-3: only what the server takes."""
-        opened = self._opened(item, path)
-        if opened is None:
+        unsealed = self._unsealed(item, path)
+        if unsealed is None:
             return None
-        item = opened
+        item = unsealed
         if self._wire.reasoning == "encrypted_only":
             if not item.encrypted_content:
                 self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
@@ -196,44 +204,56 @@ class _Input:
             if item.content:
                 self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
                 item = replace(item, content=UNSET)
-        return self._bare(item)
+        return self._without_bookkeeping(item)
 
-    def _opened(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
+    def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
         """RSN-2: its maker gets it as it was made. What is in no envelope of ours, the client has from somewhere else."""
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             return item
         match envelope.content:
             case {"encrypted_content": str() as sealed, **rest} if envelope.maker == self._wire.maker:
-                made_for = rest.get("id")
-                return replace(item, encrypted_content=sealed, id=made_for if item.id and isinstance(made_for, str) else item.id)
+                original_id = rest.get("id")
+                return replace(
+                    item,
+                    encrypted_content=sealed,
+                    id=original_id if item.id and isinstance(original_id, str) else item.id,
+                )
             case _:
                 self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker takes it")
                 return None
 
 
-def _with_known_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
     """RSN-2: encrypted reasoning is asked for where the server needs it back, and never of a model that does not reason."""
-    asked = request.include or ()
+    requested = request.include or ()
     if matches_any(request.model or "", wire.no_reasoning_models):
-        if SEALED in asked:
-            losses.add(f"include[{asked.index(SEALED)}]", "encrypted reasoning is not asked for", "the model does not reason")
-        kept = [name for name in asked if name not in (SEALED, ENCRYPTED_IF_ANY)]
-        return replace(request, include=kept or UNSET) if len(kept) < len(asked) else request
-    wanted = [name for name in asked if name != ENCRYPTED_IF_ANY]
-    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(asked)):
+        if SEALED in requested:
+            losses.add(
+                f"include[{requested.index(SEALED)}]",
+                "encrypted reasoning is not asked for",
+                "the model does not reason",
+            )
+        remaining = [name for name in requested if name not in (SEALED, ENCRYPTED_IF_ANY)]
+        return replace(request, include=remaining or UNSET) if len(remaining) < len(requested) else request
+    wanted = [name for name in requested if name != ENCRYPTED_IF_ANY]
+    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(requested)):
         wanted.append(SEALED)
-    return replace(request, include=wanted) if wanted != [*asked] else request
+    return replace(request, include=wanted) if wanted != [*requested] else request
 
 
-def _with_known_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
     """RSN-4: how hard to think, in a word that the server knows."""
     effort = request.reasoning.effort if request.reasoning else None
     if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
         return request
-    known = nearest_effort(effort, wire.efforts)
-    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
-    return replace(request, reasoning=replace(request.reasoning, effort=known))
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}: it became {supported_effort!r}",
+        "the server does not know the word",
+    )
+    return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
 
 
 def _text_in(part: AnyText) -> str:
@@ -246,22 +266,26 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     for name, raw in foreign.items():
         if not is_handled_by_gateway(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
-    kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
-    return replace(request, extra=kept or UNSET) if foreign else request
+    remaining_fields = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
+    return replace(request, extra=remaining_fields or UNSET) if foreign else request
 
 
 def _without_foreign_tools(request: Request, losses: Losses) -> Request:
     """The hosted tools of another API, which its own clients offer: a server refuses types that it does not know."""
-    foreign = {at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)}
+    foreign = {
+        at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
+    }
     if not request.tools or not foreign:
         return request
     for at in foreign:
-        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", ELSEWHERE)
-    kept = [tool for at, tool in enumerate(request.tools) if at not in foreign]
-    if isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool":  # as Messages name one of them
+        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", FOREIGN_REASON)
+    remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
+    if (
+        isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
+    ):  # as Messages name one of them
         losses.add("tool_choice", "the choice of a tool", "it is not offered")
         request = replace(request, tool_choice=UNSET)
-    return replace(request, tools=kept or UNSET)
+    return replace(request, tools=remaining_tools or UNSET)
 
 
 def _without(request: Request, name: str, losses: Losses) -> Request:
@@ -285,4 +309,4 @@ SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:", "gemini:", "messages:")
 #: Tools of Messages have the day in their names, and are carried as they are.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
-ELSEWHERE: Final = "only servers of another API have it"
+FOREIGN_REASON: Final = "only servers of another API have it"

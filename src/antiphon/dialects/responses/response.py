@@ -23,14 +23,14 @@ def response_to_hub(
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """A server's whole answer. Raises the error that it holds instead of one, or that it is none."""
-    told = decode_struct(require_valid_json(body), ServerResponse)
-    if told.output is None and told.status is None:
-        error = decode_error(told.error)
+    server_response = decode_struct(require_valid_json(body), ServerResponse)
+    if server_response.output is None and server_response.status is None:
+        error = decode_error(server_response.error)
         if error is not None:
             raise error_in_answer(error)
         raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
     normalizer = ResponseNormalizer(request, opening, stamps, wire)
-    normalizer.on_response_ended(told, told.status or ResponseStatus.COMPLETED)
+    normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
     return normalizer.writer.response, normalizer.losses
 
 

@@ -166,18 +166,25 @@ def decode_parts(raw: Raw) -> list[ServerPart]:
     value = decode_value(raw)
     if isinstance(value, str):
         return [ServerPart(text=value)]
-    return [decode_struct(part, ServerPart) for part in msgspec.json.decode(raw, type=list[Raw])] if isinstance(value, list) else []
+    return (
+        [decode_struct(part, ServerPart) for part in msgspec.json.decode(raw, type=list[Raw])]
+        if isinstance(value, list)
+        else []
+    )
 
 
-def logprobs_to_hub(told: list[ServerLogProb] | None) -> list[LogProb]:
+def logprobs_to_hub(server_logprobs: list[ServerLogProb] | None) -> list[LogProb]:
     return [
         LogProb(
-            token=one.token,
-            logprob=one.logprob,
-            bytes=_bytes_of(one),
-            top_logprobs=[TopLogProb(token=top.token, logprob=top.logprob, bytes=_bytes_of(top)) for top in one.top_logprobs or ()],
+            token=entry.token,
+            logprob=entry.logprob,
+            bytes=_bytes_of(entry),
+            top_logprobs=[
+                TopLogProb(token=top.token, logprob=top.logprob, bytes=_bytes_of(top))
+                for top in entry.top_logprobs or ()
+            ],
         )
-        for one in told or ()
+        for entry in server_logprobs or ()
     ]
 
 
@@ -195,11 +202,15 @@ def annotation_to_hub(raw: Raw) -> Annotation | None:
 def item_to_hub(raw: Raw, kind: str, id: str) -> Item:
     """An item that is carried whole (ITEM-5). If it is not as it should be, it gets the id and status it lacks; if that does
     not help, it is carried as it came."""
-    members = {name: member for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items() if bytes(member) != b"null"}
-    lacking = Raw(msgspec.json.encode(id)), Raw(b'"completed"')
-    for tried in (raw, {"id": lacking[0], **members}, {"id": lacking[0], "status": lacking[1], **members}):
+    members = {
+        name: member
+        for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items()
+        if bytes(member) != b"null"
+    }
+    defaults = Raw(msgspec.json.encode(id)), Raw(b'"completed"')
+    for candidate in (raw, {"id": defaults[0], **members}, {"id": defaults[0], "status": defaults[1], **members}):
         try:
-            return codec.decode_item(tried if isinstance(tried, Raw) else msgspec.json.encode(tried))
+            return codec.decode_item(candidate if isinstance(candidate, Raw) else msgspec.json.encode(candidate))
         except ClientFault:
             continue
     return UnknownItem(kind=kind, raw=raw)
@@ -210,21 +221,23 @@ def usage_to_hub(raw: Raw) -> Usage | None:
     if not isinstance(decode_value(raw), dict):
         return None
     try:
-        whole: Usage = codec.decode_as(raw, Usage)
+        usage: Usage = codec.decode_as(raw, Usage)
     except ClientFault:
-        told = decode_struct(raw, ServerUsage)
+        server_usage = decode_struct(raw, ServerUsage)
     else:
-        return whole
-    taken = _first(told.input_tokens, told.prompt_tokens)
-    made = _first(told.output_tokens, told.completion_tokens)
-    cached = told.input_tokens_details.cached_tokens if told.input_tokens_details else None
-    reasoned = told.output_tokens_details.reasoning_tokens if told.output_tokens_details else None
+        return usage
+    input_count = _first(server_usage.input_tokens, server_usage.prompt_tokens)
+    output_count = _first(server_usage.output_tokens, server_usage.completion_tokens)
+    cached_tokens = server_usage.input_tokens_details.cached_tokens if server_usage.input_tokens_details else None
+    reasoning_tokens = (
+        server_usage.output_tokens_details.reasoning_tokens if server_usage.output_tokens_details else None
+    )
     return Usage(
-        input_tokens=taken,
-        output_tokens=made,
-        total_tokens=_first(told.total_tokens, taken + made),
-        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
-        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoned or 0),
+        input_tokens=input_count,
+        output_tokens=output_count,
+        total_tokens=_first(server_usage.total_tokens, input_count + output_count),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens or 0),
     )
 
 
@@ -241,16 +254,16 @@ def _member_by_member(raw: bytes | Raw, type: type[_S]) -> _S:
         members = msgspec.json.decode(raw, type=dict[str, Raw])
     except msgspec.ValidationError:
         return type()
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in msgspec.structs.fields(type):
         if field.encode_name in members:
             try:
-                found[field.name] = msgspec.json.decode(members[field.encode_name], type=field.type)
+                values[field.name] = msgspec.json.decode(members[field.encode_name], type=field.type)
             except msgspec.ValidationError:
                 # The older spelling's `delta` may be an object with the text inside (API-6).
                 if field.name == "delta":
-                    found["delta"] = decode_struct(members["delta"], ServerPart).text
-    return type(**found)
+                    values["delta"] = decode_struct(members["delta"], ServerPart).text
+    return type(**values)
 
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)

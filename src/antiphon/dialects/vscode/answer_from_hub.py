@@ -16,7 +16,15 @@ from msgspec import UNSET, Raw
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ResponsePart, TextPart, ThinkingPart, ToolCallPart, UsageOut
+from antiphon.dialects.vscode.response_lines import (
+    DataPart,
+    DoneLine,
+    ResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsageOut,
+)
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Content,
@@ -51,7 +59,7 @@ class AnswerFromHub:
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_thought: tuple[str, Hashable] = ("", None)  # whose it was, and which part of it
 
     def feed(self, event: StreamEvent) -> list[ResponsePart]:
@@ -68,7 +76,7 @@ class AnswerFromHub:
             case SummaryTextDelta():
                 return self._thought(event.delta, event.item_id, event.summary_index)
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
             case ContentPartDone():
                 self._lose_annotations(event.part, event.output_index)
             case ItemDone() if event.item is not None:
@@ -101,9 +109,13 @@ class AnswerFromHub:
             case Message():
                 if item.phase:
                     self._no_place(f"output[{at}].phase", "the phase of a message")
-                return [] if at in self._told else [part for content in item.content for part in self._whole_part(at, content)]
+                return (
+                    []
+                    if at in self._streamed
+                    else [part for content in item.content for part in self._whole_part(at, content)]
+                )
             case Reasoning():
-                return [*([] if at in self._told else self._whole_reasoning(at, item)), *_seal(item)]
+                return [*([] if at in self._streamed else self._whole_reasoning(at, item)), *_seal(item)]
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
@@ -130,7 +142,9 @@ class AnswerFromHub:
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
                 return _text(text)
-            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(url):
+            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(
+                url
+            ):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
                 self._no_place_for(at, part)
@@ -138,7 +152,7 @@ class AnswerFromHub:
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
         thoughts = reasoning_texts(at, item, self._no_place_for)
-        return [told for text, part in thoughts for told in self._thought(text, item.id, part)]
+        return [thinking for text, part in thoughts for thinking in self._thought(text, item.id, part)]
 
     def _thought(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
         """Each part of a summary is a paragraph of its own."""

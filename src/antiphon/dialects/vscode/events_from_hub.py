@@ -37,7 +37,7 @@ class EventsFromHub:
         del request  # the editor knows its tools by the names it gave them
         self.losses = Losses()
         self._answer = AnswerFromHub(self.losses)
-        self._is_told = False  # whether the end was told
+        self._has_sent_end = False  # whether the end was told
 
     def feed(self, event: StreamEvent) -> bytes:
         """The lines that an event makes."""
@@ -45,12 +45,12 @@ class EventsFromHub:
             return _text(event.delta)
         match event:
             case ResponseCompleted() | ResponseIncomplete():
-                self._is_told = True
+                self._has_sent_end = True
                 return encode_line(self._answer.done_line(event.response))
             case ErrorEvent():
                 return self._error(error_of_event(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_of_response(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_of_response(event.response.error))
             case _:
                 return b"".join(map(encode_line, self._answer.feed(event)))
 
@@ -60,10 +60,10 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_of_response(STREAM_CUT_ERROR))
+        return b"" if self._has_sent_end else self._error(error_of_response(STREAM_CUT_ERROR))
 
     def _error(self, error: ApiError) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         return encode_line(ErrorLine(error=error_out(error)))
 
 

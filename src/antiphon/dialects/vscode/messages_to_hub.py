@@ -76,15 +76,17 @@ class _Message:
 
     def _role_of(self, role: Any) -> MessageRole:
         """A-1: whoever is unknown is the user."""
-        known = ROLES.get(role) if isinstance(role, int) else None
-        if known is None:
+        hub_role = ROLES.get(role) if isinstance(role, int) else None
+        if hub_role is None:
             self._losses.add(f"{self._path}.role", f"the role {role!r}", "nobody knows it: it is told as the user's")
-        return known or "user"
+        return hub_role or "user"
 
     def _take(self, part: PartIn, path: str) -> None:
         kind = part_kind(part)
         if kind is None:
-            self._losses.add(path, "a part that is neither text, data, a call, a result nor thinking", "nobody knows what it is")
+            self._losses.add(
+                path, "a part that is neither text, data, a call, a result nor thinking", "nobody knows what it is"
+            )
             return
         report_unknown_fields(part, path, self._losses)
         match kind:

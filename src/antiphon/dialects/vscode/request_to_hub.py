@@ -20,33 +20,33 @@ from antiphon.protocol.tools import FunctionToolParam, ToolChoiceValue, ToolPara
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(body, RequestIn)
+    editor_request: RequestIn = codec.decode_as(body, RequestIn)
     losses = Losses()
-    report_unknown_fields(asked, "body", losses)
-    report_unknown_fields(asked.choices, "choices", losses)
-    conversation = messages_to_hub(asked.messages, asked.choices, losses)
-    options = asked.options or OptionsIn()
+    report_unknown_fields(editor_request, "body", losses)
+    report_unknown_fields(editor_request.choices, "choices", losses)
+    conversation = messages_to_hub(editor_request.messages, editor_request.choices, losses)
+    options = editor_request.options or OptionsIn()
     report_unknown_fields(options, "options", losses)
-    told = options.model_options or ModelOptionsIn()
+    model_options = options.model_options or ModelOptionsIn()
     request = Request(
-        model=asked.model,
+        model=editor_request.model,
         instructions=conversation.instructions,
         input=conversation.items,
         tools=_tools(options.tools, losses) if options.tools else UNSET,
         tool_choice=_tool_choice(options, losses),
-        parallel_tool_calls=told.parallel_tool_calls,
-        text=told.text,
-        max_output_tokens=told.max_output_tokens or told.max_tokens or UNSET,
-        temperature=told.temperature,
-        top_p=told.top_p,
-        presence_penalty=told.presence_penalty,
-        frequency_penalty=told.frequency_penalty,
+        parallel_tool_calls=model_options.parallel_tool_calls,
+        text=model_options.text,
+        max_output_tokens=model_options.max_output_tokens or model_options.max_tokens or UNSET,
+        temperature=model_options.temperature,
+        top_p=model_options.top_p,
+        presence_penalty=model_options.presence_penalty,
+        frequency_penalty=model_options.frequency_penalty,
         # RSN-2: the editor keeps what is sealed with the thinking that it shows.
         include=[ENCRYPTED_IF_ANY],
-        reasoning=told.reasoning,
-        stream=asked.stream,
+        reasoning=model_options.reasoning,
+        stream=editor_request.stream,
         store=False,
-        extra=_others(told, losses),
+        extra=_others(model_options, losses),
     )
     return request, losses
 
@@ -76,9 +76,9 @@ def _tool_choice(options: OptionsIn, losses: Losses) -> ToolChoiceValue | UnsetT
     return TOOL_MODES.get(mode, "auto")
 
 
-def _others(told: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
+def _others(model_options: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
     """What the hub has no name for. What it has a name for but no option here would be another way around the rest of the body."""
-    others = told.extra or {}
+    others = model_options.extra or {}
     for name in others.keys() & BESIDE_OPTIONS:
         losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it is no option of the model's")
     return {name: raw for name, raw in others.items() if name not in BESIDE_OPTIONS} or UNSET
