@@ -1,7 +1,8 @@
-"""The pieces of a chat message, told to the writer: which item each piece belongs to, and what begins where something else ends.
+"""`AnswerToHub` assigns the pieces of a chat message to hub items and passes them to the writer.
 
-Reasoning ends where text or a call begins, text where a call or more reasoning does, and text after a call is a new message. Calls
-stay open to the end, since servers interleave them. A call is announced once its name is whole (TOOL-3).
+Reasoning ends where text or a call starts. Text ends where a call or reasoning starts; text after a call is a new
+message. Calls stay open to the end, because servers interleave them. A call is announced once its name is complete
+(TOOL-3).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `add_delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """Writes one response. `add_delta` takes its pieces, or all of it; `finish` writes what is still pending."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class AnswerToHub:
         self._writer = writer
         self._losses = losses
         self._names = names
-        self._forced = forced  # while the text is a call that was asked for as a text
+        self._forced = forced  # set while the text is read as a forced call
         self._wire = wire
         splitter = ThinkSplitter(wire.think_tags)
         self._think_splitter = None if splitter.is_settled else splitter
@@ -66,11 +67,11 @@ class AnswerToHub:
         self._message: int | None = None
         self._reasoning: int | None = None
         self._thoughts = ReasoningCollector(wire)
-        #: The writer's key of the open message, while its text needs no looking at; else None.
+        #: The writer's key of the open message, while text can be written to it directly; else None.
         self.open_text_key: int | None = None
 
     def add_delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
-        """A piece of the message."""
+        """Write a piece of the message."""
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reasoning_fields(delta)
         tokens = _tokens_to_hub(logprobs.content) if logprobs and logprobs.content else None
@@ -96,17 +97,17 @@ class AnswerToHub:
             self._losses.add("message.images", "images in an answer have no place in the hub")
 
     def add_message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
-        """A message that arrives whole. Its calls are as many as their list is long, whatever they say of themselves."""
+        """Write a complete message. Each entry of its call list is one call, whatever its index says."""
         calls = [msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())]
         self.add_delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
 
     def join_surrogates(self) -> None:
-        """From now on pieces may begin and end in the middle of a character."""
+        """From now on, join surrogate pairs that are split over two pieces."""
         self._surrogates = self._surrogates or SurrogateJoiner()
         self._update_open_text_key()
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """The message is over: nothing is held back any longer. The items close with the response."""
+        """Write all pending output at the end of the message. The items close with the response."""
         self._finish_forced(outcome)
         self._flush_text()
         self._end_refusal()
@@ -144,7 +145,7 @@ class AnswerToHub:
                 self._write_text(piece, self._logprobs_of(piece))
 
     def _flush_text(self) -> None:
-        """Something else begins: what was held back of the text is text as it stands."""
+        """Write the pending text, because another item starts."""
         if self._surrogates is not None and (rest := self._surrogates.flush("text")):
             self._write_unsplit_text(rest, None)
         if self._think_splitter is not None:
@@ -156,7 +157,7 @@ class AnswerToHub:
         if text or (logprobs and self._message is not None):
             self._writer.text(self._open_message(), text, logprobs=logprobs)
         elif logprobs:
-            self._pending_logprobs = logprobs  # a token that is no text yet: the first bytes of a character, say
+            self._pending_logprobs = logprobs  # a token without text, such as the first bytes of a character
 
     def _open_message(self) -> int:
         if self._message is None:
@@ -167,7 +168,7 @@ class AnswerToHub:
         return self._message
 
     def _logprobs_of(self, piece: str) -> list[LogProb]:
-        """The tokens that were told up to now, without those of tags and of reasoning before the piece: they have no place."""
+        """Return the pending tokens of `piece`. Tokens of tags and of reasoning before it are a loss."""
         tokens, self._pending_logprobs = self._pending_logprobs, []
         if not tokens or self._think_splitter is None or not self._think_splitter.has_found_tag:
             return tokens
@@ -224,7 +225,7 @@ class AnswerToHub:
     # Reasoning
 
     def _reasoning_fields(self, delta: Delta) -> None:
-        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that use both say the same in both
+        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that send both send the same text
         if reasoning:
             self._add_reasoning(reasoning)
         if delta.reasoning_details:
@@ -234,7 +235,7 @@ class AnswerToHub:
 
     def _add_reasoning(self, text: str) -> None:
         self._flush_text()
-        self._think_splitter = None  # a server that has a place for its reasoning does not write it into the text
+        self._think_splitter = None  # a server with a reasoning field does not use tags in the text
         if self._surrogates is not None:
             text = self._surrogates.join("reasoning", text)
         if text:
@@ -259,14 +260,14 @@ class AnswerToHub:
             self._reasoning = None
 
     def _seal_reasoning(self) -> None:
-        """RSN-2: the item has all that it will have, and takes along what the server must see again."""
+        """RSN-2: add the encrypted content that the server must get back to the complete reasoning item."""
         if self._surrogates is not None and (rest := self._surrogates.flush("reasoning")):
             self._write_reasoning(rest)
         if self._reasoning is not None and (sealed := self._thoughts.to_envelope()) is not None:
             self._writer.encrypted_content(self._reasoning, sealed)
 
     def _details(self, details: list[dict[str, Any]], has_text: bool) -> None:
-        """RSN-1: what some servers tell besides the text, or in its place: summaries, and what only they can read."""
+        """RSN-1: read reasoning details: texts and summaries, and data that only the server can read."""
         for detail in details:
             match detail:
                 case {"type": "reasoning.text", "text": str() as text} if text and not has_text:
@@ -322,7 +323,7 @@ class AnswerToHub:
             self._not_forced(forced)
 
     def _not_forced(self, forced: ForcedCallReader) -> None:
-        """The server did not keep to the form: what it wrote is text, as it stands."""
+        """Write the text of a server that did not follow the schema as ordinary text."""
         self._forced = None
         self._losses.add(
             "tool_choice", "a text came in place of the forced call", "the server did not keep to the schema"
@@ -341,7 +342,7 @@ class AnswerToHub:
             self._losses.add("message.content", "a call whose name never came, or never whole, is not delivered")
 
     def _announce(self, calls: list[StreamedCall]) -> None:
-        """TOOL-3: their names are whole, since their arguments have begun or something else has."""
+        """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""
         for call in calls:
             self._announce_call(call)
             for piece in call.pieces:
@@ -385,7 +386,7 @@ class AnswerToHub:
             self._writer.arguments(call, "{}")
             self._losses.add(f"tool_calls[{at}].arguments", "a call came without arguments and was given {}")
 
-    # Inside
+    # State
 
     def _next_key(self) -> int:
         self._items += 1
@@ -396,7 +397,7 @@ class AnswerToHub:
 
 
 def _joined(value: Any) -> str:
-    """The text in a string, in an object that holds it, or in a list of these."""
+    """Return the text of a string, of an object with a text member, or of a list of these."""
     match value:
         case str():
             return value
@@ -421,14 +422,14 @@ def _piece_of(delta: ToolCallDelta) -> CallPiece:
 
 
 def _is_custom(delta: ToolCallDelta, custom: CustomDelta, function: FunctionDelta) -> bool:
-    """Servers that have a member for each form fill one and send the other empty: the type says which, else what is not empty."""
+    """Whether a call is custom. Some servers send both forms, one of them empty: the type decides, else the content."""
     if delta.type in ("function", "custom") and delta.function is not None:
         return delta.type == "custom"
     return delta.function is None or (bool(custom.name or custom.input) and not (function.name or function.arguments))
 
 
 def _annotation_to_hub(annotation: dict[str, Any]) -> Annotation | None:
-    """A citation, flattened; another kind is carried as it is. None if it is neither."""
+    """Translate an annotation. Citations are flattened, other kinds are kept. None if it cannot be read."""
     match annotation:
         case {"type": "url_citation", "url_citation": dict() as members}:
             annotation = members
@@ -462,7 +463,7 @@ def _number(token: TokenLogProb) -> int | float:
 
 TOKENS_OUTSIDE: Final = ("logprobs", "the log probabilities of tokens outside the text have no place in the hub")
 NO_FUNCTION: Final = FunctionDelta()
-LEAST: Final = -9999.0  # this API family's own word for "as good as never"
+LEAST: Final = -9999.0  # the value that this API uses for minus infinity
 BLANK_CITATION: Final[dict[str, Any]] = {
     "type": "url_citation",
     "start_index": 0,

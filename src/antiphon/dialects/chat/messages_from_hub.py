@@ -1,7 +1,7 @@
-"""The hub's conversation as chat messages that the server in question accepts (E-2, E-5).
+"""Translates hub items into chat messages that the server accepts (E-2, E-5).
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled. Item ids and statuses have no place in chat and
-are not reported: they are the hub's own bookkeeping.
+`dialects/common/history` orders the turns; this module writes them. Item ids and statuses are dropped without a report,
+because only the hub uses them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from antiphon.protocol.request import Request, input_items
 def messages_from_hub(
     request: Request, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
-    """All messages; `leading_system_texts` is the text of the system message that begins them."""
+    """Return all messages. `leading_system_texts` become the first system message."""
     items = input_items(request)
     plain = plain_messages(items, names, wire)
     if plain is None:
@@ -53,7 +53,7 @@ def messages_from_hub(
 def general_messages_from_hub(
     items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
-    """The same for any conversation, however it is mixed up."""
+    """Return the messages of any conversation, in any order of items."""
     history = build_history(items, losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, leading_system_texts)
     wanted_from = _reasoning_wanted_from(history.turns, wire)
@@ -68,7 +68,7 @@ def general_messages_from_hub(
 
 
 def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
-    """The first turn whose reasoning the server wants back: in a tool loop, the one after the user's last word."""
+    """Return the index of the first turn whose reasoning the server wants back."""
     if wire.reasoning_field == "none":
         return len(turns)
     if wire.reasoning_history == "all":
@@ -127,7 +127,7 @@ class _Messages:
             self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
         )
         if silent:
-            return  # servers refuse a turn with nothing in it
+            return  # servers refuse an empty turn
         if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
             reasoning = " "
         self._done.append(
@@ -167,13 +167,13 @@ class _Messages:
                 (refusals if type(content[at]) is Refusal else texts).append(text)
         if not refusals:
             return "\n".join(texts), UNSET
-        # A server that knows nothing of `refusal` still needs content, and the model should see that it refused.
+        # A server without `refusal` still needs content, and the model should see that it refused.
         return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
 
     def _reasoning(
         self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
     ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
-        """What the server gets back: the text where it wants that, and its own details always (RSN-2)."""
+        """Return the reasoning for the server: the text if it is wanted, and its own details always (RSN-2)."""
         texts: list[str] = []
         details: list[Any] = []
         for one in items:
@@ -234,14 +234,14 @@ class _Messages:
     def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
         if message.item.extra:
             report_unknown_fields(message.item, message.path, self._losses)
-        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+        if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
             self._losses.add(f"{message.path}.phase", what, "chat does not tell them apart")
 
 
 def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:
-    """TOOL-6: what a tool message cannot hold goes into `lifted`, named by its call; a note stays in its place."""
+    """TOOL-6: move media out of a tool message into `lifted`, labelled with the call. A note replaces each."""
     left: list[PartOut] = []
     count = 0
     for part in parts:

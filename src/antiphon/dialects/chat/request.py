@@ -1,7 +1,7 @@
-"""Chat requests, both ways: `request_from_hub` for a server, `request_to_hub` from a client.
+"""Translates Chat requests: `request_from_hub` for a server, `request_to_hub` from a client.
 
-The conversation and the tools are translated in modules of their own; here stand the settings. Fields that only chat knows
-travel through the hub as `extra["chat:name"]` and reach servers of this dialect under their own name (REQ-7).
+This module translates the settings; other modules translate messages and tools. Fields that only Chat has are kept in
+the hub as `extra["chat:name"]` and sent to Chat servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """Return the body for a server, and the losses."""
     losses = Losses()
     names = ToolNames.for_request(request)
     forced = ForcedTools.from_request(request, names, wire, losses)
@@ -110,7 +110,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
+    """Return a client's body as a hub request, and the losses."""
     chat: RequestIn = codec.decode_as(body, RequestIn)
     if chat.n and chat.n > 1:
         raise UnsupportedParameter(f"n: got {chat.n}, wanted 1: a response is one answer", param="n")
@@ -133,7 +133,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_p=chat.top_p,
         presence_penalty=chat.presence_penalty,
         frequency_penalty=chat.frequency_penalty,
-        # RSN-2: a chat client is always shown what it may send back.
+        # RSN-2: a chat client always gets encrypted reasoning, so that it can send it back.
         include=[LOGPROBS, ENCRYPTED_IF_ANY] if chat.logprobs else [ENCRYPTED_IF_ANY],
         top_logprobs=chat.top_logprobs,
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
@@ -151,7 +151,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 class _Fields:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Filters optional fields. Fields that the server does not support are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: ChatWire, losses: Losses) -> None:
         self._supported = wire.fields
@@ -169,7 +169,7 @@ class _Fields:
 def _format_from_hub(
     request: Request, wire: ChatWire, losses: Losses, first: list[str]
 ) -> ResponseFormatOut | UnsetType:
-    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+    """REQ-1: translate the output format. A schema that the server cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
@@ -197,7 +197,7 @@ def _format_from_hub(
 
 
 def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
-    """A forced call, which is asked for as a text of its form."""
+    """Return the output format that makes the model write the forced call as text."""
     if isinstance(request.tool_choice, Shape):
         report_unknown_fields(request.tool_choice, "tool_choice", losses)
     requested_format = request.text.format if request.text else UNSET
@@ -208,7 +208,7 @@ def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first
 
 
 class _Offered(Struct, frozen=True):
-    """Tools as they are sent, the names they go under, and what was lost of them."""
+    """Encoded tools, their wire names, and their losses."""
 
     names: Collection[str]
     written: Raw | UnsetType
@@ -216,7 +216,7 @@ class _Offered(Struct, frozen=True):
 
 
 def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
-    """The tools among which the model may choose."""
+    """Translate the tools that the model may call without being forced to."""
     losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:
@@ -227,7 +227,7 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
-    """Usage is always asked for: the hub's response has it, whatever the client of another dialect wanted (REQ-4)."""
+    """Request usage in any case, because the hub's response contains it (REQ-4)."""
     requested_options = _requested_stream_options(request)
     if not request.stream:
         return UNSET
@@ -247,7 +247,7 @@ def _requested_stream_options(request: Request) -> dict[str, Any]:
 
 
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
-    """RSN-4: how hard to think, in a word that the server knows."""
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else UNSET
     if not effort or not wire.efforts or effort in wire.efforts:
         return effort
@@ -261,7 +261,7 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What chat has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report fields that Chat does not have. Fields that the gateway serves (`store`, `truncation` …) are no losses."""
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
         if request.reasoning.summary:
@@ -278,7 +278,7 @@ def _report_fields(request: Request, losses: Losses) -> None:
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
-    """Unknown fields that go out: those of chat clients, and those that the profile lets pass."""
+    """Return the unknown fields to send: those of chat clients, and those that the profile allows."""
     sent: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         same = SAME_AS.get(name, "")
@@ -328,13 +328,13 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
 def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:
     options = dict(chat.stream_options or {})
     obfuscation = options.pop("include_obfuscation", UNSET)
-    if options:  # `include_usage` is for the half that writes the client's stream
+    if options:  # `EventsFromHub` reads `include_usage`
         extra[STREAM_OPTIONS] = Raw(codec.encode(options))
     return StreamOptions(include_obfuscation=obfuscation) if isinstance(obfuscation, bool) else UNSET
 
 
 def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]) -> T | UnsetType:
-    """A word that the hub knows; one that only a chat server can know is carried to it as it is."""
+    """Return the hub's value for a word. An unknown word is kept in `extra` for chat servers."""
     if not value:
         return UNSET
     if value not in words:
@@ -345,10 +345,10 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _Offered((), UNSET, Losses())
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
-#: Never taken from unknown fields: the reader of the answer relies on them.
+#: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
 INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
-#: Fields of other dialects' clients that mean the same here.
+#: Fields of other dialects, with the Chat field of the same meaning.
 SAME_AS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",
     "gemini:stopSequences": "stop",

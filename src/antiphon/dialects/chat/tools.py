@@ -1,7 +1,7 @@
-"""Tools and tool choice, both ways: flat in the hub, nested in chat (C-3, TOOL-1, TOOL-2).
+"""Translates tools and tool choices in both directions: flat in the hub, nested in Chat (C-3, TOOL-1, TOOL-2).
 
-Out to a server, namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come
-back); hosted tools are losses. In from a client, both forms are read.
+For a server, namespaces are flattened, custom tools become functions with one string, and hosted tools are losses.
+`dialects/common` translates the calls back. From a client, both forms are read.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
 def tool_choice_from_hub(
     choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolChoiceValue | ToolOut | UnsetType:
-    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    """Translate the tool choice. A choice of a tool that is not sent is a loss."""
     match choice:
         case None | UnsetType():
             return UNSET
@@ -105,7 +105,7 @@ def tool_choice_from_hub(
 
 
 def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> None:
-    """Reports what becomes of tools, wherever some are offered."""
+    """Report the same loss for each list of tools in the request."""
     if request.tools:
         losses.add("tools", what, why)
     for at, item in enumerate(input_items(request)):
@@ -114,7 +114,7 @@ def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> N
 
 
 def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType:
-    """The tools of a client's request, and the functions of the form before them."""
+    """Translate the tools of a client's request, and the older `functions`."""
     if not chat.tools and not chat.functions:
         return UNSET
     tools = [_tool_to_hub(tool, f"tools[{at}]", losses) for at, tool in enumerate(chat.tools or ())]
@@ -125,7 +125,7 @@ def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType
 
 
 def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | UnsetType:
-    """The choice of a client's request, in its present form or the one before it."""
+    """Translate `tool_choice`, or the older `function_call`."""
     match chat.tool_choice or chat.function_call:
         case FunctionChoiceIn() | CustomChoiceIn() as named:
             return _choice_to_hub(named, "tool_choice", losses)
@@ -160,7 +160,7 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, los
 
 
 def _strict(is_strict: bool, wire: ChatWire) -> bool | UnsetType:
-    """Said in so many words: servers do not agree on what a function means that does not say."""
+    """Return an explicit value, because the default of `strict` differs between servers."""
     return is_strict if wire.strict_tools else UNSET
 
 
@@ -247,7 +247,7 @@ def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> Functio
         name=function.name,
         description=function.description,
         parameters=function.parameters,
-        strict=bool(function.strict),  # chat's default; the hub's would be another
+        strict=bool(function.strict),  # the default of Chat; that of the hub differs
     )
 
 

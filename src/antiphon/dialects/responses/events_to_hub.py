@@ -1,6 +1,6 @@
-"""`EventsToHub`: the stream of another server of this API, good, poor or older (API-6), as events of the hub.
+"""`EventsToHub` reads the event stream of a server of this API, in the current or the older spelling (API-6).
 
-Here events are read and told apart by their spelling; what they mean for the items that are under way is `normalizing`'s.
+It decodes events and dispatches them by type. `normalizing` applies them to the items of the response.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Place = tuple[str | None, str | None, int | None, int | None]
 
 
 class EventsToHub:
-    """Frames in, the hub's events out."""
+    """Translates SSE frames into hub events."""
 
     def __init__(
         self,
@@ -58,8 +58,10 @@ class EventsToHub:
         writer = self._normalizer.writer
         self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
         self._surrogates = SurrogateJoiner()
-        self._split_deltas: dict[tuple[str, ...], bytes] = {}  # deltas that may have ended in half a character
-        # Where text was written last, and how, until anything but text comes.
+        self._split_deltas: dict[
+            tuple[str, ...], bytes
+        ] = {}  # last delta per channel that may end in half a surrogate pair
+        # Where the last text deltas were written, and how. Cleared by any other event.
         self._text_targets: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._has_done_mark = False
@@ -70,11 +72,11 @@ class EventsToHub:
 
     @property
     def error(self) -> ApiError | None:
-        """What the response failed with."""
+        """The error that the response failed with."""
         return self._normalizer.error
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        """What one frame makes known. Whatever comes after the end is passed over (STR-7)."""
+        """Return the events of one frame. Frames after the end are ignored (STR-7)."""
         try:
             event = _decode(frame.data)
         except DECODE_ERRORS:
@@ -93,7 +95,7 @@ class EventsToHub:
         return self._feed(event, frame)
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The stream is over: complete if it was, failed if not."""
+        """End the response when the stream ends: completed if all items are finished, else failed."""
         normalizer = self._normalizer
         if normalizer.writer.has_ended:
             return []
@@ -108,11 +110,11 @@ class EventsToHub:
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        """Limit the output. A frame above the limits raises `OutputLimitExceeded`; `cut_off` then ends the response."""
         self._normalizer.writer.limits = limits
 
     def cut_off(self, reason: str) -> list[StreamEvent]:
-        """Ends the response as incomplete. Nothing more is read."""
+        """End the response as incomplete. Later frames are ignored."""
         self._text_targets.clear()
         self._normalizer.cut_off(reason)
         return self._take_events()
@@ -123,7 +125,7 @@ class EventsToHub:
         return events
 
     def _feed_unusual(self, frame: sse.Frame) -> list[StreamEvent]:
-        """What the common decode refuses: the end mark, members of other types, halves of characters, no JSON at all."""
+        """Read a frame that the typed decode refuses: `[DONE]`, wrong types, lone surrogates or invalid JSON."""
         if frame.data.strip() == sse.DONE:
             self._has_done_mark = True
         elif not self._normalizer.writer.has_ended:
@@ -136,7 +138,7 @@ class EventsToHub:
         return self._take_events()
 
     def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
-        """From here on the frame is known to be valid JSON throughout."""
+        """Dispatch an event whose frame is valid JSON."""
         if self._normalizer.writer.has_ended:
             return []
         if event.type is None:
@@ -149,7 +151,7 @@ class EventsToHub:
         return self._take_events()
 
     def _join_surrogates(self, data: bytes) -> bytes:
-        """A surrogate pair that was split over two deltas, put together in the second; a half that stays alone is none."""
+        """Join a surrogate pair that is split over two deltas. A half without its other half is replaced."""
         try:
             check_nesting(data)
             members = json.loads(data)
@@ -171,7 +173,7 @@ class EventsToHub:
         return whole
 
     def _flush_surrogates(self, kind: str) -> None:
-        """No more deltas for now: what stands for a half that stayed alone, unless the whole text is told at once."""
+        """Write the replacement of lone surrogates, unless a `.done` event brings the whole text."""
         split, self._split_deltas = self._split_deltas, {}
         for channel, data in split.items():
             rest = self._surrogates.flush(channel)
@@ -212,7 +214,7 @@ class EventsToHub:
 
     def _end_response(self, status: str, event: ServerEvent) -> None:
         response = _response_in(event)
-        # A poor server's `response.completed` may hold a response that says otherwise.
+        # The response in `response.completed` may have another status.
         response_status = response.status if status == "completed" and response.status in ENDS else None
         self._normalizer.on_response_ended(response, response_status or status, self._error)
 
@@ -226,7 +228,7 @@ class EventsToHub:
         self._end_response("failed", event)
 
     def _error_event(self, event: ServerEvent) -> None:
-        """STR-8: `response.failed` should follow, and has more to say; if it does not, this is the end all the same."""
+        """STR-8: keep the error. A `response.failed` with more details should follow; if not, the response fails."""
         server_error = decode_error(event.error)
         if server_error is None:  # the older spelling (API-6)
             server_error = ServerError(code=event.code, message=event.message, param=event.param)
@@ -318,7 +320,7 @@ class EventsToHub:
     # Everything else
 
     def _forward_event(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
-        """ITEM-5: the progress of hosted tools, extensions, and whatever comes next."""
+        """ITEM-5: forward events of unknown type, such as the progress of hosted tools."""
         try:
             members: dict[str, Any] = msgspec.json.decode(frame.data, type=dict[str, Raw])
         except msgspec.ValidationError:
@@ -335,7 +337,7 @@ def _disconnected_error() -> UpstreamFault:
     return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
 
 
-IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # they keep a connection alive, and that is all
+IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
 ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
 ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
     "text": "message",

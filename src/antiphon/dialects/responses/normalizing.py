@@ -1,8 +1,8 @@
-"""What a server says, made into what a good server would have said: `ResponseNormalizer` drives the hub's writer.
+"""`ResponseNormalizer` turns the output of any server of this API into a well-formed response.
 
-Items are announced once they can be, in the server's order; what `done` events and the terminal event hold beyond the deltas
-becomes a last delta if it goes on where they ended. If it contradicts them the deltas count, since a client has them already, and
-the contradiction is a loss. How events are spelled and framed is not known here.
+Items are announced in the server's order. If a `done` event or the terminal event extends the streamed text, the rest
+is written as a last delta. If it contradicts the streamed text, the text stays, because the client has it already, and
+the contradiction is reported as a loss. This module does not decode or frame events.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class ResponseNormalizer:
-    """One answer, told by a server in any state of repair, on its way into the hub."""
+    """Normalizes one response of a server that may break the protocol."""
 
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ResponsesWire) -> None:
         self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
+        self.error: ApiError | None = None  # the error that the response failed with
         self.events: list[StreamEvent] = []
         self.tracker = ItemTracker()
         self.writer = ResponseWriter(opening, self.events.append, stamps)
@@ -79,7 +79,7 @@ class ResponseNormalizer:
     # Beginning
 
     def on_created(self, response: ServerResponse) -> None:
-        """STR-1: once, however often the server says so."""
+        """STR-1: start the response once, even if the server announces it several times."""
         if response.service_tier:
             self.writer.update(service_tier=response.service_tier)
         if response.status == ResponseStatus.QUEUED:
@@ -94,7 +94,7 @@ class ResponseNormalizer:
     # Items
 
     def on_item_added(self, raw: Raw, index: int | None) -> None:
-        """The server announces an item; we do, if nothing was said of it before and its name is whole."""
+        """Track an item that the server announces. It is announced to the client once it can be."""
         server_item = decode_struct(raw, ServerItem)
         kind = "whole" if _must_be_carried(server_item) else item_kind(server_item)
         if kind is None:
@@ -110,7 +110,7 @@ class ResponseNormalizer:
         self._announce_ready_items()
 
     def on_item_done(self, raw: Raw, index: int | None) -> None:
-        """STR-4: the server gives an item's final form."""
+        """STR-4: take the final form of an item."""
         server_item = decode_struct(raw, ServerItem)
         kind = item_kind(server_item)
         if kind is None:
@@ -125,7 +125,7 @@ class ResponseNormalizer:
         self._end_item(item, server_item, raw)
 
     def item_for_delta(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
-        """The item that a delta belongs to, made up if it was never announced; None if it is over."""
+        """Return the item that a delta belongs to. A missing item is created. None if the item is done."""
         item = self.tracker.find_for_delta(kind, id, index)
         if item is None:
             item = self.tracker.add(kind, TYPE_OF_KIND[kind], id, index)
@@ -138,7 +138,7 @@ class ResponseNormalizer:
         return item
 
     def run_when_announced(self, item: UpstreamItem, action: Callable[..., None], *arguments: Any) -> None:
-        """Does it now, or once the item is announced."""
+        """Run `action` now, or as soon as the item is announced to the client."""
         if item.announced_to_client:
             action(item, *arguments)
         else:
@@ -148,7 +148,7 @@ class ResponseNormalizer:
             item.pending_actions.append((action, arguments))
 
     def on_call_name(self, item: UpstreamItem, name: str | None) -> None:
-        """A call's name that is told late."""
+        """Set the name of a call that was announced without one."""
         if name:
             item.name = item.name or name
             self._announce_ready_items()
@@ -156,7 +156,7 @@ class ResponseNormalizer:
     # Parts
 
     def on_part_added(self, item: UpstreamItem, text_kind: TextKind, index: int | None) -> None:
-        """STR-3, also where every part is the first for the server."""
+        """STR-3: open a part, even if the server gives every part the index 0."""
         part = item.part_at(text_kind, index) if index is not None else None
         if part is None or part.is_closed:
             part = item.add_part(text_kind, index)
@@ -177,7 +177,7 @@ class ResponseNormalizer:
         self._write(item, part, text, logprobs)
 
     def on_text_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
-        """STR-6: the whole text of a part, as `done` events and final forms tell it."""
+        """STR-6: compare the whole text of a part with the streamed text."""
         self._complete_part(item, item.part_at(text_kind, index), server_part)
 
     def on_part_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
@@ -188,7 +188,7 @@ class ResponseNormalizer:
             part.is_closed = True
 
     def on_annotation(self, item: UpstreamItem, index: int | None, raw: Raw) -> None:
-        """A citation (STR-11)."""
+        """Add a citation (STR-11)."""
         part = item.part_at("text", index)
         if part.is_closed:
             self._report_loss(item, _path_of(part), "a citation that came after the part was done", "STR-3")
@@ -208,7 +208,7 @@ class ResponseNormalizer:
             self.writer.arguments(item.key, delta)
 
     def on_arguments_done(self, item: UpstreamItem, whole: str | None) -> None:
-        """STR-9, STR-6: the rest of a call's arguments or input."""
+        """STR-9, STR-6: write the rest of a call's arguments or input."""
         streamed = "".join(item.pieces)
         if not whole or whole == streamed:
             return
@@ -220,7 +220,7 @@ class ResponseNormalizer:
     # Everything else
 
     def on_unknown_event(self, kind: str, members: dict[str, Any], id: str | None, index: int | None) -> None:
-        """ITEM-5: an event of unknown type, under our numbers and our ids."""
+        """ITEM-5: forward an event of unknown type, with the hub's ids and indexes."""
         item = self.tracker.find_of_any_kind(id, index)
         if item is None:
             self.writer.unknown_event(kind, members)
@@ -230,7 +230,7 @@ class ResponseNormalizer:
     # Ending
 
     def on_response_ended(self, response: ServerResponse, status: str, error: ApiError | None = None) -> None:
-        """The terminal event, or a whole answer that was never streamed; `error` is what was told before."""
+        """End the response by its terminal event, or read a whole response. `error` came in an earlier event."""
         server_error = decode_error(response.error)
         if error is None and server_error is not None and status != ResponseStatus.INCOMPLETE:
             error = error_in_answer(server_error)
@@ -259,7 +259,7 @@ class ResponseNormalizer:
         self.writer.fail(error, usage)
 
     def cut_off(self, reason: str) -> None:
-        """The answer is larger than its bound: it ends as incomplete, without what was held back."""
+        """End a response that exceeds its size limit as incomplete. Pending output is dropped."""
         with suppress(OutputLimitExceeded):
             self._settle_all(ItemStatus.INCOMPLETE)
         self.writer.limits = UNLIMITED
@@ -267,7 +267,7 @@ class ResponseNormalizer:
 
     @property
     def has_only_finished_items(self) -> bool:
-        """Whether there is something, and nothing that the server left unfinished."""
+        """Whether there are items, and the server finished all of them."""
         return bool(self.tracker.items) and all(item.finished_by_server for item in self.tracker.items)
 
     # Announcing
@@ -299,7 +299,7 @@ class ResponseNormalizer:
                 return None
 
     def _announce_ready_items(self) -> None:
-        """Announces items in the server's order, as far as they can be: a call needs its name and call id (TOOL-3)."""
+        """Announce items in the server's order. A call waits for its name and call id (TOOL-3)."""
         while self._waiting:
             item = self._waiting[0]
             if item.kind in ("call", "custom") and not (item.name and item.call_id):
@@ -307,7 +307,7 @@ class ResponseNormalizer:
             self._announce(self._waiting.pop(0))
 
     def _announce_remaining_items(self) -> None:
-        """Nothing more will be told: a call without a call id gets one, one without a name cannot be delivered."""
+        """Announce the rest at the end. A call without a call id gets one; a call without a name is dropped."""
         waiting, self._waiting = self._waiting, []
         for item in waiting:
             if item.kind in ("call", "custom"):
@@ -319,7 +319,7 @@ class ResponseNormalizer:
 
     def _announce(self, item: UpstreamItem) -> None:
         if self._wire.cut == "by_usage":
-            self._settle(ItemStatus.COMPLETED)  # the one before was not the last, so it was not cut
+            self._settle(ItemStatus.COMPLETED)  # the previous item is not the last one, so it was not truncated
         if item.kind == "message":
             self.writer.message(item.key, id=item.id, phase=item.phase or UNSET)
         elif item.kind == "reasoning":
@@ -342,7 +342,7 @@ class ResponseNormalizer:
         announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)
 
     def _record_hub_position(self, item: UpstreamItem) -> None:
-        """Where the item that was just announced stands in our own output."""
+        """Store the hub's id and output index of the item that was announced last."""
         added = self.events[-1]
         assert isinstance(added, ItemAdded)
         assert added.item is not None
@@ -404,7 +404,7 @@ class ResponseNormalizer:
             part.annotation_count += 1
             self.writer.annotation(item.key, annotation, part=part.key)
 
-    # The ends of items
+    # Ending items
 
     def _end_item(self, item: UpstreamItem, server_item: ServerItem, raw: Raw) -> None:
         self._merge_identity(item, server_item)
@@ -415,7 +415,7 @@ class ResponseNormalizer:
         self._announce_ready_items()
 
     def _finish_item(self, item: UpstreamItem, server_item: ServerItem, raw: Raw) -> None:
-        """What the final form holds beyond what was streamed, and the item's end."""
+        """Write what the final form adds to the streamed output, then close the item."""
         if item.kind == "whole":
             if not self.writer.is_open(item.key):
                 self._add_whole_item(item, raw)
@@ -426,12 +426,12 @@ class ResponseNormalizer:
             self._keep_extra_fields(item, raw)
         item.has_final_form = True
         if server_item.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
-            self._unsettled.append(item)  # ITEM-3: how the response ends decides whether it is incomplete
+            self._unsettled.append(item)  # ITEM-3: the end of the response decides whether the item is incomplete
         else:
             self._close(item, ItemStatus.COMPLETED)
 
     def _as_announced(self, item: UpstreamItem, raw: Raw) -> Raw:
-        """STR-4: what names an item that is carried whole is what it was announced with."""
+        """STR-4: an item that is carried whole keeps the immutable fields of its announcement."""
         members = msgspec.json.decode(raw, type=dict[str, Raw])
         changed: dict[str, Raw] = {}
         for name in IMMUTABLE_FIELDS:
@@ -448,7 +448,7 @@ class ResponseNormalizer:
         return Raw(msgspec.json.encode(members | changed)) if changed else raw
 
     def _keep_extra_fields(self, item: UpstreamItem, raw: Raw) -> None:
-        """What the final form tells besides its contents (ITEM-5, ITEM-7)."""
+        """Copy the phase and the unknown fields of the final form (ITEM-5, ITEM-7)."""
         if item.kind == "message" and item.phase:
             self.writer.set_phase(item.key, item.phase)
         typed_fields = MEMBERS_OF_KIND[item.kind]
@@ -460,11 +460,11 @@ class ResponseNormalizer:
             self._report_unknown_part_fields(item, where, members.get(where, Raw(b"null")))
 
     def _report_unknown_part_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
-        """A part that is written piece by piece has no place for fields that nobody knows."""
+        """Report unknown fields of parts: a streamed part cannot carry them."""
         try:
             parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
         except msgspec.ValidationError:
-            return  # a string, or nothing
+            return  # a string, or null
         for at, part in enumerate(parts):
             for name in part.keys() - FIELDS_OF_PART:
                 self._report_loss(
@@ -472,7 +472,7 @@ class ResponseNormalizer:
                 )
 
     def _end_freeform_input(self, item: UpstreamItem) -> None:
-        """The end of a custom tool's one string."""
+        """End the input of a custom tool that is called as a function."""
         if item.freeform_input is not None and not item.has_final_form:
             self.writer.custom_input(item.key, item.freeform_input.finish())
             if item.freeform_input.left_over:
@@ -484,7 +484,7 @@ class ResponseNormalizer:
                 )
 
     def _merge_final_form(self, item: UpstreamItem, server_item: ServerItem) -> None:
-        """STR-6: the final form against what was streamed."""
+        """STR-6: compare the final form with the streamed output, and write what is missing."""
         if item.kind == "message":
             self._merge_final_parts(item, decode_parts(server_item.content), TEXT_KINDS_IN_MESSAGE)
         elif item.kind == "reasoning":
@@ -513,7 +513,7 @@ class ResponseNormalizer:
             self._complete_part(item, item.part_for_final_form(text_kind, index, nth), part)
 
     def _set_encrypted_content(self, item: UpstreamItem, content: str) -> None:
-        """The sealed form of reasoning (RSN-1)."""
+        """Set the encrypted content of a reasoning item (RSN-1)."""
         if not item.has_final_form:
             item.encrypted_content = content
             self.writer.encrypted_content(item.key, self._seal(item, content))
@@ -521,11 +521,11 @@ class ResponseNormalizer:
             self._report_loss(item, ".encrypted_content", "what came after the item was done", "ITEM-4")
 
     def _seal(self, item: UpstreamItem, content: str) -> str:
-        """RSN-2: it goes back to its maker under the id it was made for, which is sealed into it."""
+        """RSN-2: seal the content together with the item id, so that the same server can get both back."""
         return seal_reasoning(self._wire.maker, {"encrypted_content": content} | ({"id": item.id} if item.id else {}))
 
     def _settle(self, status: ItemStatus) -> None:
-        """Closes items whose end was left open; where the response does not end well, the writer closes them (ITEM-3)."""
+        """Close the unsettled items. If the response does not complete, the writer closes them (ITEM-3)."""
         unsettled, self._unsettled = self._unsettled, []
         for item in unsettled:
             self._close(item, status)
@@ -537,7 +537,7 @@ class ResponseNormalizer:
             self.writer.close(item.key)
 
     def _close_whole(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
-        """An item that is carried whole keeps the end it names, as far as it can have it."""
+        """Close an item that is carried whole, with its own status where the protocol allows that."""
         final_status = status_of(final)
         is_last = item.hub_index == self.writer.item_count - 1
         fits = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and is_last)
@@ -560,7 +560,7 @@ class ResponseNormalizer:
         self._settle(status)
 
     def _merge_listed_items(self, output: list[Raw]) -> None:
-        """The items of the terminal event: those that were never streamed, and what others have beyond what was."""
+        """Merge the items that the terminal event lists: new items, and additions to streamed items."""
         listed = [
             (raw, item, kind)
             for raw in output
@@ -579,7 +579,7 @@ class ResponseNormalizer:
                 self.run_when_announced(tracked_item, self._merge_final_form, server_item)
 
     def _is_cut(self, usage: Usage | None) -> bool:
-        """REQ-3, for servers that call an answer complete though they cut it."""
+        """REQ-3: whether the usage shows a truncated response, for servers that report it as completed."""
         if self._wire.cut == "told" or self._limit is None or usage is None:
             return False
         return usage.output_tokens >= self._limit
@@ -598,7 +598,7 @@ def _final_form(kind: ItemKind, server_item: ServerItem, index: int | None) -> F
 
 
 def _must_be_carried(server_item: ServerItem) -> bool:
-    """Whether an item that comes whole holds what cannot be written piece by piece (ITEM-5)."""
+    """Whether an item has content that cannot be streamed part by part (ITEM-5)."""
     match item_kind(server_item):
         case "message":
             foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_MESSAGE.keys()
@@ -613,7 +613,7 @@ def _must_be_carried(server_item: ServerItem) -> bool:
 
 
 def _agrees_with_streamed(item: UpstreamItem, server_item: ServerItem) -> bool:
-    """Whether this can be the final form of an item that was streamed under another id."""
+    """Whether `server_item` can be the final form of an item that was streamed under another id."""
     match item.kind:
         case "message":
             return _continues_streamed_parts(item, decode_parts(server_item.content), "text", "refusal")
@@ -651,7 +651,7 @@ TYPE_OF_KIND: Final[dict[ItemKind, str]] = {
     "reasoning": "reasoning",
     "call": "function_call",
     "custom": "custom_tool_call",
-    "whole": "message",  # of all that has no type, only what has a role can be carried
+    "whole": "message",  # without a type, only an item with a role is carried
 }
 MEMBERS_OF_KIND: Final[dict[ItemKind, frozenset[str]]] = {
     kind: frozenset({"type", *shape.__struct_encode_fields__})
@@ -667,7 +667,7 @@ PART_CLASS_OF_TEXT: Final[dict[TextKind, PartKind]] = {
     "reasoning": ReasoningText,
     "summary": SummaryText,
 }
-# Poor servers leave the type out, or use that of a neighbour.
+# Some servers omit the type, or use a related one.
 TEXT_KINDS_IN_MESSAGE: Final[dict[str | None, TextKind]] = {
     None: "text",
     "output_text": "text",

@@ -1,7 +1,7 @@
-"""Requests: a client's body into the hub, and a hub request as a body for another server of this API.
+"""Translates requests: a client's body to a hub request, and a hub request to the body for a server of this API.
 
-The hub speaks this dialect, so most of a request passes as it is, unknown fields and items included (REQ-7, ITEM-5). What changes
-is what the server's `ResponsesWire` asks for, and content types that stand under the wrong role (C-2).
+The hub uses this dialect, so most fields and items pass unchanged, unknown ones included (REQ-7, ITEM-5). Changed are
+the parts that the server's `ResponsesWire` asks for, and content types that do not fit their role (C-2).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Ref
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body. The hub has a place for everything in it."""
+    """Decode a client's body. Nothing is lost."""
     return codec.decode_request(body), Losses()
 
 
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """Return the body for a server, and the losses."""
     losses = Losses()
-    if type(request) is not Request:  # a WebSocket turn is a request under a type of its own
+    if type(request) is not Request:  # a WebSocket turn is a subclass of Request
         request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
         request = replace(
@@ -80,14 +80,14 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
 
 
 def _check_format(request: Request) -> None:
-    """REQ-1: a client that wants JSON cannot do with any text."""
+    """REQ-1: refuse a request for JSON output if the server writes text only."""
     format = request.text.format if request.text else UNSET
     if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
         raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
 
 
 class _Input:
-    """The items of one request, as the server takes them."""
+    """Rewrites the input items of one request for the server."""
 
     def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
         self._wire = wire
@@ -120,7 +120,7 @@ class _Input:
                 return self._without_bookkeeping(item)
 
     def _without_bookkeeping(self, item: T) -> T:
-        """Without what is only bookkeeping to the server that made it, if this one does not want it."""
+        """Remove redundant fields, and the status if the server does not accept it."""
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         extra = getattr(item, "extra", UNSET)
@@ -141,7 +141,7 @@ class _Input:
         return replace(message, content=[part for part in parts if part is not None])
 
     def _input_part(self, part: ContentParam, path: str) -> ContentParam | None:
-        """C-2: what a user, system or developer says is `input_*`, whatever the client called it."""
+        """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
         return self._input_text(part, path) if isinstance(part, AnyText) else part
@@ -176,7 +176,7 @@ class _Input:
         return replace(message, content=[part for part in sent if part is not None])
 
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
-        """C-2: what the assistant said is `output_text` or `refusal`, unless the server wants it otherwise."""
+        """C-2: assistant text is `output_text` or `refusal`, unless the server wants `input_text`."""
         if isinstance(part, AnyText):
             if self._wire.assistant_content == "input_text":
                 return self._input_text(part, path)
@@ -192,7 +192,7 @@ class _Input:
     # Reasoning
 
     def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
-        """RSN-3: only what the server takes."""
+        """RSN-3: send only the reasoning that the server accepts."""
         unsealed = self._unsealed(item, path)
         if unsealed is None:
             return None
@@ -207,7 +207,7 @@ class _Input:
         return self._without_bookkeeping(item)
 
     def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
-        """RSN-2: its maker gets it as it was made. What is in no envelope of ours, the client has from somewhere else."""
+        """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             return item
@@ -225,7 +225,7 @@ class _Input:
 
 
 def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
-    """RSN-2: encrypted reasoning is asked for where the server needs it back, and never of a model that does not reason."""
+    """RSN-2: request encrypted reasoning where the server needs it back, and never of a model that does not reason."""
     requested = request.include or ()
     if matches_any(request.model or "", wire.no_reasoning_models):
         if SEALED in requested:
@@ -243,7 +243,7 @@ def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losse
 
 
 def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
-    """RSN-4: how hard to think, in a word that the server knows."""
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else None
     if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
         return request
@@ -261,7 +261,7 @@ def _text_in(part: AnyText) -> str:
 
 
 def _without_foreign_fields(request: Request, losses: Losses) -> Request:
-    """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
+    """Remove fields of other dialects, and report them. Other unknown fields are kept (REQ-7)."""
     foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
     for name, raw in foreign.items():
         if not is_handled_by_gateway(name, raw, request):
@@ -271,7 +271,7 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
 
 
 def _without_foreign_tools(request: Request, losses: Losses) -> Request:
-    """The hosted tools of another API, which its own clients offer: a server refuses types that it does not know."""
+    """Remove hosted tools of other APIs, because servers refuse tools of unknown type."""
     foreign = {
         at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
     }
@@ -282,14 +282,14 @@ def _without_foreign_tools(request: Request, losses: Losses) -> Request:
     remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
     if (
         isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
-    ):  # as Messages name one of them
+    ):  # the form of the Messages API
         losses.add("tool_choice", "the choice of a tool", "it is not offered")
         request = replace(request, tool_choice=UNSET)
     return replace(request, tools=remaining_tools or UNSET)
 
 
 def _without(request: Request, name: str, losses: Losses) -> Request:
-    """REQ-6: a field that the server has no place for; `text.verbosity` is one inside another."""
+    """REQ-6: remove a field that the server does not accept. `text.verbosity` names a nested field."""
     outer, _, inner = name.partition(".")
     if request.extra and outer in request.extra:
         losses.add(name, f"the field {name!r}", "the server has no place for it")
@@ -307,6 +307,6 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
 
 SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:", "gemini:", "messages:")
-#: Tools of Messages have the day in their names, and are carried as they are.
+#: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
 FOREIGN_REASON: Final = "only servers of another API have it"

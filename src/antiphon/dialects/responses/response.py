@@ -1,4 +1,4 @@
-"""Whole answers: another server's, mended like its stream would be (STR-14), and ours, which are the hub's own."""
+"""Translates responses that are not streamed. A server's response is normalized like its stream (STR-14)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def response_to_hub(
     stamps: Stamps,
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
-    """A server's whole answer. Raises the error that it holds instead of one, or that it is none."""
+    """Translate a server's response. Raises its error, or `UpstreamFault` if the body is no response object."""
     server_response = decode_struct(require_valid_json(body), ServerResponse)
     if server_response.output is None and server_response.status is None:
         error = decode_error(server_response.error)
@@ -35,6 +35,6 @@ def response_to_hub(
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """HTTP-2: the whole of it."""
-    del request  # every dialect's has one; here the response has all that is needed
+    """HTTP-2: encode the response."""
+    del request  # part of the common signature; unused here
     return codec.encode(response), Losses()

@@ -1,7 +1,7 @@
-"""Answers of this API as servers of every kind send them, and what can be read out of them.
+"""Lenient shapes of responses and events of this API, and functions that decode them.
 
-Every field may be absent, null or of another type than it should be; what a good server sends is read in one typed decode. What
-is no JSON is refused, once, by `require_valid_json`: everything else here relies on that.
+Every field may be absent, null or of a wrong type. A well-formed response needs one typed decode. The functions here
+rely on `require_valid_json`, which refuses invalid JSON once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServerLogProb(Struct, frozen=True, gc=False):
 
 
 class ServerEvent(Struct, frozen=True, gc=False):
-    """Any event: the members that some event has, flat, so that one decode serves them all."""
+    """Any event. It has the members of all event types, so that one decode serves all of them."""
 
     type: str | None = None
     delta: str | None = None
@@ -122,7 +122,7 @@ class ServerResponse(Struct, frozen=True, gc=False):
 
 
 def require_valid_json(data: bytes) -> bytes:
-    """`data`, if it is valid JSON throughout: `Raw` members would let through what no reader after us takes."""
+    """Return `data` if it is valid JSON. `Raw` members alone would not be checked."""
     try:
         decode_json(data)
     except DECODE_ERRORS:
@@ -131,7 +131,7 @@ def require_valid_json(data: bytes) -> bytes:
 
 
 def decode_struct(raw: bytes | Raw, type: type[_S]) -> _S:
-    """`raw` as this struct; a member of another type than it should have counts as absent."""
+    """Decode `raw` as this struct. A member of a wrong type counts as absent."""
     if raw is ABSENT_JSON:
         return type()
     try:
@@ -157,12 +157,12 @@ def text_or_json(raw: Raw) -> str | None:
 
 
 def decode_value(raw: Raw) -> Any:
-    """Any JSON value, None if there is nothing."""
+    """Decode any JSON value. None if it is absent."""
     return msgspec.json.decode(raw) if raw is not ABSENT_JSON else None
 
 
 def decode_parts(raw: Raw) -> list[ServerPart]:
-    """Parts of a message, a reasoning item or a summary. A string counts as one part of text."""
+    """Decode the parts of a message, a reasoning item or a summary. A string counts as one text part."""
     value = decode_value(raw)
     if isinstance(value, str):
         return [ServerPart(text=value)]
@@ -189,7 +189,7 @@ def logprobs_to_hub(server_logprobs: list[ServerLogProb] | None) -> list[LogProb
 
 
 def annotation_to_hub(raw: Raw) -> Annotation | None:
-    """A citation; one that is not as it should be is carried as it came."""
+    """Decode a citation. An invalid one is kept as raw JSON."""
     if decode_value(raw) is None:
         return None
     try:
@@ -200,8 +200,8 @@ def annotation_to_hub(raw: Raw) -> Annotation | None:
 
 
 def item_to_hub(raw: Raw, kind: str, id: str) -> Item:
-    """An item that is carried whole (ITEM-5). If it is not as it should be, it gets the id and status it lacks; if that does
-    not help, it is carried as it came."""
+    """Decode an item that is carried whole (ITEM-5). A missing id and status are added; if the item is still invalid,
+    it is kept as raw JSON."""
     members = {
         name: member
         for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items()
@@ -217,7 +217,7 @@ def item_to_hub(raw: Raw, kind: str, id: str) -> Item:
 
 
 def usage_to_hub(raw: Raw) -> Usage | None:
-    """REQ-4: the tokens as they were counted, with zeros for the details that a server does not tell."""
+    """REQ-4: decode the token counts. Missing details are zero."""
     if not isinstance(decode_value(raw), dict):
         return None
     try:
