@@ -78,7 +78,7 @@ class EventsFromHub:
         return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + sse.DONE_FRAME
 
     def _ordered_events(self, event: StreamEvent) -> list[StreamEvent]:
-        """Return the events to send now. Interleaved calls are sent one by one: for clients, a new call ends the previous."""
+        """Return the events to send now. Interleaved calls are sent one by one, because clients expect that."""
         at = getattr(event, "output_index", None)
         if type(event) is ItemAdded and type(event.item) in CALLS:
             self._calls.add(at)

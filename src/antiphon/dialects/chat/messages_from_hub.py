@@ -68,7 +68,7 @@ def general_messages_from_hub(
 
 
 def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
-    """Return the index of the first turn whose reasoning the server wants back."""
+    """Return the index of the first turn whose reasoning the server wants back: 0, or that of the last user turn."""
     if wire.reasoning_field == "none":
         return len(turns)
     if wire.reasoning_history == "all":

@@ -1,7 +1,7 @@
-"""Hub events → an editor's response parts (A-8, C-4): text and thinking piece by piece, calls whole, their arguments assembled.
+"""Translates hub events into response parts of the editor (A-8, C-4). Text and thinking are streamed, calls are not.
 
-Images and files that stand in an answer are data parts. A call that was cut is not delivered: the editor would run it. What the
-editor has no place for is reported.
+Images and files become data parts. A truncated call is not delivered, because the editor would run it. Output that the
+editor cannot hold is reported as a loss.
 """
 
 from __future__ import annotations
@@ -55,38 +55,38 @@ from antiphon.protocol.status import ItemStatus
 
 
 class AnswerFromHub:
-    """Tells one editor of one answer."""
+    """Translates one response for one editor."""
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._streamed: set[int] = set()  # output indexes of items that were told piece by piece
-        self._last_thought: tuple[str, Hashable] = ("", None)  # whose it was, and which part of it
+        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
+        self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
 
     def feed(self, event: StreamEvent) -> list[ResponsePart]:
-        """The parts that an event brings."""
+        """Return the parts for an event."""
         match event:
             case OutputTextDelta():
                 if event.logprobs:
-                    self._no_place(f"output[{event.output_index}].logprobs", "log probabilities")
+                    self._report_loss(f"output[{event.output_index}].logprobs", "log probabilities")
                 return _text(event.delta)
             case RefusalDelta():
                 return _text(event.delta)
             case ReasoningDelta():
-                return self._thought(event.delta, event.item_id, TEXT_PART)
+                return self._thinking_text(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
-                return self._thought(event.delta, event.item_id, event.summary_index)
+                return self._thinking_text(event.delta, event.item_id, event.summary_index)
             case ContentPartAdded() | SummaryPartAdded():
                 self._streamed.add(event.output_index)
             case ContentPartDone():
-                self._lose_annotations(event.part, event.output_index)
+                self._report_annotations(event.part, event.output_index)
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._no_place("events", f"an event of type {event.kind!r}")
+                self._report_loss("events", f"an event of type {event.kind!r}")
         return []
 
     def done_line(self, response: Response) -> DoneLine:
-        """REQ-3: how it ended."""
+        """REQ-3: return the line that ends the response."""
         report_unknown_fields(response, "response", self._losses)
         details = response.incomplete_details
         return DoneLine(
@@ -100,7 +100,7 @@ class AnswerFromHub:
     # Items
 
     def _end(self, at: int, item: Item) -> list[ResponsePart]:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. Its content is sent now if it was not streamed."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
@@ -108,7 +108,7 @@ class AnswerFromHub:
                 return self._call(at, item)
             case Message():
                 if item.phase:
-                    self._no_place(f"output[{at}].phase", "the phase of a message")
+                    self._report_loss(f"output[{at}].phase", "the phase of a message")
                 return (
                     []
                     if at in self._streamed
@@ -119,7 +119,7 @@ class AnswerFromHub:
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
-                self._no_place(f"output[{at}]", f"an item of type {type_of(item)!r}")
+                self._report_loss(f"output[{at}]", f"an item of type {type_of(item)!r}")
                 return []
 
     def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
@@ -138,7 +138,7 @@ class AnswerFromHub:
     def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
         if isinstance(part, Shape):
             report_unknown_fields(part, f"output[{at}].content", self._losses)
-        self._lose_annotations(part, at)
+        self._report_annotations(part, at)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
                 return _text(text)
@@ -147,15 +147,15 @@ class AnswerFromHub:
             ):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
-                self._no_place_for(at, part)
+                self._report_part(at, part)
                 return []
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
-        return [thinking for text, part in thoughts for thinking in self._thought(text, item.id, part)]
+        thoughts = reasoning_texts(at, item, self._report_part)
+        return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
 
-    def _thought(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
-        """Each part of a summary is a paragraph of its own."""
+    def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
+        """Return a thinking part. Each summary part is a paragraph."""
         if not text:
             return []
         last, self._last_thought = self._last_thought, (id, part)
@@ -164,19 +164,19 @@ class AnswerFromHub:
 
     # Losses
 
-    def _lose_annotations(self, part: Content, at: int) -> None:
+    def _report_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
-            self._no_place(f"output[{at}].annotations", "what a text rests on")
+            self._report_loss(f"output[{at}].annotations", "what a text rests on")
 
-    def _no_place_for(self, at: int, part: Content) -> None:
-        self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+    def _report_part(self, at: int, part: Content) -> None:
+        self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")
 
-    def _no_place(self, path: str, what: str) -> None:
+    def _report_loss(self, path: str, what: str) -> None:
         self._losses.add(path, what, "an editor's response has no place for it")
 
 
 def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:
-    """The parts of a whole answer: pieces of one text, and of one thought, are one part (STR-14)."""
+    """Join the parts of a response that is not streamed: adjacent text, and thinking of one item (STR-14)."""
     whole: list[ResponsePart] = []
     for part in parts:
         last: Any = whole[-1] if whole else None
