@@ -96,7 +96,7 @@ def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
     late = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "late"}
     found = read(CREATED, added(call), done(call), late, COMPLETED)
     assert output(found)[0]["arguments"] == "{}"
-    assert "what came after the item was done" in losses(found)
+    assert "output after the end of the item" in losses(found)
 
 
 def test_a_phase_nobody_knows_is_a_loss() -> None:

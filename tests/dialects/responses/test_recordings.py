@@ -60,7 +60,7 @@ FAILED = {
     "good_failed_stream": ([CUT], "rate_limit_exceeded", "slow down"),
     "older_flat_error": ([CUT], "upstream_error", "The server had an error"),
     "error_then_something_else": ([CUT], "invalid_value", "too long"),
-    "poor_not_json": ([CUT], "upstream_invalid_response", "the upstream sent what is not valid JSON"),
+    "poor_not_json": ([CUT], "upstream_invalid_response", "the upstream sent invalid JSON"),
     "poor_error_without_a_type": ([], "upstream_error", "boom"),
     "poor_failed_without_words": ([HELLO], "upstream_error", "the upstream's response is failed"),
 }

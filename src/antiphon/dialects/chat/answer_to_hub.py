@@ -231,7 +231,7 @@ class AnswerToHub:
         if delta.reasoning_details:
             self._details(delta.reasoning_details, has_text=bool(reasoning))
         elif not reasoning:
-            self._losses.add("message.reasoning", "it has a form that nobody knows")
+            self._losses.add("message.reasoning", "unknown form of reasoning")
 
     def _add_reasoning(self, text: str) -> None:
         self._flush_text()
@@ -299,7 +299,7 @@ class AnswerToHub:
             self._announce(self._calls.unannounced_calls(before=call))
         if piece.id and call.is_announced and piece.id != call.id:
             self._losses.add(
-                "tool_calls.id", "an id that came after the call had begun is not used", "the call was announced"
+                "tool_calls.id", "an id that arrived after the start of the call is ignored", "the call was announced"
             )
         arguments = piece.arguments
         if self._surrogates is not None:
@@ -326,7 +326,7 @@ class AnswerToHub:
         """Write the text of a server that did not follow the schema as ordinary text."""
         self._forced = None
         self._losses.add(
-            "tool_choice", "a text came in place of the forced call", "the server did not keep to the schema"
+            "tool_choice", "the server sent text instead of the forced call", "the server did not follow the schema"
         )
         self._text(forced.unconsumed_text, None)
 
@@ -335,11 +335,11 @@ class AnswerToHub:
         if forced is None or not forced.unconsumed_text.strip():
             return
         if forced.has_started:
-            self._losses.add("message.content", "what came behind the forced call is left out")
+            self._losses.add("message.content", "text after the forced call is dropped")
         elif outcome == "completed":
             self._not_forced(forced)
         else:
-            self._losses.add("message.content", "a call whose name never came, or never whole, is not delivered")
+            self._losses.add("message.content", "a call with a missing or incomplete name is not delivered")
 
     def _announce(self, calls: list[StreamedCall]) -> None:
         """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""
@@ -372,7 +372,7 @@ class AnswerToHub:
     def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
         if not call.is_announced:
             if not call.name or outcome == "failed":
-                self._losses.add(f"tool_calls[{at}]", "a call whose name never came, or never whole, is not delivered")
+                self._losses.add(f"tool_calls[{at}]", "a call with a missing or incomplete name is not delivered")
                 return
             self._announce([call])
         if self._surrogates is not None and (rest := self._surrogates.flush(call)):
@@ -381,10 +381,10 @@ class AnswerToHub:
         if call.freeform_input is not None:
             self._writer.custom_input(call, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
-                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is left over")
+                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is dropped")
         elif not call.is_custom and not call.pieces and outcome == "completed":
             self._writer.arguments(call, "{}")
-            self._losses.add(f"tool_calls[{at}].arguments", "a call came without arguments and was given {}")
+            self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments gets the arguments {}")
 
     # State
 

@@ -162,7 +162,9 @@ class EventsToHub(StreamToHub):
     def _end_response(self) -> None:
         reason = self._stop_reason
         if reason in FAILED:
-            self._fail(UpstreamFault(f"the upstream gave up: its finish reason is {reason!r}", code=FAILED[reason]))
+            self._fail(
+                UpstreamFault(f"the upstream ended the response with the finish reason {reason!r}", code=FAILED[reason])
+            )
         else:
             self._end_as(INCOMPLETE.get(reason))
 

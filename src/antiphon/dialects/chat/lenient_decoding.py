@@ -33,7 +33,7 @@ def decode_leniently(data: bytes, losses: Losses) -> Chunk | None:
     chunk = _convert(value)
     if chunk is None and value.pop("usage", None) is not None:
         chunk = _convert(value)
-        losses.add("usage", "it has a form that nobody knows")
+        losses.add("usage", "unknown form of usage")
     return chunk
 
 

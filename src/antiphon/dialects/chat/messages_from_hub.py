@@ -182,7 +182,9 @@ class _Messages:
             own = own_envelope(item, self._wire.maker)
             content, summary = item.content or [], item.summary
             if item.encrypted_content and own is None:
-                self._losses.add(path, "earlier reasoning", "another made it, and only its maker takes it")  # RSN-3
+                self._losses.add(
+                    path, "earlier reasoning", "another server made it, and only its maker accepts it"
+                )  # RSN-3
                 continue
             sealed = own.content if own is not None else {}
             its_own, thought = sealed.get("reasoning_details"), sealed.get("reasoning_content")
@@ -237,7 +239,7 @@ class _Messages:
         if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "chat does not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "chat does not distinguish them")
 
 
 def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:

@@ -171,9 +171,7 @@ class _Items:
             report_unknown_fields(call.custom, f"{path}.custom", self._losses)
             return CustomToolCallParam(call_id=call.id, name=call.custom.name, input=call.custom.input)
         if not call.function:
-            raise MissingField(
-                f"{path}.function is missing: wanted the function that was called", param=f"{path}.function"
-            )
+            raise MissingField(f"{path}.function is missing: wanted the called function", param=f"{path}.function")
         return self._function_call(call.function, call.id, f"{path}.function")
 
     def _function_call(self, function: FunctionCallIn, call_id: str, path: str) -> FunctionCallParam:

@@ -83,14 +83,12 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
             case {"type": "reasoning.text", "text": str() as piece, **rest}:
                 texts.append(piece)
                 if rest.get("signature"):
-                    why = "whose it is cannot be told"
+                    why = "its maker is unknown"
                     losses.add(f"{path}.reasoning_details[{at}].signature", "the signature of a reasoning text", why)
             case {"type": "reasoning.summary", "summary": str() as piece}:
                 summary.append(SummaryText(text=piece))
             case _:
-                losses.add(
-                    f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has a form that nobody knows"
-                )
+                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "unknown form of detail")
     text = text or "".join(texts)
     content: list[Content] = [ReasoningText(text=text)] if text else []
     if content:

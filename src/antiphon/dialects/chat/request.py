@@ -75,7 +75,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     )
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
-        raise InvalidValue("input: got nothing that can be said in a chat; wanted at least one message", param="input")
+        raise InvalidValue("input: no item can be sent as a chat message; wanted at least one message", param="input")
     _report_fields(request, losses)
     if_supported = _Fields(wire, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
@@ -177,11 +177,15 @@ def _format_from_hub(
     if isinstance(format, TextFormat):
         return UNSET
     if wire.json_output == "none":
-        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
     if isinstance(format, JsonObjectFormat):
         return ResponseFormatOut(type="json_object")
     if wire.json_output == "json_object":
-        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        losses.add(
+            "text.format",
+            "that the output must match the schema",
+            "the schema is part of the prompt, but the server enforces only JSON",
+        )
         schema = codec.encode(format.schema or {}).decode()
         first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
         return ResponseFormatOut(type="json_object")
@@ -255,7 +259,7 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
     losses.add(
         "reasoning.effort",
         f"the effort {effort!r}: it became {supported_effort!r}",
-        "the server does not know the word",
+        "the server does not support it",
     )
     return supported_effort
 
@@ -274,7 +278,7 @@ def _report_fields(request: Request, losses: Losses) -> None:
         losses.add("prompt_cache_retention", "how long the prompt is cached", "chat has no place for it")
     for at, name in enumerate(request.include or ()):
         if name not in INCLUDES:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "chat has no such thing")
+            losses.add(f"include[{at}]", f"the inclusion of {name[:50]!r}", "chat does not support it")
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:

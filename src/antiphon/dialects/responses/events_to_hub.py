@@ -184,7 +184,7 @@ class EventsToHub:
 
     def _report_surrogate_loss(self, count: int) -> None:
         if count:
-            self.losses.add("stream", "half of a surrogate pair", "its other half never came")
+            self.losses.add("stream", "half of a surrogate pair", "its other half is missing")
 
     def _dispatch(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         if self._error is not None and kind != "response.failed":
@@ -202,7 +202,7 @@ class EventsToHub:
         elif decode_error(event.error) is not None:
             self._error_event(event)
         else:
-            self.losses.add("stream", "an event without a type", "nothing can be made of it")
+            self.losses.add("stream", "an event without a type", "it cannot be translated")
 
     # The response
 

@@ -98,7 +98,7 @@ class ResponseNormalizer:
         server_item = decode_struct(raw, ServerItem)
         kind = "whole" if _must_be_carried(server_item) else item_kind(server_item)
         if kind is None:
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            self.losses.add("output", "an item without a type", "it cannot be translated")
             return
         item = self.tracker.find_announced(kind, server_item.id, index) or self._track_item(kind, server_item, index)
         item.announced_by_server = True
@@ -114,7 +114,7 @@ class ResponseNormalizer:
         server_item = decode_struct(raw, ServerItem)
         kind = item_kind(server_item)
         if kind is None:
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            self.losses.add("output", "an item without a type", "it cannot be translated")
             return
         final = _final_form(kind, server_item, index)
         item = self.tracker.find_for_final_form(final)
@@ -133,7 +133,7 @@ class ResponseNormalizer:
             self._waiting.append(item)
             self._announce_ready_items()
         elif item.finished_by_server:
-            self._report_loss(item, "", "what came after the item was done", "ITEM-4")
+            self._report_loss(item, "", "output after the end of the item", "ITEM-4")
             return None
         return item
 
@@ -172,7 +172,7 @@ class ResponseNormalizer:
     ) -> None:
         part = item.part_at(text_kind, index)
         if part.is_closed:
-            self._report_loss(item, _path_of(part), "what came after the part was done", "STR-3")
+            self._report_loss(item, _path_of(part), "output after the end of the part", "STR-3")
             return
         self._write(item, part, text, logprobs)
 
@@ -191,7 +191,7 @@ class ResponseNormalizer:
         """Add a citation (STR-11)."""
         part = item.part_at("text", index)
         if part.is_closed:
-            self._report_loss(item, _path_of(part), "a citation that came after the part was done", "STR-3")
+            self._report_loss(item, _path_of(part), "a citation after the end of the part", "STR-3")
         else:
             self._add_annotation(item, part, raw)
 
@@ -213,7 +213,7 @@ class ResponseNormalizer:
         if not whole or whole == streamed:
             return
         if item.has_final_form or not whole.startswith(streamed):
-            self._report_loss(item, ".arguments", f"{len(whole)} characters that contradict what was streamed", "STR-6")
+            self._report_loss(item, ".arguments", f"{len(whole)} characters that contradict the streamed text", "STR-6")
         else:
             self.on_arguments_delta(item, whole[len(streamed) :])
 
@@ -313,7 +313,7 @@ class ResponseNormalizer:
             if item.kind in ("call", "custom"):
                 item.call_id = item.call_id or item.id or self._new_id("call")
                 if not item.name:
-                    self.losses.add("output", "a call that was never given a name", "nobody could run it (TOOL-3)")
+                    self.losses.add("output", "a call without a name", "it cannot be executed (TOOL-3)")
                     continue
             self._announce(item)
 
@@ -386,7 +386,7 @@ class ResponseNormalizer:
         rest = whole[len(streamed) :] if whole.startswith(streamed) else ""
         if whole and whole != streamed and (is_over or not rest):
             self._report_loss(
-                item, _path_of(part), f"{len(whole)} characters that contradict what was streamed", "STR-6"
+                item, _path_of(part), f"{len(whole)} characters that contradict the streamed text", "STR-6"
             )
             rest = ""
         if is_over:
@@ -518,7 +518,7 @@ class ResponseNormalizer:
             item.encrypted_content = content
             self.writer.encrypted_content(item.key, self._seal(item, content))
         elif content != item.encrypted_content:
-            self._report_loss(item, ".encrypted_content", "what came after the item was done", "ITEM-4")
+            self._report_loss(item, ".encrypted_content", "output after the end of the item", "ITEM-4")
 
     def _seal(self, item: UpstreamItem, content: str) -> str:
         """RSN-2: seal the content together with the item id, so that the same server can get both back."""
@@ -568,7 +568,7 @@ class ResponseNormalizer:
             if (kind := item_kind(item)) is not None
         ]
         if len(listed) < len(output):
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            self.losses.add("output", "an item without a type", "it cannot be translated")
         finals = [_final_form(kind, item, index) for index, (_, item, kind) in enumerate(listed)]
         for (raw, server_item, _), final, tracked_item in zip(
             listed, finals, self.tracker.match_final_forms(finals), strict=True

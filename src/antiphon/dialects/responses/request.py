@@ -83,7 +83,7 @@ def _check_format(request: Request) -> None:
     """REQ-1: refuse a request for JSON output if the server writes text only."""
     format = request.text.format if request.text else UNSET
     if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
-        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
 
 
 class _Input:
@@ -156,7 +156,7 @@ class _Input:
         if isinstance(part, InputText):
             return part
         if isinstance(part, Refusal):
-            self._losses.add(path, "that these words were a refusal", "only text can stand here")
+            self._losses.add(path, "the mark that this text is a refusal", "only text is allowed here")
         elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
             self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
         return InputText(text=_text_in(part), extra=part.extra)
@@ -220,7 +220,7 @@ class _Input:
                     id=original_id if item.id and isinstance(original_id, str) else item.id,
                 )
             case _:
-                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker takes it")
+                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker accepts it")
                 return None
 
 
@@ -251,7 +251,7 @@ def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses
     losses.add(
         "reasoning.effort",
         f"the effort {effort!r}: it became {supported_effort!r}",
-        "the server does not know the word",
+        "the server does not support it",
     )
     return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
 

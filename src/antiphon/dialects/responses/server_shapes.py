@@ -126,7 +126,7 @@ def require_valid_json(data: bytes) -> bytes:
     try:
         decode_json(data)
     except DECODE_ERRORS:
-        raise UpstreamFault("the upstream sent what is not valid JSON", code="upstream_invalid_response") from None
+        raise UpstreamFault("the upstream sent invalid JSON", code="upstream_invalid_response") from None
     return data
 
 

@@ -129,9 +129,9 @@ class AnswerFromHub:
             decode_json(arguments, type=dict[str, Raw])
         except ValueError:
             if was_cut:
-                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it was cut")
+                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it is truncated")
                 return []
-            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they were put into one")
+            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they are wrapped in one")
             arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
 
@@ -166,7 +166,7 @@ class AnswerFromHub:
 
     def _report_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
-            self._report_loss(f"output[{at}].annotations", "what a text rests on")
+            self._report_loss(f"output[{at}].annotations", "the citations of a text")
 
     def _report_part(self, at: int, part: Content) -> None:
         self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")

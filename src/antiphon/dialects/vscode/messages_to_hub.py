@@ -79,14 +79,14 @@ class _Message:
         """A-1: an unknown role becomes the user."""
         hub_role = ROLES.get(role) if isinstance(role, int) else None
         if hub_role is None:
-            self._losses.add(f"{self._path}.role", f"the role {role!r}", "nobody knows it: it is told as the user's")
+            self._losses.add(f"{self._path}.role", f"the role {role!r}", "it is unknown; 'user' is used")
         return hub_role or "user"
 
     def _add_part(self, part: PartIn, path: str) -> None:
         kind = part_kind(part)
         if kind is None:
             self._losses.add(
-                path, "a part that is neither text, data, a call, a result nor thinking", "nobody knows what it is"
+                path, "a part that is neither text, data, a call, a result nor thinking", "its kind is unknown"
             )
             return
         report_unknown_fields(part, path, self._losses)
@@ -132,7 +132,7 @@ class _Message:
             return
         marked: list[Any] = self._parts or self._items
         if not marked or isinstance(marked[-1], ReasoningParam):
-            self._losses.add(path, "where the prompt may be cached", "nothing stands before the mark")
+            self._losses.add(path, "where the prompt may be cached", "there is no part before the mark")
             return
         marked[-1] = replace(marked[-1], extra={**(marked[-1].extra or {}), "cache_control": mark})
 

@@ -72,7 +72,7 @@ def _tool_choice(options: OptionsIn, losses: Losses) -> ToolChoiceValue | UnsetT
     if not options.tools or mode is UNSET or mode is None:
         return UNSET
     if mode not in TOOL_MODES:
-        losses.add("options.toolMode", f"the tool mode {mode}", "nobody knows it: it is told as 'auto'")
+        losses.add("options.toolMode", f"the tool mode {mode}", "it is unknown; 'auto' is used")
     return TOOL_MODES.get(mode, "auto")
 
 

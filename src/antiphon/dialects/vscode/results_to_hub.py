@@ -65,7 +65,7 @@ def _data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Lo
         return decode_text(data, f"{path}.data", losses)
     if form == "image" and choices.images_in_results == "keep":
         return InputImageParam(image_url=data_url(mime_type, data))
-    losses.add(path, f"data of the type {mime_type!r}", "a result has no place for it: a note stands there")
+    losses.add(path, f"data of the type {mime_type!r}", "a result cannot hold it: a note replaces it")
     return binary_placeholder(mime_type)
 
 
