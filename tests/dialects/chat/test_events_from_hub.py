@@ -142,12 +142,14 @@ def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
 
 
 @given(lives())
-def test_what_chat_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
+def test_output_that_chat_cannot_hold_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
     lost = tell(events).lost
     for event in events:
         match event:
-            case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
+            case ItemAdded(item=item, output_index=at) if not isinstance(
+                item, Message | Reasoning | FunctionCall | CustomToolCall
+            ):
                 assert f"output[{at}]" in lost
             case ItemDone(item=Message() as item, output_index=at) if item.phase:
                 assert f"output[{at}].phase" in lost
@@ -387,7 +389,12 @@ def test_usage_comes_last_and_only_if_it_was_asked_for(options: bytes, is_told: 
 def test_no_usage_is_invented() -> None:
     life = Life()
     life.complete()
-    assert life.told(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1]["choices"] != []
+    assert (
+        life.told(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1][
+            "choices"
+        ]
+        != []
+    )
 
 
 def test_a_failure_is_an_error_object_and_then_the_end() -> None:
@@ -413,7 +420,7 @@ def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
     assert failed.response.error == Error(code="upstream_disconnected", message="gone")
 
 
-def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
+def test_truncated_stream_ends_once_with_an_error() -> None:
     life = Life()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)
@@ -430,7 +437,10 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     life = Life()
     life.whole_item(
-        "m", Message(id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")])
+        "m",
+        Message(
+            id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")]
+        ),
     )
     life.whole_item("u", Message(id="u", status=done, role="user", content=[]))
     life.whole_item("e", Message(id="e", status=done, role="assistant", content=[chart]))
@@ -455,7 +465,9 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
     life = Life()
     life.extension_event("acme:progress", {"percent": 50})
-    life.whole_item("m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary"))
+    life.whole_item(
+        "m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary")
+    )
     life.update(extra={"acme": Raw(b'"x"')})
     life.complete()
     told = life.told()

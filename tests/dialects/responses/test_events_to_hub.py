@@ -67,7 +67,7 @@ def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
 
 @given(written(), st.sampled_from(["default", "standard", "older"]))
 @settings(max_examples=40)
-def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: EventStyle) -> None:
+def test_stream_of_our_own_server_reads_back_unchanged(life: Life, style: EventStyle) -> None:
     """Hub → this dialect → hub, in every style (API-6): the same response, and for every event of it an equal one."""
     from_hub = EventsFromHub(REQUEST, style=style)
     data = b"".join(from_hub.feed(event) for event in life.events) + from_hub.finish()
@@ -118,11 +118,17 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@given(st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6))
+@given(
+    st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6)
+)
 @settings(max_examples=40)
 def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
     """Whatever stands where, also inside items, parts and responses."""
-    given = [frame for frame in frames(recording(f"{name}.sse")) if frame.data.startswith(b"{") and b"ud83d" not in frame.data]
+    given = [
+        frame
+        for frame in frames(recording(f"{name}.sse"))
+        if frame.data.startswith(b"{") and b"ud83d" not in frame.data
+    ]
     for at, place, junk in spoiled:
         frame = given[at % len(given)]
         try:
@@ -189,7 +195,7 @@ def test_an_end_mark_does_not_make_an_open_item_complete() -> None:
     assert response.error.code == "upstream_disconnected"
 
 
-def test_why_the_stream_is_over_can_be_told() -> None:
+def test_finish_takes_the_error_that_ended_the_stream() -> None:
     """STR-8: a timeout, say; but what the server itself said counts more."""
     timeout = UpstreamFault("too slow", code="upstream_timeout", status=504)
     to_hub = reader()
@@ -229,17 +235,23 @@ def test_after_the_end_nothing_comes() -> None:
         (sse.Frame("acme:x", b"5"), "an event of type 'acme:x'"),
         (frame_of({"type": "response.output_item.added"}), "an item without a type"),
         (frame_of({"type": "response.output_item.done", "item": 5}), "an item without a type"),
-        (frame_of({"type": "response.content_part.added", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
-        (frame_of({"type": "response.content_part.done", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
+        (
+            frame_of({"type": "response.content_part.added", "part": {"type": "output_audio"}}),
+            "a part of type 'output_audio'",
+        ),
+        (
+            frame_of({"type": "response.content_part.done", "part": {"type": "output_audio"}}),
+            "a part of type 'output_audio'",
+        ),
     ],
 )
-def test_what_nothing_can_be_made_of_is_named_as_lost(frame: sse.Frame, what: str) -> None:
+def test_unreadable_events_are_losses(frame: sse.Frame, what: str) -> None:
     """F-4"""
     assert [loss.what for loss in read_frames([frame]).losses] == [what]
 
 
 @pytest.mark.parametrize("kind", ["ping", "keepalive"])
-def test_what_keeps_a_connection_alive_is_passed_over(kind: str) -> None:
+def test_keep_alive_events_are_ignored(kind: str) -> None:
     to_hub = reader()
     assert to_hub.feed(frame_of({"type": kind})) == []
     assert list(to_hub.losses) == []
@@ -257,7 +269,9 @@ def test_a_response_that_is_queued_says_so_first() -> None:
     first = to_hub.feed(frame_of({"type": "response.queued", "response": {"status": "queued"}}))
     assert [type(event).__name__ for event in first] == ["ResponseCreated", "ResponseQueued"]
     assert to_hub.feed(frame_of({"type": "response.queued"})) == []
-    assert [type(event).__name__ for event in to_hub.feed(frame_of({"type": "response.in_progress"}))] == ["ResponseInProgress"]
+    assert [type(event).__name__ for event in to_hub.feed(frame_of({"type": "response.in_progress"}))] == [
+        "ResponseInProgress"
+    ]
 
 
 def test_the_hot_path_says_the_same_as_any_other() -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.dialects.responses.upstreams import REQUEST, ReadResult, frame_of, read_events, read_frames, reader, stable_fields
+from tests.dialects.responses.upstreams import (
+    REQUEST,
+    ReadResult,
+    frame_of,
+    read_events,
+    read_frames,
+    reader,
+    stable_fields,
+)
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
@@ -57,20 +65,35 @@ def test_items_that_come_whole_under_one_index_and_no_id_are_all_there() -> None
     other = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("c1", "c2")]
-    told = [done(thought), done(thought), done(TEXT), done(TEXT), done(other), *(done(call) for call in (*calls, calls[1]))]
+    told = [
+        done(thought),
+        done(thought),
+        done(TEXT),
+        done(TEXT),
+        done(other),
+        *(done(call) for call in (*calls, calls[1])),
+    ]
     found = read(CREATED, *told, COMPLETED)
-    assert [item["type"] for item in output(found)] == ["reasoning", "message", "message", "function_call", "function_call"]
+    assert [item["type"] for item in output(found)] == [
+        "reasoning",
+        "message",
+        "message",
+        "function_call",
+        "function_call",
+    ]
 
 
 @pytest.mark.parametrize("event", [added({"id": "x"}), done({"id": "x"})])
-def test_an_item_nobody_can_name_is_a_loss(event: dict[str, Any]) -> None:
+def test_item_event_without_a_type_is_a_loss(event: dict[str, Any]) -> None:
     found = read(CREATED, event, done(TEXT), COMPLETED)
     assert "an item without a type" in losses(found)
     assert [item["type"] for item in output(found)] == ["message"]
 
 
 def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
-    found = read(CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}})
+    found = read(
+        CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}}
+    )
     assert "an item without a type" in losses(found)
     assert len(output(found)) == 1
 
@@ -99,7 +122,7 @@ def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
     assert "output after the end of the item" in losses(found)
 
 
-def test_a_phase_nobody_knows_is_a_loss() -> None:
+def test_unknown_phase_is_a_loss() -> None:
     """ITEM-7"""
     found = read(CREATED, done({**TEXT, "phase": "prelude"}), COMPLETED)
     assert "'prelude'" in losses(found)
@@ -131,7 +154,13 @@ def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
 
 def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
     item = {"type": "reasoning", "id": "r", "summary": []}
-    part = {"type": "response.content_part.added", "item_id": "r", "output_index": 0, "content_index": 0, "part": {"text": ""}}
+    part = {
+        "type": "response.content_part.added",
+        "item_id": "r",
+        "output_index": 0,
+        "content_index": 0,
+        "part": {"text": ""},
+    }
     delta = {"type": "response.reasoning.delta", "item_id": "r", "output_index": 0, "content_index": 0, "delta": "Hm"}
     found = read(CREATED, added(item), part, delta, done({**item}), COMPLETED)
     assert output(found)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
@@ -140,7 +169,10 @@ def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
 def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
     """RSN-1, ITEM-4"""
     item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "one"}
-    late = {"type": "response.completed", "response": {"status": "completed", "output": [{**item, "encrypted_content": "two"}]}}
+    late = {
+        "type": "response.completed",
+        "response": {"status": "completed", "output": [{**item, "encrypted_content": "two"}]},
+    }
     found = read(CREATED, done(item), late)
     assert output(found)[0]["encrypted_content"] == "one"
     assert "encrypted_content" in losses(found)
@@ -149,7 +181,13 @@ def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
 def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: str) -> None:
     """ITEM-2, ITEM-3: what follows shows that the response went on."""
-    foreign = {"type": "message", "id": "m", "role": "user", "status": status, "content": [{"type": "input_text", "text": "x"}]}
+    foreign = {
+        "type": "message",
+        "id": "m",
+        "role": "user",
+        "status": status,
+        "content": [{"type": "input_text", "text": "x"}],
+    }
     found = read(CREATED, done(foreign), done(TEXT, 1), COMPLETED)
     assert output(found)[0]["status"] == "completed"
     assert repr(status) in losses(found)
@@ -159,7 +197,14 @@ def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: s
 def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str | None) -> None:
     """STR-4"""
     forms: dict[str, dict[str, Any]] = {
-        "name": {"type": "mcp_call", "id": "m", "status": "in_progress", "server_label": "files", "name": "read", "arguments": ""},
+        "name": {
+            "type": "mcp_call",
+            "id": "m",
+            "status": "in_progress",
+            "server_label": "files",
+            "name": "read",
+            "arguments": "",
+        },
         "role": {"type": "message", "id": "m", "status": "in_progress", "role": "user", "content": []},
     }
     announced = forms[name]
@@ -199,7 +244,7 @@ def test_an_event_whose_data_is_no_object_is_a_loss() -> None:
     assert "'acme:ping'" in losses(found) or found.response.status == "failed"
 
 
-def test_whatever_follows_an_error_event_is_the_end() -> None:
+def test_any_event_after_an_error_event_ends_the_response() -> None:
     """STR-8"""
     error = {"type": "error", "error": {"message": "no", "code": "server_error", "type": "server_error", "param": None}}
     found = read(CREATED, error, done(TEXT), COMPLETED)
@@ -208,7 +253,10 @@ def test_whatever_follows_an_error_event_is_the_end() -> None:
 
 @pytest.mark.parametrize("half", [0xD83D, 0xDE00])
 def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> None:
-    data = b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}' % half
+    data = (
+        b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}'
+        % half
+    )
     found = read_frames([frame_of(CREATED), sse.Frame("", data), frame_of(COMPLETED)])
     assert find_violations(found.events) == []
     assert output(found)[0]["content"][0]["text"] == "a\ufffd"
@@ -231,7 +279,7 @@ def test_an_unusual_frame_outside_a_delta_is_read_leniently() -> None:
     assert find_violations(events) == []
 
 
-def test_a_plain_answer_that_is_nothing_of_the_kind_is_the_upstreams_fault() -> None:
+def test_body_that_is_no_response_is_an_upstream_fault() -> None:
     begun = initial_response(REQUEST, id="resp_1", created_at=1)
     for body in (b"", b"<html>", b"[]", b"null"):
         with pytest.raises(UpstreamFault) as caught:

@@ -40,9 +40,24 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.fold import fold, replay
-from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning, ReasoningParam, WebSearchCall
+from antiphon.protocol.items import (
+    FunctionCall,
+    ImageGenerationCall,
+    Item,
+    Message,
+    Reasoning,
+    ReasoningParam,
+    WebSearchCall,
+)
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import IncompleteDetails, InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
+from antiphon.protocol.response import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    Usage,
+    initial_response,
+)
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -76,7 +91,9 @@ def whole(response: Response) -> dict[str, Any]:
 
 def response_with(*items: Item, **members: Any) -> Response:
     begun = initial_response(REQUEST, id="resp_1", created_at=1)
-    return Response(**{name: getattr(begun, name) for name in begun.__struct_fields__} | {"output": list(items), **members})
+    return Response(
+        **{name: getattr(begun, name) for name in begun.__struct_fields__} | {"output": list(items), **members}
+    )
 
 
 def reasoning(**members: Any) -> Reasoning:
@@ -157,7 +174,13 @@ def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assemble
             "responseId": "resp_1",
             "model": "m",
             "status": "completed",
-            "usage": {"inputTokens": 30, "cachedTokens": 8, "outputTokens": 12, "reasoningTokens": 5, "totalTokens": 42},
+            "usage": {
+                "inputTokens": 30,
+                "cachedTokens": 8,
+                "outputTokens": 12,
+                "reasoningTokens": 5,
+                "totalTokens": 42,
+            },
         },
     ]
 
@@ -191,7 +214,8 @@ def test_thinking_in_a_stream_is_not_told_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "input"), [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})]
+    ("arguments", "input"),
+    [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})],
 )
 def test_a_calls_input_is_always_an_object(arguments: str, input: Any) -> None:
     """A-4."""
@@ -217,7 +241,9 @@ def test_images_and_files_in_an_answer_are_data() -> None:
         ),
         ImageGenerationCall(id="ig_2"),
     )
-    assert lines == [{"type": "data", "mimeType": mime, "data": "aGk="} for mime in ("image/png", "image/gif", "application/pdf")]
+    assert lines == [
+        {"type": "data", "mimeType": mime, "data": "aGk="} for mime in ("image/png", "image/gif", "application/pdf")
+    ]
     assert lost == ["output[1].content", "output[2]"]
 
 
@@ -228,7 +254,7 @@ def test_words_of_every_kind_are_text() -> None:
     assert ([line["value"] for line in lines], lost) == (["a", "b", "c", "d"], [])
 
 
-def test_what_an_editor_has_no_place_for_is_reported() -> None:
+def test_output_that_an_editor_cannot_hold_is_a_loss() -> None:
     """F-4."""
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
     odd = UnknownContent(kind="hologram", raw=Raw(b'{"type":"hologram"}'))
@@ -245,7 +271,9 @@ def test_what_an_editor_has_no_place_for_is_reported() -> None:
 def test_log_probabilities_and_events_that_nobody_knows_are_reported() -> None:
     """F-4."""
     logprob = LogProb(token="a", logprob=0, bytes=[97], top_logprobs=[])
-    delta = OutputTextDelta(sequence_number=1, item_id="m", output_index=0, content_index=0, delta="a", logprobs=[logprob])
+    delta = OutputTextDelta(
+        sequence_number=1, item_id="m", output_index=0, content_index=0, delta="a", logprobs=[logprob]
+    )
     unknown = UnknownEvent(kind="acme:x", raw=Raw(b"{}"), sequence_number=2)
     lines, lost = told([delta, unknown, ItemDone(sequence_number=3, output_index=0, item=None)])
     assert lines[0] == {"type": "text", "value": "a"}
@@ -292,7 +320,13 @@ def test_a_failure_in_a_stream_is_told_once() -> None:
     payload = ErrorPayload(type="too_many_requests", code="rate_limit_exceeded", message="slow down", param=None)
     failed = response_with(status="failed")
     lines, _ = told([ErrorEvent(sequence_number=1, error=payload), ResponseFailed(sequence_number=2, response=failed)])
-    error = {"name": "Blocked", "type": "too_many_requests", "code": "rate_limit_exceeded", "message": "slow down", "param": None}
+    error = {
+        "name": "Blocked",
+        "type": "too_many_requests",
+        "code": "rate_limit_exceeded",
+        "message": "slow down",
+        "param": None,
+    }
     assert lines == [{"type": "error", "error": error}]
 
 
@@ -304,7 +338,7 @@ def test_a_response_that_failed_is_told_as_an_error_also_where_no_event_told_it(
         response_from_hub(response_with(status="failed"), REQUEST)
 
 
-def test_a_stream_that_was_cut_says_so() -> None:
+def test_truncated_stream_ends_with_an_error_line() -> None:
     """STR-7."""
     [line], _ = told([])
     assert line["error"]["code"] == "upstream_disconnected"

@@ -57,7 +57,12 @@ def test_data_of_the_users_is_an_image_text_or_a_file_by_its_media_type() -> Non
     """A-3."""
     pdf = base64.b64encode(b"%PDF").decode()
     [item] = items_of(
-        message(USER, data(PNG, "image/png"), data("é".encode(), "text/plain; charset=utf-8"), data(b"%PDF", "application/pdf"))
+        message(
+            USER,
+            data(PNG, "image/png"),
+            data("é".encode(), "text/plain; charset=utf-8"),
+            data(b"%PDF", "application/pdf"),
+        )
     )
     assert item["content"] == [
         {"type": "input_image", "image_url": PNG_URL},
@@ -164,7 +169,9 @@ def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
         {"value": "x", "unit": "C"},
         [1, None],
     ]
-    request, lost = read(message(USER, "x"), message(ASSISTANT, CALL), message(USER, {"callId": "call_1", "content": content}))
+    request, lost = read(
+        message(USER, "x"), message(ASSISTANT, CALL), message(USER, {"callId": "call_1", "content": content})
+    )
     result = input_items(request)[2]
     assert isinstance(result, FunctionCallOutputParam)
     assert result.output == "\n".join(
@@ -192,7 +199,7 @@ def test_an_image_in_a_result_stays_one_or_is_noted_by_choice() -> None:
     assert {name: bytes(raw) for name, raw in (noted.extra or {}).items()} == {"is_error": b"true"}
 
 
-def test_a_deep_tree_is_no_danger() -> None:
+def test_deep_tree_is_flattened_without_recursion() -> None:
     """A-5."""
     tree: dict[str, Any] = {"type": 2, "text": "leaf"}
     for _ in range(120):
@@ -249,10 +256,15 @@ def test_marks_of_the_editors_own_are_reported() -> None:
     """F-4."""
     marks = [data(b"x", "stateful_marker"), data(b"forever", "cache_control"), data(b"ephemeral", "cache_control")]
     _, lost = read(message(USER, *marks), message(USER, {"type": "thinking", "value": "t"}, marks[2]))
-    assert lost == ["messages[0].content[0]", "messages[0].content[1]", "messages[0].content[2]", "messages[1].content[1]"]
+    assert lost == [
+        "messages[0].content[0]",
+        "messages[0].content[1]",
+        "messages[0].content[2]",
+        "messages[1].content[1]",
+    ]
 
 
-def test_what_nobody_knows_is_reported_by_its_path() -> None:
+def test_unknown_parts_are_losses_with_their_paths() -> None:
     """F-4, REQ-7."""
     parts = [{"type": "hologram"}, {"uri": "x"}, {"value": "a", "new": 1}, {"value": {"no": "text"}}]
     _, lost = read({**message(USER, *parts), "mood": "good"}, future=1, choices={"odd": 1}, options={"odd": 1})
@@ -276,7 +288,7 @@ def test_a_part_that_calls_itself_text_is_text() -> None:
         ({"type": "tool_result", "callId": "c"}, "content"),
     ],
 )
-def test_what_a_part_must_have_is_asked_for_by_its_path(part: Any, path: str) -> None:
+def test_missing_members_of_parts_are_refused_with_their_paths(part: Any, path: str) -> None:
     """ERR-3."""
     with pytest.raises(MissingField) as caught:
         read(message(USER, part))
@@ -360,7 +372,7 @@ def test_the_older_habit_of_a_leading_assistant_message_is_known(prompt: str) ->
         [message(ASSISTANT, PROMPT), TURN, message(SYSTEM, "Be kind.")],
     ],
 )
-def test_a_real_turn_of_the_assistants_is_never_eaten(conversation: list[Any]) -> None:
+def test_real_assistant_turn_is_no_system_prompt(conversation: list[Any]) -> None:
     """C-1."""
     request, _ = read(*conversation)
     assert not request.instructions
@@ -373,13 +385,13 @@ def test_a_turn_without_words_is_no_prompt(first: Any) -> None:
     assert not read(first, TURN, choices={"leadingAssistant": "system"})[0].instructions
 
 
-def test_no_text_is_slow_to_judge() -> None:
+def test_prompt_detection_is_fast_for_any_text() -> None:
     """C-1: a pattern that can be tried in many ways would take years over these."""
     for text in ("##\n" * 5000, "<a>" * 5000, "You are a " + "very " * 5000, "\n" * 5000 + "You are Ann" * 500):
         assert not read(message(ASSISTANT, text), TURN)[0].instructions
 
 
-def test_who_knows_better_says_what_a_leading_assistant_message_is() -> None:
+def test_choice_overrides_the_role_of_a_leading_assistant_message() -> None:
     """C-1."""
     terse = message(ASSISTANT, "Be brief.")
     assert read(terse, TURN, choices={"leadingAssistant": "system"})[0].instructions == "Be brief."
@@ -390,7 +402,9 @@ PIECES = st.sampled_from(["a", "b", CALL, RESULT, {"value": "t", "id": "rs"}, da
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.lists(PIECES, min_size=1, max_size=4)), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.lists(PIECES, min_size=1, max_size=4)), min_size=1, max_size=6)
+)
 def test_everything_that_was_said_is_there_in_its_order(conversation: list[tuple[int, list[Any]]]) -> None:
     """E-5, A-5: order kept exactly, no content lost; instructions are what came first."""
     request, lost = read(*(message(role, *parts) for role, parts in conversation))
