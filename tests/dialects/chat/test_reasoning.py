@@ -83,7 +83,7 @@ def test_thoughts_between_tags_are_sealed_too() -> None:
 
 
 def test_a_servers_details_come_back_to_it_as_they_came() -> None:
-    """RSN-2: pieces are put together, and a signature that comes late belongs to its text, streaming and whole alike."""
+    """RSN-2: pieces are joined, and a late signature belongs to its text, streamed or not."""
     sealed = {"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": "a", "index": 1}
     pieces = [
         chunk(reasoning="H", reasoning_details=[{"type": "reasoning.text", "text": "H", "format": "f", "index": 0}]),
@@ -159,7 +159,7 @@ def test_reasoning_of_another_maker_is_dropped(sealed: str) -> None:
 
 
 def test_its_own_that_is_not_wanted_is_a_loss() -> None:
-    """RSN-2, F-4: beyond the tool loop, before a turn that says nothing, and where an envelope holds what nobody knows."""
+    """RSN-2, F-4: outside the tool loop, before an empty turn, and in an envelope with unknown content."""
     thought = ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"reasoning_content": "Hm."}))
     assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
     details = ReasoningParam(summary=[], encrypted_content=seal_reasoning("router", {"reasoning_details": [SIGNED]}))

@@ -280,7 +280,7 @@ def _plain_conversation(request: Request) -> list[Any]:
 
 
 def _regrouped(body: dict[str, Any]) -> dict[str, Any]:
-    """The documented regrouping: what begins as system text is one text, text parts are one text, text and calls one turn."""
+    """The documented regrouping: leading system text is one text, text parts are one text, text and calls one turn."""
     messages: list[dict[str, Any]] = []
     for message in body["messages"]:
         message = {**message, "content": _joined(message.get("content"))}

@@ -59,8 +59,8 @@ from antiphon.protocol.response import initial_response
 def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
     """STR-14. What was streamed before a failure is not in a plain answer: that pair is not one."""
     streamed = read_stream(recording(f"{name}_stream.sse"))
-    begun = initial_response(REQUEST, id="resp_2", created_at=5)
-    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, begun, counting_stamps())
+    opening = initial_response(REQUEST, id="resp_2", created_at=5)
+    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, opening, counting_stamps())
     assert stable_fields(streamed.response) == stable_fields(plain)
     assert streamed.losses == list(losses)
 
@@ -93,7 +93,7 @@ def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habi
 @given(written(endings=("complete", "incomplete", "fail")), habits(where=(), who=(), parts=()))
 @settings(max_examples=40)
 def test_items_side_by_side_are_kept_apart_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
-    """STR-9: poor habits, but ids and indexes are kept, and items are announced: else their order could not be known."""
+    """STR-9: habits that keep ids, indexes and announcements, because the order of items depends on them."""
     read = read_events(apply([habit for habit in chosen if habit is not without_added], as_json(life.events)))
     assert find_violations(read.events) == []
     assert normalized(stable_fields(read.response)) == normalized(stable_fields(life.response))
@@ -171,8 +171,10 @@ def _comes_whole(event: StreamEvent) -> bool:
 
 
 def _unknown(events: list[StreamEvent]) -> list[dict[str, Any]]:
-    told = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
-    return [{name: member for name, member in members.items() if name != "sequence_number"} for members in told]
+    event_members = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
+    return [
+        {name: member for name, member in members.items() if name != "sequence_number"} for members in event_members
+    ]
 
 
 # Ends

@@ -438,7 +438,7 @@ def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
 
 @pytest.mark.parametrize("kind", ["gemini:googleSearch", "web_search_20250305", "mcp_toolset"])
 def test_the_hosted_tools_of_another_api_are_lost_here_F4(kind: str) -> None:
-    """REQ-6: a server refuses types of tools that it does not know. An extension of somebody else's goes as it is (REQ-7)."""
+    """REQ-6: a server refuses tools of unknown type. Other extensions pass unchanged (REQ-7)."""
     extension = UnknownTool(kind="acme:search", raw=Raw(b'{"type":"acme:search"}'))
     foreign = UnknownTool(kind=kind, raw=Raw(b'{"type":"%b","name":"search"}' % kind.encode()))
     body, losses = sent(Request(model="m", input="hi", tools=ToolList([extension, foreign])))

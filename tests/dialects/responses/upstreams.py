@@ -71,9 +71,9 @@ def frame_of(event: dict[str, Any]) -> sse.Frame:
 
 def stable_fields(response: Response) -> dict[str, Any]:
     """What was said: no ids, no times, no echo, no envelopes; null and absent are the same."""
-    told = json.loads(codec.encode(response))
-    kept = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
-    return {name: _without_ids(told[name]) for name in kept}
+    fields = json.loads(codec.encode(response))
+    names = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
+    return {name: _without_ids(fields[name]) for name in names}
 
 
 def output_of(read: ReadResult) -> list[dict[str, Any]]:
@@ -82,20 +82,28 @@ def output_of(read: ReadResult) -> list[dict[str, Any]]:
     return output
 
 
-def normalized(said: dict[str, Any]) -> dict[str, Any]:
+def normalized(fields: dict[str, Any]) -> dict[str, Any]:
     """Reasoning that comes whole may lack a status; we always tell one. Sealed content that is empty is none."""
-    output = [{"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in said["output"]]
+    output = [
+        {"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in fields["output"]
+    ]
     for item in output:
         if item.get("encrypted_content") == "":
             del item["encrypted_content"]
-    return {**said, "output": output}
+    return {**fields, "output": output}
 
 
 def _without_ids(value: Any) -> Any:
     match value:
         case dict():
-            told = {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
-            return told | {"encrypted_content": _opened(told["encrypted_content"])} if "encrypted_content" in told else told
+            members = {
+                name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None
+            }
+            return (
+                members | {"encrypted_content": _opened(members["encrypted_content"])}
+                if "encrypted_content" in members
+                else members
+            )
         case list():
             return [_without_ids(member) for member in value]
         case _:

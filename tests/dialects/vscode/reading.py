@@ -31,8 +31,8 @@ def read(*messages: Any, **members: Any) -> tuple[Request, list[str]]:
 
 def items_of(*messages: Any, **members: Any) -> list[Any]:
     """The items of a conversation of which nothing is lost, as JSON."""
-    request, lost = read(*messages, **members)
-    assert lost == []
+    request, loss_paths = read(*messages, **members)
+    assert loss_paths == []
     items: list[Any] = json.loads(encode(request.input))
     return items
 

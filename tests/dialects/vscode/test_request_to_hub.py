@@ -27,8 +27,8 @@ TOOLS: list[dict[str, Any]] = [
 
 def test_request_streams_without_store_and_includes_encrypted_reasoning() -> None:
     """RSN-2."""
-    request, lost = read(TURN)
-    assert (request.model, request.stream, request.store, request.include, lost) == (
+    request, loss_paths = read(TURN)
+    assert (request.model, request.stream, request.store, request.include, loss_paths) == (
         "m",
         True,
         False,
@@ -42,10 +42,10 @@ def test_request_streams_without_store_and_includes_encrypted_reasoning() -> Non
 @pytest.mark.parametrize(("mode", "choice"), [(1, "auto"), (2, "required"), (None, UNSET)])
 def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any) -> None:
     """A-7."""
-    request, lost = read(
+    request, loss_paths = read(
         TURN, options={"tools": TOOLS, "toolMode": mode, "justification": "why", "requestInitiator": "who"}
     )
-    assert lost == []
+    assert loss_paths == []
     assert request.tools == [
         FunctionToolParam(name="look", description="Looks.", parameters=SCHEMA, strict=False),
         FunctionToolParam(name="bare", strict=False),
@@ -56,8 +56,8 @@ def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any
 def test_a_mode_without_tools_says_nothing_and_an_unknown_one_is_auto() -> None:
     """A-7: the editor always sends one."""
     assert read(TURN, options={"toolMode": 1})[0].tool_choice is UNSET
-    request, lost = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
-    assert (request.tool_choice, sorted(lost)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
+    request, loss_paths = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
+    assert (request.tool_choice, sorted(loss_paths)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
 
 
 def test_the_models_options_have_the_hubs_names() -> None:
@@ -68,17 +68,17 @@ def test_the_models_options_have_the_hubs_names() -> None:
         "reasoning": {"effort": "low"},
         "parallel_tool_calls": False,
     }
-    request, lost = read(TURN, options={"modelOptions": options})
-    assert (request.temperature, request.top_p, request.max_output_tokens, lost) == (0.5, 0.9, 99, [])
+    request, loss_paths = read(TURN, options={"modelOptions": options})
+    assert (request.temperature, request.top_p, request.max_output_tokens, loss_paths) == (0.5, 0.9, 99, [])
     assert (request.reasoning, request.parallel_tool_calls) == (ReasoningConfigParam(effort="low"), False)
 
 
 def test_unknown_options_pass_and_request_fields_do_not() -> None:
     """REQ-7: nothing gets around the rest of the body by being called an option."""
     options = {"chat:stop": ["x"], "seed": 1, "previous_response_id": "resp_1", "store": True}
-    request, lost = read(TURN, options={"modelOptions": options})
+    request, loss_paths = read(TURN, options={"modelOptions": options})
     assert {name: bytes(raw) for name, raw in (request.extra or {}).items()} == {"chat:stop": b'["x"]', "seed": b"1"}
-    assert sorted(lost) == ["options.modelOptions.previous_response_id", "options.modelOptions.store"]
+    assert sorted(loss_paths) == ["options.modelOptions.previous_response_id", "options.modelOptions.store"]
     assert request.store is False
 
 
