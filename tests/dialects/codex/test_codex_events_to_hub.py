@@ -1,4 +1,4 @@
-"""Codex's own lines, as `codex exec --json` printed them before a scripted server: the laws of every dialect, and what they say."""
+"""Recordings of `codex exec --json` against a scripted server: the laws of every dialect, and the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests of this dialect ask and read: bodies as an editor writes them, and a stream's lines as it reads them."""
+"""Shared by the tests of this dialect: request bodies of an editor, and the lines of a stream."""
 
 from __future__ import annotations
 

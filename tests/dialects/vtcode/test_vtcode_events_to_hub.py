@@ -20,7 +20,8 @@ LINES = [
     {"type": "item.completed", "item": {"id": "0", "type": "reasoning", "text": "Let me see.", "stage": "analysis"}},
     {"type": "item.completed", "item": {"id": "1", "type": "tool_invocation", "tool_name": "read_file",
      "arguments": {"path": "a.rs"}, "tool_call_id": "call_1", "status": "completed"}},
-    {"type": "item.completed", "item": {"id": "2", "type": "tool_output", "call_id": "1", "output": "fn", "status": "completed"}},
+    {"type": "item.completed", "item": {"id": "2", "type": "tool_output", "call_id": "1", "output": "fn",
+     "status": "completed"}},
     {"type": "item.completed", "item": {"id": "3", "type": "file_change", "status": "completed",
      "changes": [{"path": "a.rs", "kind": "update"}]}},
     {"type": "item.completed", "item": {"id": "4", "type": "harness", "event": "verification_passed"}},
@@ -28,7 +29,8 @@ LINES = [
     {"type": "turn.completed",
      "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}},
     {"type": "thread.completed", "thread_id": "t", "session_id": "s", "subtype": "success", "outcome_code": "ok",
-     "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}, "num_turns": 1},
+     "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2},
+     "num_turns": 1},
 ]  # fmt: skip
 
 
