@@ -70,7 +70,7 @@ USAGE = Usage(
 )
 
 
-class Told(NamedTuple):
+class ClientStream(NamedTuple):
     frames: list[sse.Frame]
     from_hub: EventsFromHub
 
@@ -83,14 +83,14 @@ class Told(NamedTuple):
         return [chunk["choices"][0]["delta"] for chunk in self.chunks if chunk.get("choices")]
 
     @property
-    def lost(self) -> list[str]:
+    def loss_paths(self) -> list[str]:
         return [loss.path for loss in self.from_hub.losses]
 
 
-def tell(events: Sequence[StreamEvent], request: Request = REQUEST) -> Told:
+def write_stream(events: Sequence[StreamEvent], request: Request = REQUEST) -> ClientStream:
     from_hub = EventsFromHub(request)
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
-    return Told(frames_of(data), from_hub)
+    return ClientStream(frames_of(data), from_hub)
 
 
 class Life(ResponseWriter):
@@ -100,8 +100,8 @@ class Life(ResponseWriter):
         self.collector = EventCollector()
         super().__init__(initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
 
-    def told(self, request: Request = REQUEST) -> Told:
-        return tell(self.collector.events, request)
+    def stream(self, request: Request = REQUEST) -> ClientStream:
+        return write_stream(self.collector.events, request)
 
 
 # Laws
@@ -109,27 +109,27 @@ class Life(ResponseWriter):
 
 @given(lives())
 def test_every_stream_has_its_role_first_one_end_and_one_name(events: list[StreamEvent]) -> None:
-    told = tell(events)
-    assert told.frames[-1].data == sse.DONE
-    assert [frame.data for frame in told.frames].count(sse.DONE) == 1
-    chunks = [chunk for chunk in told.chunks if "error" not in chunk]
+    stream = write_stream(events)
+    assert stream.frames[-1].data == sse.DONE
+    assert [frame.data for frame in stream.frames].count(sse.DONE) == 1
+    chunks = [chunk for chunk in stream.chunks if "error" not in chunk]
     assert {(chunk["id"], chunk["object"], chunk["created"], chunk["model"]) for chunk in chunks} <= {
         ("chatcmpl-resp_1", "chat.completion.chunk", 1_700_000_000, "m")
     }
-    assert [delta["role"] for delta in told.deltas if "role" in delta] == ["assistant"] * bool(chunks)
-    assert not chunks or "role" in told.deltas[0]
-    ends = [chunk for chunk in told.chunks if "error" in chunk or chunk["choices"][0]["finish_reason"]]
-    assert ends == told.chunks[-1:]
+    assert [delta["role"] for delta in stream.deltas if "role" in delta] == ["assistant"] * bool(chunks)
+    assert not chunks or "role" in stream.deltas[0]
+    ends = [chunk for chunk in stream.chunks if "error" in chunk or chunk["choices"][0]["finish_reason"]]
+    assert ends == stream.chunks[-1:]
 
 
 @given(lives())
 def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     """E-6, E-3, law (d): texts joined in their order, refusals, reasoning, and every call with its own arguments."""
-    told = tell(events)
+    stream = write_stream(events)
     to_hub = EventsToHub(
         REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off")
     )
-    again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
+    again = [event for frame in stream.frames for event in to_hub.feed(frame)] + to_hub.finish()
     assert fold(again).status == (fold(events).status if fold_ended(events) else "failed")
     assert text_of(again) == text_of(events)
     assert refusal_of(again) == refusal_of(events)
@@ -137,20 +137,22 @@ def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     # A call whose arguments never began may not have its whole name: a failed stream does not deliver it (TOOL-3).
     has_failed = fold(again).status == "failed"
     # One that waits behind another is told after it, which then never ends.
-    said, told_again = calls_of(events, has_failed), calls_of(again, has_failed)
-    assert told_again == ([call for call in said if call in told_again] if has_failed else said)
+    calls, reread_calls = calls_of(events, has_failed), calls_of(again, has_failed)
+    assert reread_calls == ([call for call in calls if call in reread_calls] if has_failed else calls)
 
 
 @given(lives())
-def test_what_chat_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
+def test_output_that_chat_cannot_hold_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
-    lost = tell(events).lost
+    loss_paths = write_stream(events).loss_paths
     for event in events:
         match event:
-            case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
-                assert f"output[{at}]" in lost
+            case ItemAdded(item=item, output_index=at) if not isinstance(
+                item, Message | Reasoning | FunctionCall | CustomToolCall
+            ):
+                assert f"output[{at}]" in loss_paths
             case ItemDone(item=Message() as item, output_index=at) if item.phase:
-                assert f"output[{at}].phase" in lost
+                assert f"output[{at}].phase" in loss_paths
 
 
 def fold_ended(events: list[StreamEvent]) -> bool:
@@ -199,7 +201,7 @@ def squeezed(text: str) -> str:
 
 
 def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str | None, str, str]]:
-    found = []
+    calls = []
     announced = [event.output_index for event in events if isinstance(event, ItemAdded)]
     output = dict(zip(announced, fold(events).output, strict=True)) if announced else {}
     for item in output.values():
@@ -211,8 +213,8 @@ def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str
             case _:
                 continue
         if call[3] or not has_failed:
-            found.append(call)
-    return found
+            calls.append(call)
+    return calls
 
 
 # Each kind of event
@@ -223,10 +225,10 @@ def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> No
     life.text(1, "Hello")
     life.text(1, " “you”\n")
     life.complete()
-    told = life.told()
-    assert told.deltas == [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " “you”\n"}, {}]
-    assert [chunk["choices"][0]["finish_reason"] for chunk in told.chunks] == [None, None, None, "stop"]
-    assert told.chunks[1] == {
+    stream = life.stream()
+    assert stream.deltas == [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " “you”\n"}, {}]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in stream.chunks] == [None, None, None, "stop"]
+    assert stream.chunks[1] == {
         "id": "chatcmpl-resp_1",
         "object": "chat.completion.chunk",
         "created": 7,
@@ -235,7 +237,7 @@ def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> No
     }
 
 
-def test_calls_are_numbered_and_told_one_after_the_other_with_their_own_arguments() -> None:
+def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
     """STR-9, API-6: the official SDK reads the arguments of a call as soon as another begins."""
     life = Life()
     life.call("a", name="look", call_id="c_a")
@@ -244,15 +246,15 @@ def test_calls_are_numbered_and_told_one_after_the_other_with_their_own_argument
     life.arguments("a", "{}")
     life.arguments("b", ":1}")
     life.complete()
-    told = life.told()
-    assert [delta["tool_calls"] for delta in told.deltas if "tool_calls" in delta] == [
+    stream = life.stream()
+    assert [delta["tool_calls"] for delta in stream.deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "function", "function": {"name": "look", "arguments": ""}}],
         [{"index": 0, "function": {"arguments": "{}"}}],
         [{"index": 1, "id": "c_b", "type": "function", "function": {"name": "files__look", "arguments": ""}}],
         [{"index": 1, "function": {"arguments": '{"x"'}}],
         [{"index": 1, "function": {"arguments": ":1}"}}],
     ]
-    assert told.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert stream.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def custom_life() -> Life:
@@ -265,7 +267,7 @@ def custom_life() -> Life:
 
 
 def test_a_client_that_offered_a_custom_tool_gets_its_calls_in_that_form() -> None:
-    assert [delta["tool_calls"] for delta in custom_life().told().deltas if "tool_calls" in delta] == [
+    assert [delta["tool_calls"] for delta in custom_life().stream().deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "custom", "custom": {"name": "patch", "input": ""}}],
         [{"index": 0, "custom": {"input": '*** "Begin'}}],
         [{"index": 0, "custom": {"input": "\n"}}],
@@ -273,8 +275,8 @@ def test_a_client_that_offered_a_custom_tool_gets_its_calls_in_that_form() -> No
 
 
 def test_another_client_gets_a_function_of_one_string() -> None:
-    told = custom_life().told(Request(model="m"))
-    pieces = [delta["tool_calls"][0] for delta in told.deltas if "tool_calls" in delta]
+    stream = custom_life().stream(Request(model="m"))
+    pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert (pieces[0]["type"], pieces[0]["function"]["name"]) == ("function", "patch")
     assert json.loads("".join(piece["function"]["arguments"] for piece in pieces)) == {"input": '*** "Begin\n'}
 
@@ -284,10 +286,10 @@ def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
     life.incomplete("max_output_tokens")
-    told = life.told(Request(model="m"))
-    pieces = [delta["tool_calls"][0] for delta in told.deltas if "tool_calls" in delta]
+    stream = life.stream(Request(model="m"))
+    pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert "".join(piece["function"]["arguments"] for piece in pieces) == '{"input":"half'
-    assert told.chunks[-1]["choices"][0]["finish_reason"] == "length"
+    assert stream.chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
 def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> None:
@@ -302,16 +304,16 @@ def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> Non
     life.encrypted_content("s", "sealed")
     life.text("m", "answer")
     life.complete()
-    told = life.told()
-    pieces = [delta["reasoning_content"] for delta in told.deltas if "reasoning_content" in delta]
+    stream = life.stream()
+    pieces = [delta["reasoning_content"] for delta in stream.deltas if "reasoning_content" in delta]
     assert pieces == ["one", " more", "\n\ntwo", "\n\nthree", "four"]
-    assert [delta["reasoning_details"] for delta in told.deltas if "reasoning_details" in delta] == [
+    assert [delta["reasoning_details"] for delta in stream.deltas if "reasoning_details" in delta] == [
         [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
     ]
-    assert told.lost == []
+    assert stream.loss_paths == []
 
 
-def test_refusals_and_citations_are_told() -> None:
+def test_refusals_and_citations_are_sent() -> None:
     """STR-11."""
     life = Life()
     life.text(1, "see")
@@ -319,7 +321,7 @@ def test_refusals_and_citations_are_told() -> None:
     life.annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation","file_id":"f"}')))
     life.refusal(1, "no")
     life.complete()
-    deltas = life.told().deltas
+    deltas = life.stream().deltas
     assert deltas[2] == {"refusal": "no"}
     assert deltas[3] == {
         "annotations": [
@@ -335,14 +337,14 @@ def test_log_probabilities_stand_beside_their_delta() -> None:
     life = Life()
     life.text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
     life.complete()
-    assert life.told().chunks[1]["choices"][0]["logprobs"] == {
+    assert life.stream().chunks[1]["choices"][0]["logprobs"] == {
         "content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}],
         "refusal": None,
     }
 
 
 @pytest.mark.parametrize(
-    ("reason", "wanted", "lost"),
+    ("reason", "wanted", "loss_paths"),
     [
         ("max_output_tokens", "length", []),
         ("max_output_bytes", "length", []),
@@ -351,28 +353,28 @@ def test_log_probabilities_stand_beside_their_delta() -> None:
         ("max_tool_calls", "length", ["incomplete_details.reason"]),
     ],
 )
-def test_the_finish_reason_says_why_it_ended_early(reason: str, wanted: str, lost: list[str]) -> None:
+def test_finish_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, loss_paths: list[str]) -> None:
     """REQ-3."""
     life = Life()
     life.incomplete(reason)
-    told = life.told()
-    assert told.chunks[-1]["choices"][0]["finish_reason"] == wanted
-    assert told.lost == lost
+    stream = life.stream()
+    assert stream.chunks[-1]["choices"][0]["finish_reason"] == wanted
+    assert stream.loss_paths == loss_paths
 
 
 @pytest.mark.parametrize(
-    ("options", "is_told"),
+    ("options", "is_requested"),
     [(b'{"include_usage":true}', True), (b'{"include_usage":false}', False), (b"null", False), (b"{}", False)],
 )
-def test_usage_comes_last_and_only_if_it_was_asked_for(options: bytes, is_told: bool) -> None:
+def test_usage_is_the_last_chunk_if_requested(options: bytes, is_requested: bool) -> None:
     """REQ-4."""
     request = Request(model="m", extra={"chat:stream_options": Raw(options)})
     life = Life()
     life.update(service_tier="flex")
     life.complete(USAGE)
-    last = life.told(request).chunks[-1]
-    assert (last["choices"] == []) == is_told
-    if is_told:
+    last = life.stream(request).chunks[-1]
+    assert (last["choices"] == []) == is_requested
+    if is_requested:
         assert last["usage"] == {
             "prompt_tokens": 3,
             "completion_tokens": 4,
@@ -387,7 +389,12 @@ def test_usage_comes_last_and_only_if_it_was_asked_for(options: bytes, is_told: 
 def test_no_usage_is_invented() -> None:
     life = Life()
     life.complete()
-    assert life.told(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1]["choices"] != []
+    assert (
+        life.stream(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1][
+            "choices"
+        ]
+        != []
+    )
 
 
 def test_a_failure_is_an_error_object_and_then_the_end() -> None:
@@ -395,25 +402,25 @@ def test_a_failure_is_an_error_object_and_then_the_end() -> None:
     life = Life()
     life.text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
-    told = life.told()
-    assert told.chunks[-1] == {
+    stream = life.stream()
+    assert stream.chunks[-1] == {
         "error": {"message": "busy", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
     }
-    assert sum("error" in chunk for chunk in told.chunks) == 1
-    assert told.frames[-1].data == sse.DONE
+    assert sum("error" in chunk for chunk in stream.chunks) == 1
+    assert stream.frames[-1].data == sse.DONE
 
 
-def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
+def test_failure_without_an_error_event_is_sent() -> None:
     life = Life()
     life.fail(UpstreamFault("gone", code="upstream_disconnected"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
-    assert tell(events).chunks[-1]["error"]["code"] == "upstream_disconnected"
+    assert write_stream(events).chunks[-1]["error"]["code"] == "upstream_disconnected"
     failed = events[-1]
     assert isinstance(failed, ResponseFailed)
     assert failed.response.error == Error(code="upstream_disconnected", message="gone")
 
 
-def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
+def test_truncated_stream_ends_once_with_an_error() -> None:
     life = Life()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)
@@ -425,12 +432,15 @@ def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
     assert from_hub.finish() == b""
 
 
-def test_items_that_arrive_whole_are_told_whole() -> None:
+def test_items_without_deltas_are_sent_at_their_end() -> None:
     done = ItemStatus.COMPLETED
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     life = Life()
     life.whole_item(
-        "m", Message(id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")])
+        "m",
+        Message(
+            id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")]
+        ),
     )
     life.whole_item("u", Message(id="u", status=done, role="user", content=[]))
     life.whole_item("e", Message(id="e", status=done, role="assistant", content=[chart]))
@@ -439,14 +449,14 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
     life.whole_item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
     life.whole_item("n", Reasoning(id="n", summary=[]))
     life.complete()
-    told = life.told()
-    assert told.deltas[1:-1] == [
+    stream = life.stream()
+    assert stream.deltas[1:-1] == [
         {"content": "ab", "refusal": "no"},
         {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": ""}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
         {"reasoning_content": "s\n\nt"},
     ]
-    assert told.lost == ["output[1]", "output[2].content", "output[4]", "output[5].content"]
+    assert stream.loss_paths == ["output[1]", "output[2].content", "output[4]", "output[5].content"]
 
 
 def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
@@ -455,13 +465,15 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
     life = Life()
     life.extension_event("acme:progress", {"percent": 50})
-    life.whole_item("m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary"))
+    life.whole_item(
+        "m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary")
+    )
     life.update(extra={"acme": Raw(b'"x"')})
     life.complete()
-    told = life.told()
-    assert told.deltas[1] == {"content": "a"}
-    assert len(told.deltas[2]["annotations"]) == 1
-    assert told.lost == ["events", "output[0].phase", "output[0].content.acme", "response.acme"]
+    stream = life.stream()
+    assert stream.deltas[1] == {"content": "a"}
+    assert len(stream.deltas[2]["annotations"]) == 1
+    assert stream.loss_paths == ["events", "output[0].phase", "output[0].content.acme", "response.acme"]
 
 
 @given(st.text(max_size=5))
@@ -469,4 +481,4 @@ def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
     life = Life()
     life.text(1, "x" + text)
     life.complete()
-    assert life.told().deltas[1] == {"content": "x" + text}
+    assert life.stream().deltas[1] == {"content": "x" + text}

@@ -50,19 +50,40 @@ from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, 
 
 # Chunks whose members hold anything: of the right kind, of the wrong kind, halves of characters, nested.
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "a", "<think>", "{}", "\ud83d", "\ude00"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "thinking", "url"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["", "a", "<think>", "{}", "\ud83d", "\ude00"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "thinking", "url"]), inner)
+    ),
     max_leaves=4,
 )
 FUNCTIONS = st.dictionaries(st.sampled_from(["name", "arguments", "input"]), VALUES)
 TOOL_CALLS = st.lists(
-    st.fixed_dictionaries({}, optional={"index": st.integers(0, 2), "id": VALUES, "function": FUNCTIONS, "custom": FUNCTIONS}),
+    st.fixed_dictionaries(
+        {}, optional={"index": st.integers(0, 2), "id": VALUES, "function": FUNCTIONS, "custom": FUNCTIONS}
+    ),
     max_size=3,
 )
-NAMES = ["content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "function_call", "annotations", "audio"]
+NAMES = [
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "refusal",
+    "function_call",
+    "annotations",
+    "audio",
+]
 DELTAS = st.fixed_dictionaries({}, optional={**dict.fromkeys(NAMES, VALUES), "tool_calls": TOOL_CALLS})
-CHOICES = st.fixed_dictionaries({"delta": DELTAS}, optional={"index": VALUES, "finish_reason": VALUES, "logprobs": VALUES})
-CHUNKS = st.fixed_dictionaries({"choices": st.lists(CHOICES, min_size=1, max_size=2)}, optional={"usage": VALUES, "error": VALUES})
+CHOICES = st.fixed_dictionaries(
+    {"delta": DELTAS}, optional={"index": VALUES, "finish_reason": VALUES, "logprobs": VALUES}
+)
+CHUNKS = st.fixed_dictionaries(
+    {"choices": st.lists(CHOICES, min_size=1, max_size=2)}, optional={"usage": VALUES, "error": VALUES}
+)
 NONSENSE = st.binary(max_size=30) | VALUES | CHUNKS
 
 
@@ -78,7 +99,9 @@ def without_ids(lines: list[str]) -> list[str]:
 
 
 @given(messages(), habits(), st.data())
-def test_the_same_message_comes_out_whatever_the_habits_of_the_server(message: Spoken, habit: Habit, data: st.DataObject) -> None:
+def test_the_same_message_comes_out_whatever_the_habits_of_the_server(
+    message: Spoken, habit: Habit, data: st.DataObject
+) -> None:
     """STR-6, STR-9, E-6, law (a): what was said is what the fold says, and the events obey the grammar."""
     reading = read_frames([frame(piece) for piece in spelled(message, habit, data.draw)])
     assert find_violations(reading.events) == []
@@ -104,7 +127,9 @@ def test_a_stream_and_the_same_answer_without_one_give_the_same_response(
 
 
 @given(messages(), habits(), st.data())
-def test_a_stream_cut_anywhere_ends_once_and_leaves_nothing_open(message: Spoken, habit: Habit, data: st.DataObject) -> None:
+def test_a_stream_cut_anywhere_ends_once_and_leaves_nothing_open(
+    message: Spoken, habit: Habit, data: st.DataObject
+) -> None:
     """Law (e), ITEM-3."""
     frames = [frame(piece) for piece in spelled(message, habit, data.draw)]
     events = read_frames(frames[: data.draw(st.integers(0, len(frames)))]).events
@@ -123,7 +148,15 @@ def test_nonsense_never_raises_and_never_breaks_the_grammar(pieces: list[Any]) -
 
 
 TEXT = b'{"choices":[{"delta":{"content":"a"}}]}'
-PIECES = [TEXT, TEXT, TEXT, b"", b" ", b'{"choices":[{"delta":{"content":""}}]}', b'{"choices":\n[{"delta":{"content":"b"}}]}']
+PIECES = [
+    TEXT,
+    TEXT,
+    TEXT,
+    b"",
+    b" ",
+    b'{"choices":[{"delta":{"content":""}}]}',
+    b'{"choices":\n[{"delta":{"content":"b"}}]}',
+]
 PIECES += [
     b'{"choices":[{"delta":{"content":"c"},"finish_reason":"stop"}]}',
     b'{"choices":[],"usage":null}',
@@ -182,7 +215,9 @@ def test_text_and_a_call_in_one_chunk_are_both_told() -> None:
 
 
 def test_arguments_go_on_behind_a_text_that_came_between() -> None:
-    reading = read(calls(call(0, "x", "get_time", "{")), chunk(content="a"), calls(call(0, None, None, "}")), chunk(content="b"))
+    reading = read(
+        calls(call(0, "x", "get_time", "{")), chunk(content="a"), calls(call(0, None, None, "}")), chunk(content="b")
+    )
     assert reading.summary == ["x = get_time({})", "OutputText: ab", "completed"]
 
 
@@ -196,7 +231,9 @@ def test_the_response_begins_with_the_first_chunk_though_it_says_nothing() -> No
 
 
 def added(events: list[StreamEvent]) -> list[str]:
-    return [event.item.name for event in events if isinstance(event, ItemAdded) and isinstance(event.item, FunctionCall)]
+    return [
+        event.item.name for event in events if isinstance(event, ItemAdded) and isinstance(event.item, FunctionCall)
+    ]
 
 
 def test_a_call_is_announced_once_its_name_is_whole() -> None:
@@ -335,7 +372,7 @@ def test_a_custom_tool_is_told_as_it_is_written() -> None:
     assert find_violations(reading.events) == []
 
 
-def test_what_a_custom_tool_is_given_besides_its_string_is_a_loss() -> None:
+def test_custom_tool_arguments_besides_the_string_are_a_loss() -> None:
     reading = read(calls(call(0, "a", "apply_patch", '{"input":"x","mode":1}')))
     assert reading.summary == ["a = apply_patch[x]", "completed"]
     assert "mode" in str(next(iter(reading.losses)))
@@ -348,7 +385,10 @@ def test_a_custom_call_in_its_own_form_may_come_without_input() -> None:
 
 def test_length_with_a_call_open_leaves_it_incomplete() -> None:
     """ITEM-3, REQ-3: arguments that were cut; only the last item is incomplete."""
-    frames = [frame(calls(call(0, "a", "get_time", "{"), call(1, "b", "get_time", '{"c'))), frame(chunk(finish="length"))]
+    frames = [
+        frame(calls(call(0, "a", "get_time", "{"), call(1, "b", "get_time", '{"c'))),
+        frame(chunk(finish="length")),
+    ]
     reading = read_frames(frames)
     assert reading.summary == ["a = get_time({)", 'b = get_time({"c) (incomplete)', "incomplete: max_output_tokens"]
     assert find_violations(reading.events) == []
@@ -417,7 +457,12 @@ def test_the_short_way_for_text_refuses_whatever_the_long_way_takes_in() -> None
 def test_content_may_be_parts() -> None:
     reading = read(
         chunk(
-            content=["a", {"type": "text", "text": "b"}, {"type": "thinking", "thinking": "c"}, {"type": "refusal", "refusal": "d"}]
+            content=[
+                "a",
+                {"type": "text", "text": "b"},
+                {"type": "thinking", "thinking": "c"},
+                {"type": "refusal", "refusal": "d"},
+            ]
         ),
         chunk(content=[{"type": "image_url"}, 3]),
         chunk(content={"type": "output_text", "text": "e"}),
@@ -429,7 +474,7 @@ def test_content_may_be_parts() -> None:
     ]
 
 
-def test_pictures_and_sound_are_losses() -> None:
+def test_images_and_audio_in_responses_are_losses() -> None:
     reading = read(chunk(content="a", images=[{"type": "image_url"}], audio={"id": "x"}))
     assert [loss.path for loss in reading.losses] == ["message.audio", "message.images"]
 
@@ -445,7 +490,12 @@ def test_content_summary_and_sealed_form_of_reasoning_are_each_kept() -> None:
     reading = read(
         chunk(reasoning_details=[{"type": "reasoning.summary", "summary": "short"}]),
         chunk(reasoning_details=[{"type": "reasoning.text", "text": "long", "signature": "s"}]),
-        chunk(reasoning_details=[{"type": "reasoning.encrypted", "data": "one"}, {"type": "reasoning.encrypted", "data": "two"}]),
+        chunk(
+            reasoning_details=[
+                {"type": "reasoning.encrypted", "data": "one"},
+                {"type": "reasoning.encrypted", "data": "two"},
+            ]
+        ),
         chunk(
             reasoning_details=[
                 {"type": "reasoning.text", "text": ""},
@@ -471,9 +521,14 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
 
 def test_citations_are_flattened_and_other_annotations_carried() -> None:
     """STR-11, ITEM-5."""
-    nested = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 1, "end_index": 2, "content": "c"}}
+    nested = {
+        "type": "url_citation",
+        "url_citation": {"url": "u", "title": "t", "start_index": 1, "end_index": 2, "content": "c"},
+    }
     other = {"type": "file_citation", "file_id": "f"}
-    reading = read(chunk(content="a"), chunk(annotations=[nested, other, {"type": "url_citation", "url": "flat"}, {"type": 3}]))
+    reading = read(
+        chunk(content="a"), chunk(annotations=[nested, other, {"type": "url_citation", "url": "flat"}, {"type": 3}])
+    )
     found = [event.annotation for event in reading.events if isinstance(event, AnnotationAdded)]
     assert isinstance(found[0], UrlCitation)
     assert (found[0].url, found[0].title, found[0].start_index, found[0].end_index) == ("u", "t", 1, 2)
@@ -489,7 +544,12 @@ def test_citations_are_flattened_and_other_annotations_carried() -> None:
 
 
 def token(text: str, logprob: float | None = -1.0) -> dict[str, Any]:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": [{"token": text, "logprob": logprob}]}
+    return {
+        "token": text,
+        "logprob": logprob,
+        "bytes": list(text.encode()),
+        "top_logprobs": [{"token": text, "logprob": logprob}],
+    }
 
 
 def with_tokens(content: str, *tokens: str) -> dict[str, Any]:
@@ -524,7 +584,11 @@ def test_minus_infinity_has_a_number() -> None:
 
 
 def test_tokens_that_are_no_text_yet_wait_for_it() -> None:
-    assert logprobs(read(with_tokens("", "\\xf0"), with_tokens("é", "é"), with_tokens("", "end"))) == ["\\xf0", "é", "end"]
+    assert logprobs(read(with_tokens("", "\\xf0"), with_tokens("é", "é"), with_tokens("", "end"))) == [
+        "\\xf0",
+        "é",
+        "end",
+    ]
 
 
 def test_tokens_that_are_no_text_yet_wait_for_it_behind_reasoning_too() -> None:
@@ -541,13 +605,17 @@ def test_tokens_that_never_become_text_are_a_loss() -> None:
 
 def test_tokens_of_calls_have_no_place() -> None:
     entry = call(0, "a", "get_time", "{}")
-    reading = read({"choices": [{"delta": {"content": None, "tool_calls": [entry]}, "logprobs": {"content": [token("{}")]}}]})
+    reading = read(
+        {"choices": [{"delta": {"content": None, "tool_calls": [entry]}, "logprobs": {"content": [token("{}")]}}]}
+    )
     assert reading.summary == ["a = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["logprobs"]
 
 
 def test_tokens_of_reasoning_in_tags_have_no_place() -> None:
-    reading = read(with_tokens("<think>", "<think>"), with_tokens("a</think>\n\n", "a", "</think>", "\n\n"), with_tokens("b", "b"))
+    reading = read(
+        with_tokens("<think>", "<think>"), with_tokens("a</think>\n\n", "a", "</think>", "\n\n"), with_tokens("b", "b")
+    )
     assert logprobs(reading) == ["b"]
     assert [loss.path for loss in reading.losses] == ["logprobs"]
     assert logprobs(read(chunk(content="<think>a</think>"), with_tokens("bc", "b", "c"))) == ["b", "c"]
@@ -566,9 +634,15 @@ def test_tokens_of_a_refusal_have_no_place() -> None:
     ("usage", "wanted"),
     [
         ({"prompt_tokens": 3, "completion_tokens": 4}, (3, 4, 7, 0, 0)),
-        ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9, "prompt_cache_hit_tokens": 2}, (3, 4, 9, 2, 0)),
+        (
+            {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9, "prompt_cache_hit_tokens": 2},
+            (3, 4, 9, 2, 0),
+        ),
         ({"prompt_tokens": 3, "total_tokens": 3, "cached_tokens": 1, "prompt_tokens_details": {}}, (3, 0, 3, 1, 0)),
-        ({"prompt_tokens": "3", "completion_tokens": 4.0, "completion_tokens_details": {"reasoning_tokens": 4}}, (3, 4, 7, 0, 4)),
+        (
+            {"prompt_tokens": "3", "completion_tokens": 4.0, "completion_tokens_details": {"reasoning_tokens": 4}},
+            (3, 4, 7, 0, 4),
+        ),
         ({"prompt_tokens": None}, None),
         ({"prompt_tokens": [], "completion_tokens": 1}, None),
     ],
@@ -629,7 +703,7 @@ def test_a_finish_reason_alone_does_not_end_it_for_usage_may_follow() -> None:
     assert end.response.usage is not None
 
 
-def test_what_had_a_finish_reason_is_complete_whatever_ended_the_bytes() -> None:
+def test_stream_with_a_finish_reason_is_complete_however_the_bytes_end() -> None:
     to_hub = reader()
     to_hub.feed(frame(chunk(content="a", finish="stop")))
     assert isinstance(to_hub.finish(UpstreamFault("too slow", code="upstream_timeout"))[-1], ResponseCompleted)
@@ -679,7 +753,9 @@ def test_a_stream_that_fails_says_why(frames: list[Any], code: str) -> None:
 @pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
 def test_chunk_nesting_is_bounded(levels: int) -> None:
     """Faults: a chunk of the deepest allowed nesting is read, one level more fails the answer."""
-    chunk_of = b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"get_time","arguments":%b}}]}}]}'
+    chunk_of = (
+        b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"get_time","arguments":%b}}]}}]}'
+    )
     depth = levels - 7  # the brackets around it
     end = str(read(chunk_of % (b"[" * depth + b"]" * depth)).summary[-1])
     assert end == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
@@ -724,13 +800,15 @@ def test_nonsense_is_shown_in_short_and_without_keys() -> None:
 
 
 def test_frames_without_data_or_meaning_are_passed_over() -> None:
-    assert read(b"", b" ", {}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}).summary == [
-        "completed"
-    ]
+    assert read(
+        b"", b" ", {}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}
+    ).summary == ["completed"]
 
 
 def test_another_answer_besides_the_first_is_a_loss() -> None:
-    reading = read({"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}, {"index": 2, "delta": {"content": "c"}}]})
+    reading = read(
+        {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}, {"index": 2, "delta": {"content": "c"}}]}
+    )
     assert reading.summary == ["OutputText: a", "completed"]
     assert [loss.path for loss in reading.losses] == ["choices[1]", "choices[2]"]
 
@@ -767,10 +845,13 @@ def test_characters_cut_in_two_come_together_in_their_own_channel() -> None:
         ([half("refusal", "\\ud83d")], ["Refusal: \ufffd"]),
         ([half("refusal", "a\\ud83d"), half("reasoning_content", "b")], ["Refusal: a\ufffd", "ReasoningText: b"]),
         ([json.dumps(calls(call(0, "x", "get_time", "{\ud83d"))).encode()], ["x = get_time({\ufffd)"]),
-        ([json.dumps(calls(call(0, "x\ude00", "get_time", {"a": "\ud83d"}))).encode()], ['x\ufffd = get_time({"a":"\ufffd"})']),
+        (
+            [json.dumps(calls(call(0, "x\ude00", "get_time", {"a": "\ud83d"}))).encode()],
+            ['x\ufffd = get_time({"a":"\ufffd"})'],
+        ),
     ],
 )
-def test_a_half_alone_is_no_character_and_a_loss(pieces: list[bytes], wanted: list[str]) -> None:
+def test_lone_surrogate_is_a_loss(pieces: list[bytes], wanted: list[str]) -> None:
     reading = read(*pieces)
     assert reading.summary == [*wanted, "completed"]
     assert [loss.path for loss in reading.losses] == ["stream"]
@@ -786,8 +867,10 @@ def test_bytes_that_are_no_utf_8_are_a_loss_and_the_rest_is_kept() -> None:
 def test_a_stream_knows_the_tools_of_its_request() -> None:
     to_hub = EventsToHub(REQUEST, OPENING, counting_stamps())
     events = to_hub.feed(frame(calls(call(0, "a", "files__read", "{}"))))
-    assert [event.item.namespace for event in events if isinstance(event, ItemAdded) and isinstance(event.item, FunctionCall)] == [
-        "files"
-    ]
+    assert [
+        event.item.namespace
+        for event in events
+        if isinstance(event, ItemAdded) and isinstance(event.item, FunctionCall)
+    ] == ["files"]
     assert [event.delta for event in events if isinstance(event, ArgumentsDelta)] == ["{}"]
     assert summary_of(OPENING) == ["in_progress"]

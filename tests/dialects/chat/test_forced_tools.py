@@ -51,7 +51,11 @@ TOOLS = [
 WEATHER = SpecificFunction(name="get_weather")
 OF_UNKNOWN_KIND = UnknownToolChoice(kind="mcp", raw=Raw(b'{"type":"mcp"}'))
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6) | st.sampled_from(['"', "\\", "}", '"}', "\\\\", "{["]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.text(max_size=6)
+    | st.sampled_from(['"', "\\", "}", '"}', "\\\\", "{["]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
@@ -79,7 +83,9 @@ class Answer:
 
     def __init__(self, *pieces: str, choice: Any = WEATHER, finish: str | None = "stop", **delta: Any) -> None:
         self.request = request(choice)
-        reader = EventsToHub(self.request, initial_response(self.request, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA)
+        reader = EventsToHub(
+            self.request, initial_response(self.request, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA
+        )
         chunks = [*([delta] if delta else []), *({"content": piece} for piece in pieces)]
         frames = [sse.Frame("", json.dumps(chunk(**members)).encode()) for members in chunks]
         if finish:
@@ -145,7 +151,11 @@ def test_a_reference_is_moved_and_a_value_that_looks_like_one_is_not() -> None:
     tools = [FunctionToolParam(name="f", parameters=parameters), FunctionToolParam(name="g")]
     assert schema_of(request("required", tools=tools))["$defs"]["f"] == {
         "type": "object",
-        "properties": {"again": {"$ref": "#/$defs/f"}, "far": {"$ref": "other.json"}, "fixed": {"const": {"$ref": "#/x"}}},
+        "properties": {
+            "again": {"$ref": "#/$defs/f"},
+            "far": {"$ref": "other.json"},
+            "fixed": {"const": {"$ref": "#/x"}},
+        },
         "required": ["again"],
     }
 
@@ -200,7 +210,11 @@ def test_tools_that_nothing_forces_are_offered_where_the_model_can_choose() -> N
     ("choice", "free", "lost"),
     [
         (SpecificFunction(name="nobody"), True, ["tool_choice"]),
-        (AllowedToolsParam(mode="required", tools=[OF_UNKNOWN_KIND, SpecificFunction(name="nobody")]), True, ["tool_choice"]),
+        (
+            AllowedToolsParam(mode="required", tools=[OF_UNKNOWN_KIND, SpecificFunction(name="nobody")]),
+            True,
+            ["tool_choice"],
+        ),
         (SpecificFunction(name="nobody"), False, ["tools", "tool_choice"]),
     ],
 )
@@ -230,7 +244,9 @@ def test_the_text_of_one_forced_tool_is_its_arguments_as_they_come() -> None:
 
 
 def test_the_text_of_several_is_the_call_of_one() -> None:
-    answer = Answer('{"na', 'me": "files__read", "argum', 'ents": ', '{"city":', ' "}{"}', "\n", "} ", choice="required")
+    answer = Answer(
+        '{"na', 'me": "files__read", "argum', 'ents": ', '{"city":', ' "}{"}', "\n", "} ", choice="required"
+    )
     assert answer.summary == ['files.read({"city": "}{"})', "completed"]
     assert answer.deltas == ['{"city":', ' "}{"}']
     assert answer.losses == []
@@ -259,7 +275,9 @@ def test_any_arguments_in_any_cut_come_back_as_they_were(
     assert answer.summary == [f"get_weather({written})", "completed"]
     assert "".join(answer.deltas) == written
     assert answer.losses == []
-    body = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
+    body = json.dumps(
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+    )
     begun = initial_response(answer.request, id="resp_1", created_at=1)
     whole, _ = response_to_hub(body.encode(), answer.request, begun, counting_stamps(), BY_SCHEMA)
     assert whole == answer.response
@@ -303,7 +321,7 @@ def test_a_server_that_does_not_keep_to_the_schema_has_written_a_text(choice: An
     assert answer.losses == ["tool_choice"]
 
 
-def test_what_comes_behind_the_call_is_left_out_and_told() -> None:
+def test_text_after_the_forced_call_is_a_loss() -> None:
     answer = Answer('{"city": "Rome"} and', " more")
     assert answer.summary == ['get_weather({"city": "Rome"})', "completed"]
     assert answer.losses == ["message.content"]
@@ -340,7 +358,11 @@ def test_halves_of_a_character_in_two_pieces_are_one_character() -> None:
 
 def with_references(members: int) -> Json:
     """A schema that has to be rewritten where its root moves."""
-    return {"type": "object", "$defs": CITY["$defs"], "properties": {f"m{at}": {"$ref": "#/$defs/name"} for at in range(members)}}
+    return {
+        "type": "object",
+        "$defs": CITY["$defs"],
+        "properties": {f"m{at}": {"$ref": "#/$defs/name"} for at in range(members)},
+    }
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ def test_a_system_message_of_more_than_text_stays_a_message() -> None:
         ({"type": "input_text", "text": "a"}, InputText(text="a")),
         ({"type": "output_text", "text": "a"}, InputText(text="a")),
         ({"type": "refusal", "refusal": "no"}, InputText(text="no")),
-        ({"type": "image_url", "image_url": {"url": "u", "detail": "low"}}, InputImageParam(image_url="u", detail="low")),
+        (
+            {"type": "image_url", "image_url": {"url": "u", "detail": "low"}},
+            InputImageParam(image_url="u", detail="low"),
+        ),
         ({"type": "image_url", "image_url": "u"}, InputImageParam(image_url="u")),
         ({"type": "file", "file": {"file_data": "AA", "filename": "f"}}, InputFileParam(file_data="AA", filename="f")),
         ({"type": "file", "file": {"file_id": "file_1"}}, InputFileParam(file_id="file_1")),
@@ -115,7 +118,9 @@ def test_parts_of_the_assistant_E1_C2() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://i"}}
     items, losses = taken(HI, {"role": "assistant", "content": [*parts, image]})
     content: list[ContentParam] = [OutputTextParam(text="a"), OutputTextParam(text="b"), Refusal(refusal="no")]
-    assert items[1] == MessageParam(role="assistant", content=[*content, OutputTextParam(text="[image omitted: https://i]")])
+    assert items[1] == MessageParam(
+        role="assistant", content=[*content, OutputTextParam(text="[image omitted: https://i]")]
+    )
     assert losses == ["messages[1].content[3]"]
 
 
@@ -151,7 +156,7 @@ def test_cache_control_is_taken_out_everywhere_E4() -> None:
     )
 
 
-def test_what_a_part_says_besides_its_text_is_a_loss() -> None:
+def test_annotations_of_user_text_are_a_loss() -> None:
     part = {"type": "output_text", "text": "a", "annotations": [{"type": "acme:note"}]}
     assert taken({"role": "user", "content": [part]})[1] == ["messages[0].content[0]"]
 
@@ -174,7 +179,9 @@ def test_calls_and_results_inside_messages_are_items_in_their_places_E1() -> Non
 
 
 def test_content_can_be_empty() -> None:
-    items, losses = taken({"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "assistant", "content": ""})
+    items, losses = taken(
+        {"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "assistant", "content": ""}
+    )
     empty = MessageParam(role="user", content=[InputText(text="")])
     assert items == [empty, MessageParam(role="user", content=[]), said("")]
     assert not losses
@@ -252,14 +259,16 @@ def test_tool_messages_are_outputs_of_their_calls_kind_E2_TOOL6() -> None:
     assert not losses
 
 
-def test_what_no_output_can_hold_is_noted() -> None:
+def test_parts_that_no_output_can_hold_become_notes() -> None:
     parts = [
         {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
         {"type": "tool_use", "id": "x", "name": "f", "input": {}},
     ]
     items, losses = taken({"role": "tool", "tool_call_id": "a", "content": parts})
     assert items == [
-        FunctionCallOutputParam(call_id="a", output=[InputText(text="[audio omitted: wav]"), InputText(text="[tool_use omitted]")])
+        FunctionCallOutputParam(
+            call_id="a", output=[InputText(text="[audio omitted: wav]"), InputText(text="[tool_use omitted]")]
+        )
     ]
     assert losses == ["messages[0].content[0]", "messages[0].content[1]"]
 

@@ -51,7 +51,7 @@ def user(text: str = "Hi") -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def said(text: str = "Yes.", role: str = "assistant") -> dict[str, Any]:
+def message(text: str = "Yes.", role: str = "assistant") -> dict[str, Any]:
     return {"type": "message", "role": role, "content": text}
 
 
@@ -68,11 +68,11 @@ WANTS_REASONING = ChatWire(reasoning_field="reasoning_content", reasoning_histor
 PIECES = [
     user(),
     user(""),
-    said(),
-    said(""),
-    said("Be brief.", "system"),
-    said("Be kind.", "developer"),
-    {**said(), "phase": "commentary"},
+    message(),
+    message(""),
+    message("Be brief.", "system"),
+    message("Be kind.", "developer"),
+    {**message(), "phase": "commentary"},
     {**user(), "mood": "good"},
     call(),
     call("d"),
@@ -95,16 +95,16 @@ def test_any_order_of_small_pieces(pieces: list[dict[str, Any]], wire: ChatWire)
 def test_a_server_that_wants_reasoning_with_every_call_gets_it_in_the_plainest_conversation() -> None:
     """The short way would leave it out, and the server refuse the request."""
     assert not assert_both_ways_agree(read([user(), call(), output()]), WANTS_REASONING)
-    assert assert_both_ways_agree(read([user(), said(), user()]), WANTS_REASONING)
+    assert assert_both_ways_agree(read([user(), message(), user()]), WANTS_REASONING)
 
 
 @pytest.mark.parametrize(
     "pieces",
     [
         [user()],
-        [user(), said(), user()],
+        [user(), message(), user()],
         [user(), call(), output()],
-        [user(), said(), call(), call("d"), output(), output("d"), said(), user()],
+        [user(), message(), call(), call("d"), output(), output("d"), message(), user()],
         [user(), call(), output(), call("d"), output("d"), call("e"), output("e")],
     ],
 )
@@ -132,10 +132,10 @@ def test_calls_that_are_not_answered_in_order_go_the_long_way(pieces: list[dict[
     "pieces",
     [
         [],
-        [user(), said()],
-        [user(), said(), said(), user()],
-        [said("Be brief.", "system"), user()],
-        [user(""), said(), user()],
+        [user(), message()],
+        [user(), message(), message(), user()],
+        [message("Be brief.", "system"), user()],
+        [user(""), message(), user()],
     ],
 )
 def test_conversations_that_need_a_closer_look_go_the_long_way(pieces: list[dict[str, Any]]) -> None:

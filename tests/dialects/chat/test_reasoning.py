@@ -57,7 +57,9 @@ def output_as_input(response: Response) -> list[ItemParam]:
 def test_a_text_that_the_server_wants_back_is_sealed_with_its_makers_name(field: Any) -> None:
     """RSN-2: the text is restored though the client sends back nothing but what is sealed."""
     wire = ChatWire(maker="lab", reasoning_field=field)
-    reading = read(chunk(**{field: "Let "}), chunk(**{field: "me."}), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=wire)
+    reading = read(
+        chunk(**{field: "Let "}), chunk(**{field: "me."}), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=wire
+    )
     thought, made = output_as_input(reading.response)
     assert isinstance(thought, ReasoningParam)
     assert thought.content == [ReasoningText(text="Let me.")]
@@ -81,18 +83,26 @@ def test_thoughts_between_tags_are_sealed_too() -> None:
 
 
 def test_a_servers_details_come_back_to_it_as_they_came() -> None:
-    """RSN-2: pieces are put together, and a signature that comes late belongs to its text, streaming and whole alike."""
+    """RSN-2: pieces are joined, and a late signature belongs to its text, streamed or not."""
     sealed = {"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": "a", "index": 1}
     pieces = [
         chunk(reasoning="H", reasoning_details=[{"type": "reasoning.text", "text": "H", "format": "f", "index": 0}]),
-        chunk(reasoning="m.", reasoning_details=[{"type": "reasoning.text", "text": "m.", "signature": None, "index": 0}]),
+        chunk(
+            reasoning="m.", reasoning_details=[{"type": "reasoning.text", "text": "m.", "signature": None, "index": 0}]
+        ),
         chunk(reasoning_details=[{"type": "reasoning.text", "signature": "c2ln", "index": 0}]),
         chunk(reasoning_details=[sealed]),
         chunk(tool_calls=[call(0, "a", "get_time", "{}")]),
     ]
     streamed = read(*pieces, wire=DETAILS)
-    message = {"reasoning": "Hm.", "reasoning_details": [SIGNED, sealed], "tool_calls": [call(0, "a", "get_time", "{}")]}
-    whole, _ = read_whole(json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode(), DETAILS)
+    message = {
+        "reasoning": "Hm.",
+        "reasoning_details": [SIGNED, sealed],
+        "tool_calls": [call(0, "a", "get_time", "{}")],
+    }
+    whole, _ = read_whole(
+        json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode(), DETAILS
+    )
     assert envelopes(streamed.response) == envelopes(whole)
     answered = [*output_as_input(whole), FunctionCallOutputParam(call_id="a", output="now")]
     messages, losses = sent(answered, DETAILS)
@@ -122,7 +132,9 @@ def test_a_detail_may_come_without_any_text() -> None:
 def test_characters_cut_in_two_are_whole_in_the_envelope() -> None:
     """RSN-2."""
     first = b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ud83d"}]}}]}'
-    second = b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ude00!","signature":"s"}]}}]}'
+    second = (
+        b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ude00!","signature":"s"}]}}]}'
+    )
     (envelope,) = envelopes(read(first, second, wire=DETAILS).response)
     assert envelope.content["reasoning_details"] == [{"type": "reasoning.text", "text": "😀!", "signature": "s"}]
 
@@ -138,7 +150,7 @@ def test_reasoning_details_of_the_deepest_allowed_nesting_are_sealed() -> None:
 
 
 @pytest.mark.parametrize("sealed", [seal_reasoning("other", {"reasoning_content": "Hm."}), "gAAAAABpM0Yj"])
-def test_what_another_made_is_left_out(sealed: str) -> None:
+def test_reasoning_of_another_maker_is_dropped(sealed: str) -> None:
     """RSN-3: whether or not its text is open."""
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")], encrypted_content=sealed)
     messages, losses = sent([thought, SAID], BACK)
@@ -147,12 +159,14 @@ def test_what_another_made_is_left_out(sealed: str) -> None:
 
 
 def test_its_own_that_is_not_wanted_is_a_loss() -> None:
-    """RSN-2, F-4: beyond the tool loop, before a turn that says nothing, and where an envelope holds what nobody knows."""
+    """RSN-2, F-4: outside the tool loop, before an empty turn, and in an envelope with unknown content."""
     thought = ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"reasoning_content": "Hm."}))
     assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
     details = ReasoningParam(summary=[], encrypted_content=seal_reasoning("router", {"reasoning_details": [SIGNED]}))
     assert sent([SAID, USER, details], DETAILS)[1] == ["input[3]"]
-    odd = ReasoningParam(summary=[SummaryText(text="s")], encrypted_content=seal_reasoning("lab", {"reasoning_details": 3}))
+    odd = ReasoningParam(
+        summary=[SummaryText(text="s")], encrypted_content=seal_reasoning("lab", {"reasoning_details": 3})
+    )
     assert sent([odd, SAID], BACK) == ([{"role": "assistant", "content": "so", "reasoning_content": "s"}], [])
 
 
@@ -216,7 +230,9 @@ def test_details_of_other_servers_are_read_as_far_as_they_can_be() -> None:
     )
     assert taken({"content": "so", "reasoning": "Hm.", "reasoning_details": [text]})[0][0] == thought
     sealed = {"type": "reasoning.encrypted", "data": "x", "id": 3}
-    (item, _), losses = taken({"content": "so", "reasoning_details": [{**text, "signature": "s"}, sealed, {"type": "new"}]})
+    (item, _), losses = taken(
+        {"content": "so", "reasoning_details": [{**text, "signature": "s"}, sealed, {"type": "new"}]}
+    )
     assert (item.encrypted_content, item.content) == ("x", [ReasoningText(text="Hm.")])
     assert losses == ["messages[1].reasoning_details[0].signature", "messages[1].reasoning_details[2]"]
 

@@ -99,7 +99,9 @@ def test_outputs_stand_under_their_own_call_E2(request: Request, wire: ChatWire)
     for item in input_items(request):
         if isinstance(item, FunctionCallOutputParam | CustomToolCallOutputParam) and isinstance(item.output, str):
             assert [
-                result for result in results if item.output in str(result["content"]) and result["tool_call_id"] == item.call_id
+                result
+                for result in results
+                if item.output in str(result["content"]) and result["tool_call_id"] == item.call_id
             ]
 
 
@@ -112,13 +114,24 @@ def test_an_orderly_conversation_comes_back_as_it_was_law_d(request: Request) ->
     assert not list(more_losses)
     assert _plain_conversation(again) == _plain_conversation(request)
     assert again.tools == request.tools
-    for field in ("temperature", "top_p", "metadata", "service_tier", "user", "stream", "safety_identifier", "prompt_cache_key"):
+    for field in (
+        "temperature",
+        "top_p",
+        "metadata",
+        "service_tier",
+        "user",
+        "stream",
+        "safety_identifier",
+        "prompt_cache_key",
+    ):
         assert (getattr(again, field) or None) == (getattr(request, field) or None)
 
 
 @MANY
-@given(requests(orphans=True), wires(reasoning_history="all"))  # a lifted image is a user's turn, which would end a tool loop
-def test_what_was_sent_once_is_sent_the_same_after_a_trip_through_the_hub_law_d(request: Request, wire: ChatWire) -> None:
+@given(
+    requests(orphans=True), wires(reasoning_history="all")
+)  # a lifted image is a user's turn, which would end a tool loop
+def test_sent_body_is_unchanged_after_a_round_trip_through_the_hub_law_d(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
     again, losses = request_to_hub(body)
     assert not list(losses)
@@ -267,7 +280,7 @@ def _plain_conversation(request: Request) -> list[Any]:
 
 
 def _regrouped(body: dict[str, Any]) -> dict[str, Any]:
-    """The documented regrouping: what begins as system text is one text, text parts are one text, text and calls one turn."""
+    """The documented regrouping: leading system text is one text, text parts are one text, text and calls one turn."""
     messages: list[dict[str, Any]] = []
     for message in body["messages"]:
         message = {**message, "content": _joined(message.get("content"))}
@@ -288,7 +301,10 @@ def _joined(content: Any) -> Any:
 
 
 def _only_calls(message: dict[str, Any]) -> bool:
-    return message["role"] == "assistant" and {name for name, value in message.items() if value} == {"role", "tool_calls"}
+    return message["role"] == "assistant" and {name for name, value in message.items() if value} == {
+        "role",
+        "tool_calls",
+    }
 
 
 def _reasoning_first(marks: list[str], messages: list[dict[str, Any]]) -> list[str]:
@@ -296,7 +312,9 @@ def _reasoning_first(marks: list[str], messages: list[dict[str, Any]]) -> list[s
     ordered: list[str] = []
     for message in messages:
         first = {"reasoning_content": message.get("reasoning_content", "")}
-        ordered += [mark for _, text in _strings([first, {**message, **{"reasoning_content": ""}}]) for mark in marks_of(text)]
+        ordered += [
+            mark for _, text in _strings([first, {**message, **{"reasoning_content": ""}}]) for mark in marks_of(text)
+        ]
     assert sorted(ordered) == sorted(marks)
     return ordered
 
@@ -374,13 +392,16 @@ def test_a_stream_asks_for_usage_where_it_may_REQ4() -> None:
 def test_stream_options_of_a_chat_client_go_out_with_ours() -> None:
     extra = {"chat:stream_options": Raw(b'{"include_usage":false,"chunk_size":1}')}
     assert sent(stream=True, extra=extra)[0]["stream_options"] == {"chunk_size": 1, "include_usage": True}
-    assert sent(ChatWire(stream_usage=False), stream=True, extra=extra) == ({"stream": True}, ["stream_options.chunk_size"])
+    assert sent(ChatWire(stream_usage=False), stream=True, extra=extra) == (
+        {"stream": True},
+        ["stream_options.chunk_size"],
+    )
     assert sent(extra=extra) == ({}, [])
     odd = {"chat:stream_options": Raw(b"1")}
     assert sent(stream=True, extra=odd)[0]["stream_options"] == {"include_usage": True}
 
 
-def test_what_the_gateway_serves_itself_is_never_sent_and_no_loss() -> None:
+def test_fields_served_by_the_gateway_are_neither_sent_nor_lost() -> None:
     own: dict[str, Any] = {
         "store": True,
         "background": False,
@@ -396,14 +417,17 @@ def test_what_the_gateway_serves_itself_is_never_sent_and_no_loss() -> None:
     assert sent(**own) == ({}, [])
 
 
-def test_what_chat_has_no_place_for_is_a_loss_REQ6() -> None:
+def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
     fields: dict[str, Any] = {
         "client_metadata": {"x": "y"},
         "prompt_cache_retention": "24h",
         "reasoning": ReasoningConfigParam(summary="auto", extra={"x": Raw(b"1")}),
         "text": TextParam(extra={"x": Raw(b"1")}),
     }
-    assert sent(**fields) == ({}, ["reasoning.x", "reasoning.summary", "text.x", "client_metadata", "prompt_cache_retention"])
+    assert sent(**fields) == (
+        {},
+        ["reasoning.x", "reasoning.summary", "text.x", "client_metadata", "prompt_cache_retention"],
+    )
 
 
 # The form of the output.
@@ -412,7 +436,10 @@ def test_what_chat_has_no_place_for_is_a_loss_REQ6() -> None:
 def test_forms_of_the_output_are_nested_for_chat_REQ1() -> None:
     schema = JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True)
     told = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
-    assert sent(text=TextParam(format=schema)) == ({"response_format": {"type": "json_schema", "json_schema": told}}, [])
+    assert sent(text=TextParam(format=schema)) == (
+        {"response_format": {"type": "json_schema", "json_schema": told}},
+        [],
+    )
     bare = {"type": "json_schema", "json_schema": {"name": "response"}}
     assert sent(text=TextParam(format=JsonSchemaFormatParam(strict=None))) == ({"response_format": bare}, [])
     assert sent(text=TextParam(format=JsonObjectFormat())) == ({"response_format": {"type": "json_object"}}, [])
@@ -464,7 +491,7 @@ def test_other_unknown_fields_go_where_the_profile_lets_them_REQ6() -> None:
 
 
 @pytest.mark.parametrize("name", ["chat:model", "chat:messages", "chat:stream", "chat:n", "chat:temperature", "n"])
-def test_an_unknown_field_never_says_what_is_said_by_other_means(name: str) -> None:
+def test_unknown_field_never_overrides_a_known_one(name: str) -> None:
     body, losses = sent(ChatWire(pass_fields=("n",)), temperature=0.5, extra={name: Raw(b"2")})
     assert body == {"temperature": 0.5}
     assert losses == [name]
@@ -537,9 +564,12 @@ def test_forms_of_the_output_are_flat_in_the_hub_REQ1() -> None:
     schema = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
     request, losses = taken(response_format={"type": "json_schema", "json_schema": schema})
     assert request.text == TextParam(
-        format=JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True), verbosity=UNSET
+        format=JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True),
+        verbosity=UNSET,
     )
-    assert taken(response_format={"type": "json_object"})[0].text == TextParam(format=JsonObjectFormat(), verbosity=UNSET)
+    assert taken(response_format={"type": "json_object"})[0].text == TextParam(
+        format=JsonObjectFormat(), verbosity=UNSET
+    )
     assert taken(response_format={"type": "text"})[0].text == TextParam(format=TextFormat(), verbosity=UNSET)
     assert taken(response_format=None)[0].text is UNSET
     assert not losses
@@ -569,7 +599,7 @@ def test_every_other_field_is_carried_REQ7() -> None:
     assert not losses
 
 
-def test_one_answer_is_all_there_is() -> None:
+def test_more_than_one_choice_is_refused() -> None:
     assert taken(n=1)[0].extra is UNSET
     with pytest.raises(UnsupportedParameter) as caught:
         taken(n=2)
@@ -604,6 +634,6 @@ def _extra(request: Request) -> dict[str, Any]:
     return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
 
 
-def test_what_is_to_be_included_and_chat_has_not_is_a_loss() -> None:
+def test_unsupported_includes_are_losses() -> None:
     """REQ-6, F-4."""
     assert sent(include=["file_search_call.results"]) == ({}, ["include[0]"])

@@ -101,7 +101,9 @@ def add_piece(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 
 def test_usage_and_service_tier_are_the_servers() -> None:
     """REQ-4, REQ-5."""
-    response, _ = read_whole(body({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 2}, service_tier="flex"))
+    response, _ = read_whole(
+        body({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 2}, service_tier="flex")
+    )
     assert response.usage is not None
     assert response.usage.total_tokens == 3
     assert response.service_tier == "flex"
@@ -152,7 +154,7 @@ def test_an_empty_answer_has_no_output() -> None:
     assert summary_of(read_whole(body({"content": ""}))[0]) == ["completed"]
 
 
-def test_halves_of_characters_are_a_loss() -> None:
+def test_lone_surrogates_are_a_loss() -> None:
     response, losses = read_whole(b'{"choices":[{"message":{"content":"a\\ud83d"}}]}')
     assert summary_of(response) == ["OutputText: a\ufffd", "completed"]
     assert [loss.path for loss in losses] == ["stream"]
@@ -174,7 +176,7 @@ def test_halves_of_characters_are_a_loss() -> None:
         (b'{"detail":"it broke"}', "upstream_error"),
     ],
 )
-def test_what_is_no_answer_is_raised(answer: bytes, code: str) -> None:
+def test_body_without_a_completion_raises(answer: bytes, code: str) -> None:
     """ERR-4."""
     with pytest.raises(ApiError) as raised:
         read_whole(answer)

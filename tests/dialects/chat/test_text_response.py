@@ -29,12 +29,12 @@ def stamps() -> Stamps:
 
 def goes_the_short_way(body: bytes, wire: ChatWire = ChatWire()) -> bool:  # noqa: B008
     """Whether it does; if so, both ways come to the same."""
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
-    short = text_response_to_hub(body, begun, stamps(), wire)
+    opening = initial_response(REQUEST, id="resp_1", created_at=1)
+    short = text_response_to_hub(body, opening, stamps(), wire)
     if short is None:
         return False
     try:
-        response, losses = response_by_events(body, REQUEST, begun, stamps(), wire)
+        response, losses = response_by_events(body, REQUEST, opening, stamps(), wire)
     except ApiError as error:  # pragma: no cover - only if the two do not agree
         pytest.fail(f"the long way refuses it: {error}")
     assert short == response
@@ -49,7 +49,7 @@ def completion(message: Any = None, **more: Any) -> bytes:
     )
 
 
-def said(**members: Any) -> bytes:
+def message_completion(**members: Any) -> bytes:
     return completion({"role": "assistant", "content": "Hello.", **members})
 
 
@@ -61,8 +61,8 @@ def said(**members: Any) -> bytes:
         completion(choice={"usage": {"prompt_tokens": 3}}),
         completion(service_tier="flex"),
         completion(choice={"index": None, "logprobs": None}),
-        said(refusal=None, annotations=[], tool_calls=None, audio=None),
-        said(content=" \nHello. "),
+        message_completion(refusal=None, annotations=[], tool_calls=None, audio=None),
+        message_completion(content=" \nHello. "),
     ],
 )
 def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
@@ -84,20 +84,20 @@ def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
         completion(choice={"finish_reason": "length"}),
         completion(choice={"logprobs": {"content": []}}),
         completion(choice={"message": None}),
-        said(content=None),
-        said(content=""),
-        said(content=" \n"),
-        said(content="<think>Hm.</think>Hello."),
-        said(content=[{"type": "text", "text": "Hello."}]),
-        said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),
-        said(function_call={"name": "f", "arguments": "{}"}),
-        said(refusal="No."),
-        said(annotations=[{"type": "url_citation"}]),
-        said(audio={"id": "a"}),
-        said(images=[{}]),
-        said(reasoning_content="Hm."),
-        said(reasoning="Hm."),
-        said(reasoning_details=[{}]),
+        message_completion(content=None),
+        message_completion(content=""),
+        message_completion(content=" \n"),
+        message_completion(content="<think>Hm.</think>Hello."),
+        message_completion(content=[{"type": "text", "text": "Hello."}]),
+        message_completion(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}]),
+        message_completion(function_call={"name": "f", "arguments": "{}"}),
+        message_completion(refusal="No."),
+        message_completion(annotations=[{"type": "url_citation"}]),
+        message_completion(audio={"id": "a"}),
+        message_completion(images=[{}]),
+        message_completion(reasoning_content="Hm."),
+        message_completion(reasoning="Hm."),
+        message_completion(reasoning_details=[{}]),
     ],
 )
 def test_everything_else_goes_the_long_way(body: bytes) -> None:
@@ -113,7 +113,8 @@ def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
 @given(
     text=st.text(max_size=12),
     more=st.dictionaries(
-        st.sampled_from(["refusal", "reasoning_content", "annotations", "tool_calls", "mood"]), st.sampled_from([None, "", [], "x"])
+        st.sampled_from(["refusal", "reasoning_content", "annotations", "tool_calls", "mood"]),
+        st.sampled_from([None, "", [], "x"]),
     ),
     reason=st.sampled_from(["stop", "length", None]),
     usage=st.none() | st.fixed_dictionaries({"prompt_tokens": st.integers(0, 9)}),

@@ -82,7 +82,7 @@ def test_strict_is_always_said_where_it_may_be(said: Any, told: bool) -> None:
     assert losses == (["tools[0].strict"] if told else [])
 
 
-def test_what_a_tool_says_besides_is_a_loss_E4() -> None:
+def test_unknown_fields_of_tools_are_losses_E4() -> None:
     tool = FunctionToolParam(name="f", defer_loading=True, extra={"cache_control": Raw(b"1")})
     assert tools(tool)[1] == ["tools[0].cache_control", "tools[0].defer_loading"]
 
@@ -100,7 +100,7 @@ def test_a_custom_tool_is_a_function_of_one_string_and_its_grammar_is_told() -> 
     assert losses == ["tools[0].format"]
 
 
-def test_what_a_format_says_besides_is_a_loss() -> None:
+def test_unknown_fields_of_tool_formats_are_losses() -> None:
     format = TextFormatOfTool(extra={"x": Raw(b"1")})
     assert tools(CustomTool(name="c", format=format))[1] == ["tools[0].format.x"]
 
@@ -131,7 +131,10 @@ def test_a_custom_tool_is_native_where_the_server_knows_it(format: Any, told: Js
 
 
 def test_namespaces_are_flattened() -> None:
-    members: list[FunctionToolParam | CustomTool | UnknownTool] = [SEARCH, UnknownTool(kind="acme:tool", raw=Raw(b"{}"))]
+    members: list[FunctionToolParam | CustomTool | UnknownTool] = [
+        SEARCH,
+        UnknownTool(kind="acme:tool", raw=Raw(b"{}")),
+    ]
     group = NamespaceTool(name="web", tools=members, description="the web", extra={"x": Raw(b"1")})
     offered, losses = tools(group, NamespaceTool(name="db", tools=[SEARCH]))
     assert [tool["function"]["name"] for tool in offered] == ["web__search", "db__search"]
@@ -172,7 +175,10 @@ NAMED = {"type": "function", "function": {"name": "search"}}
         ("required", "required"),
         (SpecificFunction(name="search"), NAMED),
         (AllowedToolsParam(tools=[SpecificFunction(name="search"), SpecificFunction(name="x")]), "auto"),
-        (AllowedToolsParam(tools=[SpecificFunction(name="search"), SpecificFunction(name="x")], mode="required"), "required"),
+        (
+            AllowedToolsParam(tools=[SpecificFunction(name="search"), SpecificFunction(name="x")], mode="required"),
+            "required",
+        ),
         (AllowedToolsParam(tools=[SpecificFunction(name="search")], mode="required"), NAMED),
         (AllowedToolsParam(tools=[SpecificFunction(name="search")], mode="none"), "none"),
     ],
@@ -201,7 +207,9 @@ def test_a_tool_of_a_namespace_is_chosen_by_both_names() -> None:
     assert choice(chosen, group) == ({"type": "function", "function": {"name": "web__search"}}, [])
 
 
-@pytest.mark.parametrize("chosen", ["required", SpecificFunction(name="search"), SpecificFunction(name="never_offered")])
+@pytest.mark.parametrize(
+    "chosen", ["required", SpecificFunction(name="search"), SpecificFunction(name="never_offered")]
+)
 def test_a_choice_that_cannot_be_made_is_a_loss(chosen: Any) -> None:
     assert choice(chosen) == (LEFT_OUT, ["tool_choice"])
     assert choice(chosen, SEARCH, wire=ChatWire(forced_tools="none")) == (LEFT_OUT, ["tool_choice"])
@@ -216,7 +224,7 @@ def test_an_unknown_choice_is_a_loss() -> None:
     assert choice(UnknownToolChoice(kind="web_search", raw=Raw(b"{}")), SEARCH) == (LEFT_OUT, ["tool_choice"])
 
 
-def test_what_a_choice_says_besides_is_a_loss() -> None:
+def test_unknown_fields_of_tool_choices_are_losses() -> None:
     extra = {"x": Raw(b"1")}
     named = SpecificFunction(name="search")
     assert choice(SpecificFunction(name="search", extra=extra), SEARCH) == (NAMED, ["tool_choice.x"])
@@ -236,13 +244,17 @@ def test_parallel_tool_calls_are_said_only_with_tools_TOOL4(parallel: bool) -> N
 
 def test_nested_functions_are_flat_in_the_hub_C3() -> None:
     function = {"name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}
-    request, losses = taken(tools=[{"type": "function", "function": function}, {"type": "function", "function": {"name": "f"}}])
+    request, losses = taken(
+        tools=[{"type": "function", "function": function}, {"type": "function", "function": {"name": "f"}}]
+    )
     assert request.tools == [SEARCH, FunctionToolParam(name="f", strict=False)]
     assert not losses
 
 
 def test_the_flat_form_is_read_too_C3() -> None:
-    request, _ = taken(tools=[{"type": "function", "name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}])
+    request, _ = taken(
+        tools=[{"type": "function", "name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}]
+    )
     assert request.tools == [SEARCH]
 
 
@@ -282,7 +294,7 @@ def test_the_functions_of_the_form_before_tools_are_tools() -> None:
     assert taken(functions=[{"name": "f"}], function_call="none")[0].tool_choice == "none"
 
 
-def test_no_tools_are_no_tools() -> None:
+def test_empty_tool_list_is_unset() -> None:
     assert taken(tools=[])[0].tools is UNSET
     assert taken(tools=None)[0].tools is UNSET
 
@@ -343,13 +355,18 @@ def test_every_tool_choice_is_read_TOOL2(said: Any, made: Any) -> None:
     assert taken(tool_choice=said)[0].tool_choice == made
 
 
-def test_what_choices_and_formats_of_a_client_say_besides_is_a_loss() -> None:
+def test_unknown_fields_of_client_choices_and_formats_are_losses() -> None:
     x = {"x": 1}
     function = {"type": "function", "function": {"name": "f", **x}, **x}
     assert taken(tool_choice=function)[1] == ["tool_choice.x", "tool_choice.function.x"]
     allowed = {"type": "allowed_tools", "allowed_tools": {"tools": [function], **x}, **x}
     inner = "tool_choice.allowed_tools.tools[0]"
-    assert taken(tool_choice=allowed)[1] == ["tool_choice.x", "tool_choice.allowed_tools.x", f"{inner}.x", f"{inner}.function.x"]
+    assert taken(tool_choice=allowed)[1] == [
+        "tool_choice.x",
+        "tool_choice.allowed_tools.x",
+        f"{inner}.x",
+        f"{inner}.function.x",
+    ]
     assert taken(function_call={"name": "f", **x})[1] == ["function_call.x"]
     grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x", **x}, **x}
     custom = {"type": "custom", "custom": {"name": "c", "format": grammar}}

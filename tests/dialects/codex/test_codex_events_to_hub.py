@@ -1,4 +1,4 @@
-"""Codex's own lines, as `codex exec --json` printed them before a scripted server: the laws of every dialect, and what they say."""
+"""Recordings of `codex exec --json` against a scripted server: the laws of every dialect, and the responses."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ every_recording = pytest.mark.parametrize("name", RECORDINGS)
 
 def events_of(*pieces: bytes) -> list[StreamEvent]:
     request = Request(model="codex")
-    lines, to_hub = JsonLines(), EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
-    found = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
-    return [event for line in found for event in to_hub.feed(line)] + to_hub.finish()
+    lines, to_hub = (
+        JsonLines(),
+        EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps()),
+    )
+    all_lines = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
+    return [event for line in all_lines for event in to_hub.feed(line)] + to_hub.finish()
 
 
-def told(name: str) -> Response:
+def response_of_recording(name: str) -> Response:
     return fold(events_of(RECORDINGS[name]))
 
 
@@ -60,7 +63,7 @@ def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(name: str) -
 
 
 def test_a_message_is_a_message() -> None:
-    response = told("text")
+    response = response_of_recording("text")
     (message,) = response.output
     assert isinstance(message, Message)
     assert message.content[0].text == "Hello there, wörld 👋."  # type: ignore[union-attr]
@@ -70,17 +73,17 @@ def test_a_message_is_a_message() -> None:
 
 def test_commands_and_changed_files_are_codexs_own_items() -> None:
     """B-3."""
-    response = told("command_and_patch")
+    response = response_of_recording("command_and_patch")
     assert [type_of(item) for item in response.output] == [
         "message", "codex:command_execution", "codex:file_change", "message",
     ]  # fmt: skip
-    (failed, _) = told("command_fails").output
+    (failed, _) = response_of_recording("command_fails").output
     assert isinstance(failed, UnknownItem)
     assert (failed.string_member("status"), failed.string_member("aggregated_output")) == ("failed", "no\n")
 
 
 def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
-    call, output, _ = told("mcp_tool_call").output
+    call, output, _ = response_of_recording("mcp_tool_call").output
     assert isinstance(call, FunctionCall)
     assert isinstance(output, FunctionCallOutput)
     assert call.name == "lab__read_mcp_resource"
@@ -89,7 +92,7 @@ def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
 
 
 def test_a_turn_that_its_server_refused_has_failed() -> None:
-    response = told("refused")
+    response = response_of_recording("refused")
     assert response.status == "failed"
     assert response.error is not None
     assert "the model is broken" in response.error.message

@@ -22,7 +22,11 @@ def test_llama_cpps_overflow_is_known_for_what_it_is() -> None:
 
 def test_llama_cpps_refusal_keeps_its_words() -> None:
     error = error_to_hub(400, {}, recording("llama_cpp_error_bad_request.json"))
-    assert (error.status, error.code, error.message) == (400, "invalid_value", "'input' must be a string or array of objects")
+    assert (error.status, error.code, error.message) == (
+        400,
+        "invalid_value",
+        "'input' must be a string or array of objects",
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,12 @@ def test_llama_cpps_refusal_keeps_its_words() -> None:
         ),
         (b'{"object":"error","message":"no","type":"BadRequestError","code":400}', "no", "invalid_value", None),
         (b'{"error":null,"message":"no"}', "no", "invalid_value", None),
-        (b'{"error":{"message":7,"code":["x"]}}', "the upstream refused the request with status 400", "invalid_value", None),
+        (
+            b'{"error":{"message":7,"code":["x"]}}',
+            "the upstream refused the request with status 400",
+            "invalid_value",
+            None,
+        ),
         (b"no", "no", "invalid_value", None),
         (b"[1]", "the upstream refused the request with status 400", "invalid_value", None),
         (b"<html>no</html>", "the upstream refused the request with status 400", "invalid_value", None),
@@ -67,10 +76,12 @@ def test_a_client_is_told_type_code_message_and_param() -> None:
     """ERR-1, B-6"""
     status, body = error_from_hub(ClientFault("no", code="invalid_value", param="input[3]"))
     assert status == 400
-    assert json.loads(body) == {"error": {"type": "invalid_request", "code": "invalid_value", "message": "no", "param": "input[3]"}}
+    assert json.loads(body) == {
+        "error": {"type": "invalid_request", "code": "invalid_value", "message": "no", "param": "input[3]"}
+    }
 
 
-def test_no_key_is_told_to_a_client() -> None:
+def test_api_keys_are_masked_in_client_errors() -> None:
     """ERR-5"""
     _, body = error_from_hub(UpstreamFault("refused: sk-0123456789abcdef"))
     assert b"sk-0123456789" not in body
@@ -81,7 +92,7 @@ def test_no_key_is_told_to_a_client() -> None:
     st.text(min_size=1, max_size=40),
     st.none() | st.text(max_size=9),
 )
-def test_what_we_tell_is_understood_by_another_of_us(kind: str, message: str, param: str | None) -> None:
+def test_error_from_hub_is_read_back_by_error_to_hub(kind: str, message: str, param: str | None) -> None:
     error = ApiError(message, type=kind, param=param)  # type: ignore[arg-type]
     status, body = error_from_hub(error)
     again = error_to_hub(status, {}, body)

@@ -59,15 +59,15 @@ from antiphon.protocol.response import initial_response
 def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
     """STR-14. What was streamed before a failure is not in a plain answer: that pair is not one."""
     streamed = read_stream(recording(f"{name}_stream.sse"))
-    begun = initial_response(REQUEST, id="resp_2", created_at=5)
-    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, begun, counting_stamps())
+    opening = initial_response(REQUEST, id="resp_2", created_at=5)
+    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, opening, counting_stamps())
     assert stable_fields(streamed.response) == stable_fields(plain)
     assert streamed.losses == list(losses)
 
 
 @given(written(), st.sampled_from(["default", "standard", "older"]))
 @settings(max_examples=40)
-def test_what_our_own_server_says_is_read_back_as_it_was(life: Life, style: EventStyle) -> None:
+def test_stream_of_our_own_server_reads_back_unchanged(life: Life, style: EventStyle) -> None:
     """Hub → this dialect → hub, in every style (API-6): the same response, and for every event of it an equal one."""
     from_hub = EventsFromHub(REQUEST, style=style)
     data = b"".join(from_hub.feed(event) for event in life.events) + from_hub.finish()
@@ -93,7 +93,7 @@ def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habi
 @given(written(endings=("complete", "incomplete", "fail")), habits(where=(), who=(), parts=()))
 @settings(max_examples=40)
 def test_items_side_by_side_are_kept_apart_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
-    """STR-9: poor habits, but ids and indexes are kept, and items are announced: else their order could not be known."""
+    """STR-9: habits that keep ids, indexes and announcements, because the order of items depends on them."""
     read = read_events(apply([habit for habit in chosen if habit is not without_added], as_json(life.events)))
     assert find_violations(read.events) == []
     assert normalized(stable_fields(read.response)) == normalized(stable_fields(life.response))
@@ -118,11 +118,17 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@given(st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6))
+@given(
+    st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6)
+)
 @settings(max_examples=40)
 def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
     """Whatever stands where, also inside items, parts and responses."""
-    given = [frame for frame in frames(recording(f"{name}.sse")) if frame.data.startswith(b"{") and b"ud83d" not in frame.data]
+    given = [
+        frame
+        for frame in frames(recording(f"{name}.sse"))
+        if frame.data.startswith(b"{") and b"ud83d" not in frame.data
+    ]
     for at, place, junk in spoiled:
         frame = given[at % len(given)]
         try:
@@ -165,8 +171,10 @@ def _comes_whole(event: StreamEvent) -> bool:
 
 
 def _unknown(events: list[StreamEvent]) -> list[dict[str, Any]]:
-    told = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
-    return [{name: member for name, member in members.items() if name != "sequence_number"} for members in told]
+    event_members = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
+    return [
+        {name: member for name, member in members.items() if name != "sequence_number"} for members in event_members
+    ]
 
 
 # Ends
@@ -189,7 +197,7 @@ def test_an_end_mark_does_not_make_an_open_item_complete() -> None:
     assert response.error.code == "upstream_disconnected"
 
 
-def test_why_the_stream_is_over_can_be_told() -> None:
+def test_finish_takes_the_error_that_ended_the_stream() -> None:
     """STR-8: a timeout, say; but what the server itself said counts more."""
     timeout = UpstreamFault("too slow", code="upstream_timeout", status=504)
     to_hub = reader()
@@ -229,17 +237,23 @@ def test_after_the_end_nothing_comes() -> None:
         (sse.Frame("acme:x", b"5"), "an event of type 'acme:x'"),
         (frame_of({"type": "response.output_item.added"}), "an item without a type"),
         (frame_of({"type": "response.output_item.done", "item": 5}), "an item without a type"),
-        (frame_of({"type": "response.content_part.added", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
-        (frame_of({"type": "response.content_part.done", "part": {"type": "output_audio"}}), "a part of type 'output_audio'"),
+        (
+            frame_of({"type": "response.content_part.added", "part": {"type": "output_audio"}}),
+            "a part of type 'output_audio'",
+        ),
+        (
+            frame_of({"type": "response.content_part.done", "part": {"type": "output_audio"}}),
+            "a part of type 'output_audio'",
+        ),
     ],
 )
-def test_what_nothing_can_be_made_of_is_named_as_lost(frame: sse.Frame, what: str) -> None:
+def test_unreadable_events_are_losses(frame: sse.Frame, what: str) -> None:
     """F-4"""
     assert [loss.what for loss in read_frames([frame]).losses] == [what]
 
 
 @pytest.mark.parametrize("kind", ["ping", "keepalive"])
-def test_what_keeps_a_connection_alive_is_passed_over(kind: str) -> None:
+def test_keep_alive_events_are_ignored(kind: str) -> None:
     to_hub = reader()
     assert to_hub.feed(frame_of({"type": kind})) == []
     assert list(to_hub.losses) == []
@@ -257,7 +271,9 @@ def test_a_response_that_is_queued_says_so_first() -> None:
     first = to_hub.feed(frame_of({"type": "response.queued", "response": {"status": "queued"}}))
     assert [type(event).__name__ for event in first] == ["ResponseCreated", "ResponseQueued"]
     assert to_hub.feed(frame_of({"type": "response.queued"})) == []
-    assert [type(event).__name__ for event in to_hub.feed(frame_of({"type": "response.in_progress"}))] == ["ResponseInProgress"]
+    assert [type(event).__name__ for event in to_hub.feed(frame_of({"type": "response.in_progress"}))] == [
+        "ResponseInProgress"
+    ]
 
 
 def test_the_hot_path_says_the_same_as_any_other() -> None:

@@ -22,7 +22,12 @@ from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 FLAT = ResponsesWire(extension_tools="flatten")
 PATCH = {"type": "custom", "name": "patch", "description": "Applies a patch"}
 GRAMMAR = {"type": "custom", "name": "sql", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}}
-FILES = {"type": "namespace", "name": "files", "description": "Files", "tools": [{"type": "function", "name": "read"}, PATCH]}
+FILES = {
+    "type": "namespace",
+    "name": "files",
+    "description": "Files",
+    "tools": [{"type": "function", "name": "read"}, PATCH],
+}
 
 
 def sent(**members: Any) -> tuple[dict[str, Any], list[Loss]]:
@@ -33,7 +38,14 @@ def sent(**members: Any) -> tuple[dict[str, Any], list[Loss]]:
 
 def answered(request: Request, name: str, *pieces: str, item_done: bool = True) -> ReadResult:
     """What the hub hears when a flat server calls the function `name`, its arguments in these pieces."""
-    call = {"type": "function_call", "id": "fc_1", "call_id": "c_1", "name": name, "arguments": "", "status": "in_progress"}
+    call = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "c_1",
+        "name": name,
+        "arguments": "",
+        "status": "in_progress",
+    }
     deltas = [{"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": piece} for piece in pieces]
     done = {**call, "arguments": "".join(pieces), "status": "completed"}
     events: list[dict[str, Any]] = [
@@ -79,7 +91,9 @@ def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request:
     lost = {loss.path for loss in losses}
     chosen = members.get("tool_choice")
     assert not isinstance(chosen, dict) or chosen["type"] in ("function", "allowed_tools")
-    assert "tool_choice" in lost or not isinstance(chosen, dict) or chosen["type"] != "function" or chosen["name"] in names
+    assert (
+        "tool_choice" in lost or not isinstance(chosen, dict) or chosen["type"] != "function" or chosen["name"] in names
+    )
 
 
 @given(requests())
@@ -132,7 +146,9 @@ def test_tools_given_as_an_item_join_the_others() -> None:
 
 
 def test_a_tool_that_is_defined_twice_is_offered_once() -> None:
-    body, losses = sent(tools=[{"type": "function", "name": "a", "description": "one"}, {"type": "function", "name": "a"}])
+    body, losses = sent(
+        tools=[{"type": "function", "name": "a", "description": "one"}, {"type": "function", "name": "a"}]
+    )
     assert body["tools"] == [{"type": "function", "name": "a"}]
     assert [loss.path for loss in losses] == ["tools[0]"]
 
@@ -159,13 +175,26 @@ def test_calls_in_the_history_follow_their_tools() -> None:
     body, losses = sent(
         tools=[FILES],
         input=[
-            {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "a\nb", "namespace": "files", "id": "ctc_1"},
+            {
+                "type": "custom_tool_call",
+                "call_id": "c",
+                "name": "patch",
+                "input": "a\nb",
+                "namespace": "files",
+                "id": "ctc_1",
+            },
             {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"},
             {"type": "function_call", "call_id": "d", "name": "read", "arguments": "{}", "namespace": "files"},
         ],
     )
     assert body["input"] == [
-        {"type": "function_call", "call_id": "c", "name": "files__patch", "arguments": '{"input":"a\\nb"}', "id": "ctc_1"},
+        {
+            "type": "function_call",
+            "call_id": "c",
+            "name": "files__patch",
+            "arguments": '{"input":"a\\nb"}',
+            "id": "ctc_1",
+        },
         {"type": "function_call_output", "call_id": "c", "output": "ok"},
         {"type": "function_call", "call_id": "d", "name": "files__read", "arguments": "{}"},
     ]
@@ -180,7 +209,11 @@ def test_calls_in_the_history_follow_their_tools() -> None:
         ({"type": "function", "name": "read", "namespace": "files"}, {"type": "function", "name": "files__read"}, []),
         ({"type": "function", "name": "gone"}, None, ["tool_choice"]),
         (
-            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "patch"}, {"type": "web_search"}]},
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "custom", "name": "patch"}, {"type": "web_search"}],
+            },
             {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "patch"}]},
             ["tool_choice.tools[1]"],
         ),
@@ -195,7 +228,7 @@ def test_a_choice_follows_its_tool(choice: Any, expected: Any, lost: list[str]) 
 
 
 @pytest.mark.parametrize("item_done", [True, False])
-def test_what_a_model_writes_besides_the_one_string_is_named_as_lost(item_done: bool) -> None:
+def test_arguments_besides_the_one_string_are_a_loss(item_done: bool) -> None:
     request, _ = request_to_hub(json.dumps({"tools": [PATCH]}).encode())
     read = answered(request, "patch", '{"input":"a","why":"b"}', item_done=item_done)
     item = read.response.output[0]

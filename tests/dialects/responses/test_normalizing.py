@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.dialects.responses.upstreams import REQUEST, ReadResult, frame_of, read_events, read_frames, reader, stable_fields
+from tests.dialects.responses.upstreams import (
+    REQUEST,
+    ReadResult,
+    frame_of,
+    read_events,
+    read_frames,
+    reader,
+    stable_fields,
+)
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
@@ -30,26 +38,26 @@ def done(item: dict[str, Any], index: int = 0) -> dict[str, Any]:
 
 
 def read(*events: dict[str, Any], wire: ResponsesWire = ResponsesWire()) -> ReadResult:  # noqa: B008
-    found = read_events(events, wire)
-    assert find_violations(found.events) == []
-    return found
+    result = read_events(events, wire)
+    assert find_violations(result.events) == []
+    return result
 
 
-def output(found: ReadResult) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = stable_fields(found.response)["output"]
-    return told
+def output(result: ReadResult) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = stable_fields(result.response)["output"]
+    return items
 
 
-def losses(found: ReadResult) -> str:
-    return "\n".join(str(loss) for loss in found.losses)
+def losses(result: ReadResult) -> str:
+    return "\n".join(str(loss) for loss in result.losses)
 
 
 def test_an_item_that_ends_as_another_type_is_another_item() -> None:
     """STR-4: a whole item cannot change its type between announcement and end."""
     thing = {"type": "acme:thing", "id": "a", "status": "in_progress"}
     search = {"type": "web_search_call", "id": "b", "status": "completed"}
-    found = read(CREATED, added(thing), done(search), COMPLETED)
-    assert [item["type"] for item in output(found)] == ["acme:thing", "web_search_call"]
+    result = read(CREATED, added(thing), done(search), COMPLETED)
+    assert [item["type"] for item in output(result)] == ["acme:thing", "web_search_call"]
 
 
 def test_items_that_come_whole_under_one_index_and_no_id_are_all_there() -> None:
@@ -57,115 +65,154 @@ def test_items_that_come_whole_under_one_index_and_no_id_are_all_there() -> None
     other = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("c1", "c2")]
-    told = [done(thought), done(thought), done(TEXT), done(TEXT), done(other), *(done(call) for call in (*calls, calls[1]))]
-    found = read(CREATED, *told, COMPLETED)
-    assert [item["type"] for item in output(found)] == ["reasoning", "message", "message", "function_call", "function_call"]
+    done_events = [
+        done(thought),
+        done(thought),
+        done(TEXT),
+        done(TEXT),
+        done(other),
+        *(done(call) for call in (*calls, calls[1])),
+    ]
+    result = read(CREATED, *done_events, COMPLETED)
+    assert [item["type"] for item in output(result)] == [
+        "reasoning",
+        "message",
+        "message",
+        "function_call",
+        "function_call",
+    ]
 
 
 @pytest.mark.parametrize("event", [added({"id": "x"}), done({"id": "x"})])
-def test_an_item_nobody_can_name_is_a_loss(event: dict[str, Any]) -> None:
-    found = read(CREATED, event, done(TEXT), COMPLETED)
-    assert "an item without a type" in losses(found)
-    assert [item["type"] for item in output(found)] == ["message"]
+def test_item_event_without_a_type_is_a_loss(event: dict[str, Any]) -> None:
+    result = read(CREATED, event, done(TEXT), COMPLETED)
+    assert "an item without a type" in losses(result)
+    assert [item["type"] for item in output(result)] == ["message"]
 
 
 def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
-    found = read(CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}})
-    assert "an item without a type" in losses(found)
-    assert len(output(found)) == 1
+    result = read(
+        CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}}
+    )
+    assert "an item without a type" in losses(result)
+    assert len(output(result)) == 1
 
 
 def test_an_item_without_a_type_is_known_by_what_it_holds() -> None:
     message = {"role": "assistant", "content": "Hi"}
     call = {"name": "f", "call_id": "c", "arguments": "{}"}
-    found = read(CREATED, done(message), done(call, 1), COMPLETED)
-    assert [item["type"] for item in output(found)] == ["message", "function_call"]
+    result = read(CREATED, done(message), done(call, 1), COMPLETED)
+    assert [item["type"] for item in output(result)] == ["message", "function_call"]
 
 
 def test_a_name_that_changes_is_a_loss() -> None:
     """STR-2: a call keeps the name it was announced with."""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": ""}
-    found = read(CREATED, added(call), done({**call, "name": "two", "arguments": "{}"}), COMPLETED)
-    assert output(found)[0]["name"] == "one"
-    assert "'two'" in losses(found)
+    result = read(CREATED, added(call), done({**call, "name": "two", "arguments": "{}"}), COMPLETED)
+    assert output(result)[0]["name"] == "one"
+    assert "'two'" in losses(result)
 
 
 def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
     """ITEM-4"""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": "{}"}
     late = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "late"}
-    found = read(CREATED, added(call), done(call), late, COMPLETED)
-    assert output(found)[0]["arguments"] == "{}"
-    assert "what came after the item was done" in losses(found)
+    result = read(CREATED, added(call), done(call), late, COMPLETED)
+    assert output(result)[0]["arguments"] == "{}"
+    assert "output after the end of the item" in losses(result)
 
 
-def test_a_phase_nobody_knows_is_a_loss() -> None:
+def test_unknown_phase_is_a_loss() -> None:
     """ITEM-7"""
-    found = read(CREATED, done({**TEXT, "phase": "prelude"}), COMPLETED)
-    assert "'prelude'" in losses(found)
-    assert "phase" not in output(found)[0]
+    result = read(CREATED, done({**TEXT, "phase": "prelude"}), COMPLETED)
+    assert "'prelude'" in losses(result)
+    assert "phase" not in output(result)[0]
 
 
 def test_a_part_no_item_can_hold_is_a_loss() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     part = {"type": "response.content_part.added", "item_id": "m", "output_index": 0, "part": {"type": "hologram"}}
     ended = {**part, "type": "response.content_part.done"}
-    found = read(CREATED, added(item), part, ended, done({**TEXT, "id": "m"}), COMPLETED)
-    assert "'hologram'" in losses(found)
-    assert output(found)[0]["content"][0]["text"] == "Hi"
+    result = read(CREATED, added(item), part, ended, done({**TEXT, "id": "m"}), COMPLETED)
+    assert "'hologram'" in losses(result)
+    assert output(result)[0]["content"][0]["text"] == "Hi"
 
 
 def test_a_part_an_announced_message_cannot_hold_is_a_loss_in_its_final_form() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     final = {**TEXT, "id": "m", "content": [*TEXT["content"], {"type": "hologram"}]}
-    found = read(CREATED, added(item), done(final), COMPLETED)
-    assert "'hologram'" in losses(found)
+    result = read(CREATED, added(item), done(final), COMPLETED)
+    assert "'hologram'" in losses(result)
 
 
 def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
     """F-4"""
     final = {**TEXT, "content": [{**TEXT["content"][0], "parsed": {"a": 1}}]}
-    found = read(CREATED, done(final), done({"type": "message", "role": "assistant", "content": "plain"}, 1), COMPLETED)
-    assert [loss.path for loss in found.losses] == ["output[0].content[0].parsed"]
+    result = read(
+        CREATED, done(final), done({"type": "message", "role": "assistant", "content": "plain"}, 1), COMPLETED
+    )
+    assert [loss.path for loss in result.losses] == ["output[0].content[0].parsed"]
 
 
 def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
     item = {"type": "reasoning", "id": "r", "summary": []}
-    part = {"type": "response.content_part.added", "item_id": "r", "output_index": 0, "content_index": 0, "part": {"text": ""}}
+    part = {
+        "type": "response.content_part.added",
+        "item_id": "r",
+        "output_index": 0,
+        "content_index": 0,
+        "part": {"text": ""},
+    }
     delta = {"type": "response.reasoning.delta", "item_id": "r", "output_index": 0, "content_index": 0, "delta": "Hm"}
-    found = read(CREATED, added(item), part, delta, done({**item}), COMPLETED)
-    assert output(found)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
+    result = read(CREATED, added(item), part, delta, done({**item}), COMPLETED)
+    assert output(result)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
 
 
 def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
     """RSN-1, ITEM-4"""
     item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "one"}
-    late = {"type": "response.completed", "response": {"status": "completed", "output": [{**item, "encrypted_content": "two"}]}}
-    found = read(CREATED, done(item), late)
-    assert output(found)[0]["encrypted_content"] == "one"
-    assert "encrypted_content" in losses(found)
+    late = {
+        "type": "response.completed",
+        "response": {"status": "completed", "output": [{**item, "encrypted_content": "two"}]},
+    }
+    result = read(CREATED, done(item), late)
+    assert output(result)[0]["encrypted_content"] == "one"
+    assert "encrypted_content" in losses(result)
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
 def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: str) -> None:
     """ITEM-2, ITEM-3: what follows shows that the response went on."""
-    foreign = {"type": "message", "id": "m", "role": "user", "status": status, "content": [{"type": "input_text", "text": "x"}]}
-    found = read(CREATED, done(foreign), done(TEXT, 1), COMPLETED)
-    assert output(found)[0]["status"] == "completed"
-    assert repr(status) in losses(found)
+    foreign = {
+        "type": "message",
+        "id": "m",
+        "role": "user",
+        "status": status,
+        "content": [{"type": "input_text", "text": "x"}],
+    }
+    result = read(CREATED, done(foreign), done(TEXT, 1), COMPLETED)
+    assert output(result)[0]["status"] == "completed"
+    assert repr(status) in losses(result)
 
 
 @pytest.mark.parametrize(("name", "other"), [("name", "write"), ("name", None), ("role", "system")])
 def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str | None) -> None:
     """STR-4"""
     forms: dict[str, dict[str, Any]] = {
-        "name": {"type": "mcp_call", "id": "m", "status": "in_progress", "server_label": "files", "name": "read", "arguments": ""},
+        "name": {
+            "type": "mcp_call",
+            "id": "m",
+            "status": "in_progress",
+            "server_label": "files",
+            "name": "read",
+            "arguments": "",
+        },
         "role": {"type": "message", "id": "m", "status": "in_progress", "role": "user", "content": []},
     }
     announced = forms[name]
-    found = read(CREATED, added(announced), done({**announced, "status": "completed", name: other}), COMPLETED)
-    assert output(found)[0][name] == announced[name]
-    assert repr(other) in losses(found)
+    result = read(CREATED, added(announced), done({**announced, "status": "completed", name: other}), COMPLETED)
+    assert output(result)[0][name] == announced[name]
+    assert repr(other) in losses(result)
 
 
 def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
@@ -173,17 +220,17 @@ def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
     delta = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hi"}
     cited = {"type": "response.output_text.annotation.added", "item_id": "m", "output_index": 0, "content_index": 0}
     odd = {"type": "url_citation", "url": 3}
-    found = read(CREATED, delta, {**cited, "annotation": None}, {**cited, "annotation": odd}, COMPLETED)
-    citations = [event.annotation for event in found.events if isinstance(event, AnnotationAdded)]
+    result = read(CREATED, delta, {**cited, "annotation": None}, {**cited, "annotation": odd}, COMPLETED)
+    citations = [event.annotation for event in result.events if isinstance(event, AnnotationAdded)]
     assert [type(citation) for citation in citations] == [UnknownAnnotation]
 
 
 def test_a_whole_item_that_cannot_be_mended_is_carried_as_it_came() -> None:
     """ITEM-5: even where a strict judge would not know what to make of it."""
     odd = {"type": "code_interpreter_call", "id": "c", "status": "completed", "code": 3}
-    found = read_events([CREATED, done(odd), COMPLETED])
-    assert [violation.row for violation in find_violations(found.events)] == ["ITEM-5"]
-    assert output(found) == [{"type": "code_interpreter_call", "status": "completed", "code": 3}]
+    result = read_events([CREATED, done(odd), COMPLETED])
+    assert [violation.row for violation in find_violations(result.events)] == ["ITEM-5"]
+    assert output(result) == [{"type": "code_interpreter_call", "status": "completed", "code": 3}]
 
 
 def test_an_event_without_a_type_is_a_loss_and_an_error_without_one_is_an_error() -> None:
@@ -194,44 +241,47 @@ def test_an_event_without_a_type_is_a_loss_and_an_error_without_one_is_an_error(
 
 def test_an_event_whose_data_is_no_object_is_a_loss() -> None:
     frames = [frame_of(CREATED), sse.Frame("acme:ping", b"[1]"), frame_of(done(TEXT)), frame_of(COMPLETED)]
-    found = read_frames(frames)
-    assert find_violations(found.events) == []
-    assert "'acme:ping'" in losses(found) or found.response.status == "failed"
+    result = read_frames(frames)
+    assert find_violations(result.events) == []
+    assert "'acme:ping'" in losses(result) or result.response.status == "failed"
 
 
-def test_whatever_follows_an_error_event_is_the_end() -> None:
+def test_any_event_after_an_error_event_ends_the_response() -> None:
     """STR-8"""
     error = {"type": "error", "error": {"message": "no", "code": "server_error", "type": "server_error", "param": None}}
-    found = read(CREATED, error, done(TEXT), COMPLETED)
-    assert found.response.status == "failed"
+    result = read(CREATED, error, done(TEXT), COMPLETED)
+    assert result.response.status == "failed"
 
 
 @pytest.mark.parametrize("half", [0xD83D, 0xDE00])
 def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> None:
-    data = b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}' % half
-    found = read_frames([frame_of(CREATED), sse.Frame("", data), frame_of(COMPLETED)])
-    assert find_violations(found.events) == []
-    assert output(found)[0]["content"][0]["text"] == "a\ufffd"
-    assert "half of a surrogate pair" in losses(found)
+    data = (
+        b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}'
+        % half
+    )
+    result = read_frames([frame_of(CREATED), sse.Frame("", data), frame_of(COMPLETED)])
+    assert find_violations(result.events) == []
+    assert output(result)[0]["content"][0]["text"] == "a\ufffd"
+    assert "half of a surrogate pair" in losses(result)
 
 
 def test_a_character_cut_in_two_is_joined() -> None:
     head = b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"'
     frames = [sse.Frame("", head + b'\\ud83d"}'), sse.Frame("", head + b'\\ude00"}')]
-    found = read_frames([frame_of(CREATED), *frames, frame_of(COMPLETED)])
-    assert output(found)[0]["content"][0]["text"] == "😀"
-    assert found.losses == []
+    result = read_frames([frame_of(CREATED), *frames, frame_of(COMPLETED)])
+    assert output(result)[0]["content"][0]["text"] == "😀"
+    assert result.losses == []
 
 
 def test_an_unusual_frame_outside_a_delta_is_read_leniently() -> None:
-    """A number no float can hold, in a field nobody reads, does not end the stream; in what is carried it may not stay."""
+    """A number out of range in an unused field does not end the stream, but it is not forwarded."""
     data = b'{"type":"response.output_item.done","output_index":0,"item":{"type":"acme:x","id":"a","n":1e999}}'
     to_hub = reader(REQUEST)
     events = to_hub.feed(frame_of(CREATED)) + to_hub.feed(sse.Frame("", data)) + to_hub.finish()
     assert find_violations(events) == []
 
 
-def test_a_plain_answer_that_is_nothing_of_the_kind_is_the_upstreams_fault() -> None:
+def test_body_that_is_no_response_is_an_upstream_fault() -> None:
     begun = initial_response(REQUEST, id="resp_1", created_at=1)
     for body in (b"", b"<html>", b"[]", b"null"):
         with pytest.raises(UpstreamFault) as caught:

@@ -37,7 +37,7 @@ def as_input(item: Item) -> ReasoningParam:
     return again
 
 
-def test_what_a_server_sealed_comes_back_to_it_to_the_letter() -> None:
+def test_encrypted_reasoning_returns_unchanged_to_its_server() -> None:
     """RSN-2: and its maker's name is on it while it is with the client."""
     item = read(THOUGHT)
     assert isinstance(item, Reasoning)
@@ -68,7 +68,7 @@ def test_it_goes_back_under_the_id_it_was_made_for_or_none() -> None:
 
 
 @pytest.mark.parametrize("content", [{"thinking": "Hm.", "signature": "s"}, {"encrypted_content": "gAAA"}])
-def test_what_another_made_is_left_out(content: dict[str, Any]) -> None:
+def test_reasoning_of_another_maker_is_dropped(content: dict[str, Any]) -> None:
     """RSN-3: its open text too."""
     foreign = ReasoningParam(summary=[], encrypted_content=seal_reasoning("other", content))
     assert sent(foreign) == ([], ["input[0]"])
@@ -76,10 +76,13 @@ def test_what_another_made_is_left_out(content: dict[str, Any]) -> None:
 
 def test_an_envelope_of_its_own_that_holds_something_else_is_left_out() -> None:
     """RSN-3: two dialects of one maker have each their own form."""
-    assert sent(ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"thinking": "Hm."}))) == ([], ["input[0]"])
+    assert sent(ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"thinking": "Hm."}))) == (
+        [],
+        ["input[0]"],
+    )
 
 
-def test_what_is_in_no_envelope_passes_as_it_is() -> None:
+def test_reasoning_without_an_envelope_passes_unchanged() -> None:
     """RSN-2: a client may have been at that server before it came to us."""
     assert sent(ReasoningParam(summary=[], encrypted_content="gAAA"))[0][0]["encrypted_content"] == "gAAA"
 

@@ -10,7 +10,14 @@ from tests.dialects.responses.upstreams import output_of, read_stream, recording
 from antiphon.dialects.responses import ResponsesWire
 from antiphon.protocol import codec
 from antiphon.protocol.content import UnknownAnnotation, UrlCitation
-from antiphon.protocol.events import AnnotationAdded, ErrorEvent, OutputTextDelta, RefusalDelta, ResponseFailed, UnknownEvent
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ErrorEvent,
+    OutputTextDelta,
+    RefusalDelta,
+    ResponseFailed,
+    UnknownEvent,
+)
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.request import Request
@@ -60,14 +67,14 @@ FAILED = {
     "good_failed_stream": ([CUT], "rate_limit_exceeded", "slow down"),
     "older_flat_error": ([CUT], "upstream_error", "The server had an error"),
     "error_then_something_else": ([CUT], "invalid_value", "too long"),
-    "poor_not_json": ([CUT], "upstream_invalid_response", "the upstream sent what is not valid JSON"),
+    "poor_not_json": ([CUT], "upstream_invalid_response", "the upstream sent invalid JSON"),
     "poor_error_without_a_type": ([], "upstream_error", "boom"),
     "poor_failed_without_words": ([HELLO], "upstream_error", "the upstream's response is failed"),
 }
 
 
 @pytest.mark.parametrize("name", COMPLETED)
-def test_a_server_in_any_state_of_repair_is_understood(name: str) -> None:
+def test_recorded_streams_of_all_servers_are_read(name: str) -> None:
     read = read_stream(recording(f"{name}.sse"))
     assert output_of(read) == COMPLETED[name]
     assert read.response.status == "completed"
@@ -106,7 +113,7 @@ def test_an_answer_that_was_cut_says_why(name: str, reason: str) -> None:
     assert response.incomplete_details.reason == reason
 
 
-def test_what_is_incomplete_is_the_last_item_alone() -> None:
+def test_only_the_last_item_can_be_incomplete() -> None:
     """ITEM-3"""
     output = stable_fields(read_stream(recording("good_incomplete_arguments_stream.sse")).response)["output"]
     assert [item["status"] for item in output] == ["completed", "incomplete"]
@@ -133,7 +140,9 @@ def test_reasoning_in_the_older_spelling_comes_out_in_the_specifications() -> No
 
 def test_sealed_reasoning_is_kept_though_it_comes_last() -> None:
     """RSN-1"""
-    output = stable_fields(read_stream(recording("good_reasoning_summaries_sealed_at_the_end_stream.sse")).response)["output"]
+    output = stable_fields(read_stream(recording("good_reasoning_summaries_sealed_at_the_end_stream.sse")).response)[
+        "output"
+    ]
     assert output[0]["encrypted_content"] == "sealed=="
     assert [part["text"] for part in output[0]["summary"]] == ["First.", "Second."]
 
@@ -152,7 +161,10 @@ def test_logprobs_come_with_the_deltas_and_their_bytes_are_filled_in() -> None:
     """STR-12"""
     events = read_stream(recording("good_logprobs_stream.sse")).events
     told = [event.logprobs[0] for event in events if isinstance(event, OutputTextDelta) and event.logprobs]
-    assert [(one.token, one.bytes, one.top_logprobs[0].bytes) for one in told] == [("H", [72], [120]), ("é", [195, 169], [120])]
+    assert [(one.token, one.bytes, one.top_logprobs[0].bytes) for one in told] == [
+        ("H", [72], [120]),
+        ("é", [195, 169], [120]),
+    ]
 
 
 def test_phases_survive_also_when_they_are_told_late() -> None:

@@ -22,7 +22,16 @@ from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
 from antiphon.protocol.tools import ToolList, UnknownTool, UnknownToolChoice
 
 STATEFUL = ResponsesWire(stateful=True)
-FIELDS = ["metadata", "service_tier", "text.verbosity", "reasoning.effort", "include", "user", "top_k", "stream_options"]
+FIELDS = [
+    "metadata",
+    "service_tier",
+    "text.verbosity",
+    "reasoning.effort",
+    "include",
+    "user",
+    "top_k",
+    "stream_options",
+]
 WIRES = st.builds(
     ResponsesWire,
     assistant_content=st.sampled_from(["output_text", "input_text"]),
@@ -82,7 +91,7 @@ def test_a_request_in_good_order_goes_to_a_full_server_as_it_is(request: Request
 
 @given(requests(), WIRES)
 @settings(max_examples=40)
-def test_what_was_written_for_a_server_stays_as_it_is_for_the_same_server(request: Request, wire: ResponsesWire) -> None:
+def test_request_from_hub_is_idempotent_for_one_server(request: Request, wire: ResponsesWire) -> None:
     """Hub → this dialect → hub → this dialect: the second time there is nothing left to change, or to lose."""
     body, _ = request_from_hub(request, wire)
     again, losses = request_from_hub(request_to_hub(body)[0], wire)
@@ -108,13 +117,17 @@ def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wir
 def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: ResponsesWire) -> None:
     """C-2: whatever the client wrote."""
     body, _ = sent(request, wire)
-    messages = [item for item in body["input"] if item["type"] == "message"] if isinstance(body.get("input"), list) else []
+    messages = (
+        [item for item in body["input"] if item["type"] == "message"] if isinstance(body.get("input"), list) else []
+    )
     for message in messages:
         if isinstance(message["content"], list):
             types = {part["type"] for part in message["content"]} - {"tool_use", "tool_result"}
             types = {kind for kind in types if ":" not in kind}
             if message["role"] == "assistant":
-                assert types <= ({"input_text"} if wire.assistant_content == "input_text" else {"output_text", "refusal"})
+                assert types <= (
+                    {"input_text"} if wire.assistant_content == "input_text" else {"output_text", "refusal"}
+                )
             else:
                 assert types <= {"input_text", "input_image", "input_file", "input_video", "input_audio"}
 
@@ -129,7 +142,9 @@ def test_nothing_is_sent_that_the_server_has_no_place_for(request: Request, wire
     assert wire.status_fields == "keep" or not any(
         "status" in item for item in items if item["type"] in ("message", "function_call")
     )
-    assert wire.reasoning == "keep" or all(item.get("encrypted_content") for item in items if item["type"] == "reasoning")
+    assert wire.reasoning == "keep" or all(
+        item.get("encrypted_content") for item in items if item["type"] == "reasoning"
+    )
     for name in wire.lacks:
         outer, _, inner = name.partition(".")
         assert (inner or outer) not in (body.get(outer, {}) if inner else body)
@@ -149,7 +164,13 @@ def _has(request: Request, name: str) -> bool:
 
 def test_state_is_kept_by_us_unless_the_server_does_it() -> None:
     request = Request(
-        model="m", input="hi", store=True, previous_response_id="resp_0", conversation="conv_1", background=True, generate=False
+        model="m",
+        input="hi",
+        store=True,
+        previous_response_id="resp_0",
+        conversation="conv_1",
+        background=True,
+        generate=False,
     )
     body, losses = sent(request)
     assert body == {"model": "m", "input": "hi", "store": False}
@@ -192,7 +213,9 @@ def test_unknown_fields_are_carried_and_those_of_another_dialect_are_not() -> No
 def test_json_from_a_server_that_can_only_write_text_is_refused(format: str) -> None:
     """REQ-1: dropped, it would be an answer of another kind; plain text it can write."""
     wire = ResponsesWire(lacks=["text.format"])
-    asked = codec.decode_request(json.dumps({"model": "m", "input": "hi", "text": {"format": {"type": format}}}).encode())
+    asked = codec.decode_request(
+        json.dumps({"model": "m", "input": "hi", "text": {"format": {"type": format}}}).encode()
+    )
     with pytest.raises(UnsupportedParameter) as refused:
         request_from_hub(asked, wire)
     assert refused.value.param == "text.format"
@@ -202,7 +225,9 @@ def test_json_from_a_server_that_can_only_write_text_is_refused(format: str) -> 
 
 def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:
     """REQ-6"""
-    request, _ = request_to_hub(b'{"model":"m","text":{"verbosity":"low","format":{"type":"text"}},"top_k":1,"user":null}')
+    request, _ = request_to_hub(
+        b'{"model":"m","text":{"verbosity":"low","format":{"type":"text"}},"top_k":1,"user":null}'
+    )
     wire = ResponsesWire(lacks=["text.verbosity", "top_k", "user", "metadata", "reasoning.effort"])
     body, losses = sent(request, wire)
     assert body == {"model": "m", "text": {"format": {"type": "text"}}, "store": False, "user": None}
@@ -229,7 +254,9 @@ def test_a_body_that_is_wrong_is_refused_with_its_path() -> None:
         ),
     ],
 )
-def test_the_assistants_history_looks_as_the_server_wants_it(wire: ResponsesWire, content: object, lost: list[str]) -> None:
+def test_the_assistants_history_looks_as_the_server_wants_it(
+    wire: ResponsesWire, content: object, lost: list[str]
+) -> None:
     """D-1, C-2: that words were a refusal is told as a loss where only text can stand."""
     request, _ = request_to_hub(
         b'{"input":[{"role":"assistant","content":[{"type":"input_text","text":"a"},{"type":"refusal","refusal":"b"}]}]}'
@@ -251,7 +278,9 @@ def test_a_string_of_the_assistants_becomes_a_part_only_where_parts_are_wanted()
 @pytest.mark.parametrize("part", ["output_text", "text", "summary_text", "reasoning_text"])
 def test_a_users_words_are_input_text_whatever_the_client_called_them(part: str) -> None:
     """C-2"""
-    request, _ = request_to_hub(json.dumps({"input": [{"role": "user", "content": [{"type": part, "text": "a"}]}]}).encode())
+    request, _ = request_to_hub(
+        json.dumps({"input": [{"role": "user", "content": [{"type": part, "text": "a"}]}]}).encode()
+    )
     body, _ = sent(request)
     assert body["input"][0]["content"] == [{"type": "input_text", "text": "a"}]
 
@@ -261,7 +290,11 @@ def test_citations_are_a_loss_where_plain_text_is_wanted() -> None:
     cited: Any = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
     request, _ = request_to_hub(
         json.dumps(
-            {"input": [{"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [cited]}]}]}
+            {
+                "input": [
+                    {"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [cited]}]}
+                ]
+            }
         ).encode()
     )
     body, losses = sent(request)
@@ -274,7 +307,9 @@ def test_citations_are_a_loss_where_plain_text_is_wanted() -> None:
 
 def test_images_in_the_assistants_own_turns_are_a_loss() -> None:
     """C-2"""
-    request, _ = request_to_hub(b'{"input":[{"role":"assistant","content":[{"type":"input_image","image_url":"https://i"}]}]}')
+    request, _ = request_to_hub(
+        b'{"input":[{"role":"assistant","content":[{"type":"input_image","image_url":"https://i"}]}]}'
+    )
     for wire in (ResponsesWire(), ResponsesWire(assistant_content="input_text")):
         _, losses = sent(request, wire)
         assert [loss.path for loss in losses] == ["input[0].content[0]"]
@@ -285,7 +320,8 @@ def test_tool_blocks_inside_messages_pass_untouched() -> None:
     use = ToolUse(id="call_1", name="look", input={"q": 1})
     result = ToolResult(tool_use_id="call_1", content="ok", is_error=False)
     items, losses = sent_items(
-        MessageParam(role="assistant", content=[OutputTextParam(text="a"), use]), MessageParam(role="user", content=[result])
+        MessageParam(role="assistant", content=[OutputTextParam(text="a"), use]),
+        MessageParam(role="user", content=[result]),
     )
     assert items[0]["content"][1] == {"type": "tool_use", "id": "call_1", "name": "look", "input": {"q": 1}}
     assert items[1]["content"] == [{"type": "tool_result", "tool_use_id": "call_1", "content": "ok", "is_error": False}]
@@ -338,7 +374,12 @@ def test_bookkeeping_can_be_left_out() -> None:
 def test_output_can_be_sent_back_untouched() -> None:
     """ITEM-6, RSN-1: what a server gave is what it gets, ids, statuses and sealed reasoning included."""
     output = [
-        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": "x"},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "s"}],
+            "encrypted_content": "x",
+        },
         {
             "type": "message",
             "role": "assistant",
@@ -397,7 +438,7 @@ def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
 
 @pytest.mark.parametrize("kind", ["gemini:googleSearch", "web_search_20250305", "mcp_toolset"])
 def test_the_hosted_tools_of_another_api_are_lost_here_F4(kind: str) -> None:
-    """REQ-6: a server refuses types of tools that it does not know. An extension of somebody else's goes as it is (REQ-7)."""
+    """REQ-6: a server refuses tools of unknown type. Other extensions pass unchanged (REQ-7)."""
     extension = UnknownTool(kind="acme:search", raw=Raw(b'{"type":"acme:search"}'))
     foreign = UnknownTool(kind=kind, raw=Raw(b'{"type":"%b","name":"search"}' % kind.encode()))
     body, losses = sent(Request(model="m", input="hi", tools=ToolList([extension, foreign])))
@@ -414,7 +455,10 @@ def test_the_choice_of_a_tool_that_only_another_api_has_is_lost_with_it() -> Non
     assert "tool_choice" not in body
     assert [loss.path for loss in losses] == ["tools[0]", "tool_choice"]
     kept = UnknownToolChoice(kind="mcp", raw=Raw(b'{"type":"mcp","server_label":"x"}'))
-    assert sent(Request(model="m", input="hi", tool_choice=kept))[0]["tool_choice"] == {"type": "mcp", "server_label": "x"}
+    assert sent(Request(model="m", input="hi", tool_choice=kept))[0]["tool_choice"] == {
+        "type": "mcp",
+        "server_label": "x",
+    }
 
 
 @pytest.mark.parametrize("prefix", ["messages:", "gemini:"])

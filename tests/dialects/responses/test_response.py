@@ -28,7 +28,7 @@ def answer(**members: object) -> bytes:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_is_read_can_be_told_as_a_legal_stream(name: str) -> None:
+def test_response_replays_as_a_valid_stream(name: str) -> None:
     response, _ = read(recording(f"{name}_plain.json"))
     assert find_violations(replay(response)) == []
 

@@ -73,7 +73,9 @@ def test_an_item_that_is_announced_twice_is_one_item() -> None:
 
 
 def test_an_item_that_is_announced_late_is_the_one_that_was_spoken_of() -> None:
-    output, _ = output_of(text("a", output_index=0), added({**MESSAGE, "id": "m_1"}, output_index=0), text("b", item_id="m_1"))
+    output, _ = output_of(
+        text("a", output_index=0), added({**MESSAGE, "id": "m_1"}, output_index=0), text("b", item_id="m_1")
+    )
     assert [item["content"][0]["text"] for item in output] == ["ab"]
 
 
@@ -87,7 +89,9 @@ def test_an_item_that_is_done_twice_is_done_once() -> None:
 
 def test_a_final_form_without_an_id_is_the_open_items_even_if_it_contradicts_it() -> None:
     """STR-6: better one item and a loss than two items."""
-    output, losses = output_of(text("a", item_id="m_1"), done({**MESSAGE, "content": [{"type": "output_text", "text": "b"}]}))
+    output, losses = output_of(
+        text("a", item_id="m_1"), done({**MESSAGE, "content": [{"type": "output_text", "text": "b"}]})
+    )
     assert [item["content"][0]["text"] for item in output] == ["a"]
     assert losses == ["output[0].content[0]"]
 
@@ -95,7 +99,9 @@ def test_a_final_form_without_an_id_is_the_open_items_even_if_it_contradicts_it(
 def test_an_id_that_comes_again_for_another_item_is_another_item() -> None:
     """ITEM-6: the second has an id of its own."""
     one = {**MESSAGE, "id": "x", "content": [{"type": "output_text", "text": "a"}]}
-    read = read_events([added({**one, "content": []}), done(one), added({**one, "content": []}), text("b", item_id="x"), COMPLETED])
+    read = read_events(
+        [added({**one, "content": []}), done(one), added({**one, "content": []}), text("b", item_id="x"), COMPLETED]
+    )
     assert find_violations(read.events) == []
     assert [item["content"][0]["text"] for item in stable_fields(read.response)["output"]] == ["a", "b"]
 
@@ -109,7 +115,7 @@ def test_an_id_that_comes_again_for_another_item_is_another_item() -> None:
         {"type": "response.output_text.done", "item_id": "m_1", "text": "b"},
     ],
 )
-def test_what_comes_after_an_item_is_done_is_named_as_lost(late: dict[str, Any]) -> None:
+def test_output_after_the_end_of_an_item_is_a_loss(late: dict[str, Any]) -> None:
     """ITEM-4"""
     final = {**MESSAGE, "id": "m_1", "content": [{"type": "output_text", "text": "a"}]}
     output, losses = output_of(done(final), late)
@@ -121,12 +127,22 @@ def test_what_comes_after_an_item_is_done_is_named_as_lost(late: dict[str, Any])
     "late",
     [
         text("b", item_id="m_1", content_index=0),
-        {"type": "response.output_text.annotation.added", "item_id": "m_1", "content_index": 0, "annotation": {"type": "x"}},
+        {
+            "type": "response.output_text.annotation.added",
+            "item_id": "m_1",
+            "content_index": 0,
+            "annotation": {"type": "x"},
+        },
     ],
 )
-def test_what_comes_after_a_part_is_done_is_named_as_lost(late: dict[str, Any]) -> None:
+def test_output_after_the_end_of_a_part_is_a_loss(late: dict[str, Any]) -> None:
     """STR-3"""
-    end = {"type": "response.content_part.done", "item_id": "m_1", "content_index": 0, "part": {"type": "output_text", "text": "a"}}
+    end = {
+        "type": "response.content_part.done",
+        "item_id": "m_1",
+        "content_index": 0,
+        "part": {"type": "output_text", "text": "a"},
+    }
     output, losses = output_of(text("a", item_id="m_1", content_index=0), end, end, late)
     assert output[0]["content"] == [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []}]
     assert losses == ["output[0].content[0]"]
@@ -136,9 +152,19 @@ def test_parts_that_are_all_the_first_are_several_parts() -> None:
     """STR-3"""
     part = {"item_id": "m_1", "content_index": 0, "part": {"type": "output_text"}}
     begin, end = {"type": "response.content_part.added", **part}, {"type": "response.content_part.done", **part}
-    final = {**MESSAGE, "id": "m_1", "content": [{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"}]}
+    final = {
+        **MESSAGE,
+        "id": "m_1",
+        "content": [{"type": "output_text", "text": "a"}, {"type": "output_text", "text": "b"}],
+    }
     output, losses = output_of(
-        begin, text("a", item_id="m_1", content_index=0), end, begin, text("b", item_id="m_1", content_index=0), end, done(final)
+        begin,
+        text("a", item_id="m_1", content_index=0),
+        end,
+        begin,
+        text("b", item_id="m_1", content_index=0),
+        end,
+        done(final),
     )
     assert [one["text"] for one in output[0]["content"]] == ["a", "b"]
     assert losses == []

@@ -1,4 +1,4 @@
-"""What the tests of this dialect share: recordings, a reader for them, and what a response says with its ids and times left out."""
+"""Shared by the tests of this dialect: recordings, a reader for them, and responses without ids and times."""
 
 from __future__ import annotations
 
@@ -70,32 +70,40 @@ def frame_of(event: dict[str, Any]) -> sse.Frame:
 
 
 def stable_fields(response: Response) -> dict[str, Any]:
-    """What was said: no ids, no times, no echo, no envelopes; null and absent are the same."""
-    told = json.loads(codec.encode(response))
-    kept = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
-    return {name: _without_ids(told[name]) for name in kept}
+    """The comparable fields: no ids, times, echoed settings or envelopes; null and absent are the same."""
+    fields = json.loads(codec.encode(response))
+    names = ("status", "output", "error", "incomplete_details", "usage", "service_tier")
+    return {name: _without_ids(fields[name]) for name in names}
 
 
 def output_of(read: ReadResult) -> list[dict[str, Any]]:
-    """The output, without what is empty."""
+    """The output, without empty members."""
     output: list[dict[str, Any]] = _full(stable_fields(read.response)["output"])
     return output
 
 
-def normalized(said: dict[str, Any]) -> dict[str, Any]:
-    """Reasoning that comes whole may lack a status; we always tell one. Sealed content that is empty is none."""
-    output = [{"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in said["output"]]
+def normalized(fields: dict[str, Any]) -> dict[str, Any]:
+    """Adds the status that reasoning may lack, and removes empty encrypted content."""
+    output = [
+        {"status": "completed", **item} if item["type"] == "reasoning" else dict(item) for item in fields["output"]
+    ]
     for item in output:
         if item.get("encrypted_content") == "":
             del item["encrypted_content"]
-    return {**said, "output": output}
+    return {**fields, "output": output}
 
 
 def _without_ids(value: Any) -> Any:
     match value:
         case dict():
-            told = {name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None}
-            return told | {"encrypted_content": _opened(told["encrypted_content"])} if "encrypted_content" in told else told
+            members = {
+                name: _without_ids(member) for name, member in value.items() if name not in IDS and member is not None
+            }
+            return (
+                members | {"encrypted_content": _opened(members["encrypted_content"])}
+                if "encrypted_content" in members
+                else members
+            )
         case list():
             return [_without_ids(member) for member in value]
         case _:

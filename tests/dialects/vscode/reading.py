@@ -1,4 +1,4 @@
-"""How the tests of this dialect ask and read: bodies as an editor writes them, and a stream's lines as it reads them."""
+"""Shared by the tests of this dialect: request bodies of an editor, and the lines of a stream."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def read(*messages: Any, **members: Any) -> tuple[Request, list[str]]:
 
 def items_of(*messages: Any, **members: Any) -> list[Any]:
     """The items of a conversation of which nothing is lost, as JSON."""
-    request, lost = read(*messages, **members)
-    assert lost == []
+    request, loss_paths = read(*messages, **members)
+    assert loss_paths == []
     items: list[Any] = json.loads(encode(request.input))
     return items
 

@@ -40,9 +40,24 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.fold import fold, replay
-from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning, ReasoningParam, WebSearchCall
+from antiphon.protocol.items import (
+    FunctionCall,
+    ImageGenerationCall,
+    Item,
+    Message,
+    Reasoning,
+    ReasoningParam,
+    WebSearchCall,
+)
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import IncompleteDetails, InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
+from antiphon.protocol.response import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    Usage,
+    initial_response,
+)
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -56,17 +71,17 @@ USAGE = Usage(
 )
 
 
-def told(events: list[StreamEvent]) -> tuple[list[dict[str, Any]], list[str]]:
+def written_lines(events: list[StreamEvent]) -> tuple[list[dict[str, Any]], list[str]]:
     from_hub = EventsFromHub(REQUEST)
     out = b"".join(map(from_hub.feed, events)) + from_hub.finish()
     return lines_in(out), [loss.path for loss in from_hub.losses]
 
 
-def told_of(*items: Item) -> tuple[list[dict[str, Any]], list[str]]:
+def lines_of_items(*items: Item) -> tuple[list[dict[str, Any]], list[str]]:
     """What an editor is told of whole items, without the end."""
     events = [ItemDone(sequence_number=at, output_index=at, item=item) for at, item in enumerate(items)]
-    lines, lost = told(list(events))
-    return lines[:-1], lost
+    lines, loss_paths = written_lines(list(events))
+    return lines[:-1], loss_paths
 
 
 def whole(response: Response) -> dict[str, Any]:
@@ -75,8 +90,10 @@ def whole(response: Response) -> dict[str, Any]:
 
 
 def response_with(*items: Item, **members: Any) -> Response:
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
-    return Response(**{name: getattr(begun, name) for name in begun.__struct_fields__} | {"output": list(items), **members})
+    initial = initial_response(REQUEST, id="resp_1", created_at=1)
+    return Response(
+        **{name: getattr(initial, name) for name in initial.__struct_fields__} | {"output": list(items), **members}
+    )
 
 
 def reasoning(**members: Any) -> Reasoning:
@@ -87,7 +104,7 @@ def call(arguments: str, status: ItemStatus = ItemStatus.COMPLETED) -> FunctionC
     return FunctionCall(id="fc_1", call_id="call_1", name="look", arguments=arguments, status=status)
 
 
-def said(*content: Any) -> Message:
+def assistant_message(*content: Any) -> Message:
     return Message(id="msg_1", role="assistant", status=ItemStatus.COMPLETED, content=list(content))
 
 
@@ -98,7 +115,7 @@ def said(*content: Any) -> Message:
 @given(lives())
 def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]) -> None:
     """C-4, STR-7: what was cut never looks whole."""
-    lines, _ = told(events)
+    lines, _ = written_lines(events)
     ends = [line["type"] for line in lines if line["type"] in ("done", "error")]
     assert ends == [lines[-1]["type"]]
     assert (ends == ["done"]) == (type(events[-1]).__name__ in ("ResponseCompleted", "ResponseIncomplete"))
@@ -108,7 +125,7 @@ def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]
 @given(responses(("complete", "incomplete")))
 def test_a_stream_says_what_the_whole_answer_says(response: Response) -> None:
     """A-8, STR-14."""
-    lines, _ = told(replay(response))
+    lines, _ = written_lines(replay(response))
     answer = whole(response)
     assert answer["end"] == lines[-1]
     for kind in ("text", "thinking"):
@@ -146,8 +163,8 @@ def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assemble
     writer.arguments("c", '{"path":\n')
     writer.arguments("c", ' "a.py"}')
     writer.complete(usage=USAGE)
-    lines, lost = told(collector.events)
-    assert lost == []
+    lines, loss_paths = written_lines(collector.events)
+    assert loss_paths == []
     assert lines == [
         {"type": "text", "value": "Hel"},
         {"type": "text", "value": "lo"},
@@ -157,7 +174,13 @@ def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assemble
             "responseId": "resp_1",
             "model": "m",
             "status": "completed",
-            "usage": {"inputTokens": 30, "cachedTokens": 8, "outputTokens": 12, "reasoningTokens": 5, "totalTokens": 42},
+            "usage": {
+                "inputTokens": 30,
+                "cachedTokens": 8,
+                "outputTokens": 12,
+                "reasoningTokens": 5,
+                "totalTokens": 42,
+            },
         },
     ]
 
@@ -169,19 +192,19 @@ def test_thinking_comes_with_its_id_and_its_seal_and_goes_back_as_it_came() -> N
         content=[ReasoningText(text="Hm."), ReasoningText(text=""), ReasoningText(text="So.")],
         encrypted_content="sealed",
     )
-    lines, lost = told_of(item)
-    assert lost == []
+    lines, loss_paths = lines_of_items(item)
+    assert loss_paths == []
     assert [line["value"] for line in lines] == ["One.", "\n\nTwo.", "\n\nHm.", "So.", ""]
     assert {line["id"] for line in lines} == {"rs_1"}
     assert lines[-1]["metadata"] == {"signature": "sealed"}
-    request, lost = read(message(USER, "x"), message(ASSISTANT, *lines))
+    request, loss_paths = read(message(USER, "x"), message(ASSISTANT, *lines))
     back = input_items(request)[1]
     assert isinstance(back, ReasoningParam)
-    assert (back.encrypted_content, lost) == ("sealed", [])
+    assert (back.encrypted_content, loss_paths) == ("sealed", [])
     assert back.content == [ReasoningText(text="One.\n\nTwo.\n\nHm.So.")]
 
 
-def test_thinking_in_a_stream_is_not_told_twice() -> None:
+def test_streamed_thinking_is_sent_once() -> None:
     """RSN-2, STR-14."""
     item = reasoning(summary=[SummaryText(text="One.")], content=[ReasoningText(text="Hm.")], encrypted_content="s")
     response = response_with(item, status="completed")
@@ -191,52 +214,55 @@ def test_thinking_in_a_stream_is_not_told_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "input"), [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})]
+    ("arguments", "input"),
+    [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})],
 )
 def test_a_calls_input_is_always_an_object(arguments: str, input: Any) -> None:
     """A-4."""
-    [line], lost = told_of(call(arguments))
+    [line], loss_paths = lines_of_items(call(arguments))
     assert line["input"] == input
-    assert lost == (["output[0].arguments"] if "arguments" in input else [])
+    assert loss_paths == (["output[0].arguments"] if "arguments" in input else [])
 
 
 @pytest.mark.parametrize("arguments", ["", '{"a":'])
 def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
     """C-4: the editor would run it."""
-    assert told_of(call(arguments, ItemStatus.INCOMPLETE)) == ([], ["output[0]"])
+    assert lines_of_items(call(arguments, ItemStatus.INCOMPLETE)) == ([], ["output[0]"])
 
 
 def test_images_and_files_in_an_answer_are_data() -> None:
     """A-8."""
-    lines, lost = told_of(
+    lines, loss_paths = lines_of_items(
         ImageGenerationCall(id="ig_1", result="aGk="),
-        said(
+        assistant_message(
             InputImage(image_url="data:image/gif;base64,aGk=", detail="auto"),
             InputFile(file_data="data:application/pdf;base64,aGk="),
             InputImage(image_url="https://example.com/a.png", detail="auto"),
         ),
         ImageGenerationCall(id="ig_2"),
     )
-    assert lines == [{"type": "data", "mimeType": mime, "data": "aGk="} for mime in ("image/png", "image/gif", "application/pdf")]
-    assert lost == ["output[1].content", "output[2]"]
+    assert lines == [
+        {"type": "data", "mimeType": mime, "data": "aGk="} for mime in ("image/png", "image/gif", "application/pdf")
+    ]
+    assert loss_paths == ["output[1].content", "output[2]"]
 
 
 def test_words_of_every_kind_are_text() -> None:
     """A-8."""
     parts = [OutputText(text="a", annotations=[]), Text(text="b"), InputText(text="c"), Refusal(refusal="d")]
-    lines, lost = told_of(said(*parts))
-    assert ([line["value"] for line in lines], lost) == (["a", "b", "c", "d"], [])
+    lines, loss_paths = lines_of_items(assistant_message(*parts))
+    assert ([line["value"] for line in lines], loss_paths) == (["a", "b", "c", "d"], [])
 
 
-def test_what_an_editor_has_no_place_for_is_reported() -> None:
+def test_output_that_an_editor_cannot_hold_is_a_loss() -> None:
     """F-4."""
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
     odd = UnknownContent(kind="hologram", raw=Raw(b'{"type":"hologram"}'))
     phased = Message(id="m", role="assistant", status=ItemStatus.COMPLETED, content=[cited, odd], phase="commentary")
     thought = reasoning(summary=[odd], extra={"mood": Raw(b"1")})
-    lines, lost = told_of(phased, thought, WebSearchCall(id="ws_1"))
+    lines, loss_paths = lines_of_items(phased, thought, WebSearchCall(id="ws_1"))
     assert [line["value"] for line in lines] == ["a"]
-    assert lost == [
+    assert loss_paths == [
         *("output[0].phase", "output[0].annotations", "output[0].content"),
         *("output[1].mood", "output[1].content", "output[2]"),
     ]
@@ -245,17 +271,19 @@ def test_what_an_editor_has_no_place_for_is_reported() -> None:
 def test_log_probabilities_and_events_that_nobody_knows_are_reported() -> None:
     """F-4."""
     logprob = LogProb(token="a", logprob=0, bytes=[97], top_logprobs=[])
-    delta = OutputTextDelta(sequence_number=1, item_id="m", output_index=0, content_index=0, delta="a", logprobs=[logprob])
+    delta = OutputTextDelta(
+        sequence_number=1, item_id="m", output_index=0, content_index=0, delta="a", logprobs=[logprob]
+    )
     unknown = UnknownEvent(kind="acme:x", raw=Raw(b"{}"), sequence_number=2)
-    lines, lost = told([delta, unknown, ItemDone(sequence_number=3, output_index=0, item=None)])
+    lines, loss_paths = written_lines([delta, unknown, ItemDone(sequence_number=3, output_index=0, item=None)])
     assert lines[0] == {"type": "text", "value": "a"}
-    assert lost == ["output[0].logprobs", "events"]
+    assert loss_paths == ["output[0].logprobs", "events"]
 
 
 def test_citations_in_a_stream_are_reported() -> None:
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
-    _, lost = told(replay(response_with(said(cited), status="completed")))
-    assert lost == ["output[0].annotations"]
+    _, loss_paths = written_lines(replay(response_with(assistant_message(cited), status="completed")))
+    assert loss_paths == ["output[0].annotations"]
 
 
 def test_an_answer_that_is_not_whole_says_why() -> None:
@@ -281,31 +309,43 @@ def test_an_answer_that_is_not_whole_says_why() -> None:
 )
 def test_errors_have_the_editors_own_name_where_it_has_one(error: ApiError, status: int, name: str | None) -> None:
     """ERR-1, ERR-2."""
-    told_status, body = vscode.error_from_hub(error)
-    told_error = json.loads(body)["error"]
-    assert (told_status, told_error.get("name")) == (status, name)
-    assert (told_error["code"], told_error["message"], told_error["param"]) == (error.code, error.message, error.param)
+    error_status, body = vscode.error_from_hub(error)
+    error_object = json.loads(body)["error"]
+    assert (error_status, error_object.get("name")) == (status, name)
+    assert (error_object["code"], error_object["message"], error_object["param"]) == (
+        error.code,
+        error.message,
+        error.param,
+    )
 
 
-def test_a_failure_in_a_stream_is_told_once() -> None:
+def test_failure_in_a_stream_is_sent_once() -> None:
     """STR-8."""
     payload = ErrorPayload(type="too_many_requests", code="rate_limit_exceeded", message="slow down", param=None)
     failed = response_with(status="failed")
-    lines, _ = told([ErrorEvent(sequence_number=1, error=payload), ResponseFailed(sequence_number=2, response=failed)])
-    error = {"name": "Blocked", "type": "too_many_requests", "code": "rate_limit_exceeded", "message": "slow down", "param": None}
+    lines, _ = written_lines(
+        [ErrorEvent(sequence_number=1, error=payload), ResponseFailed(sequence_number=2, response=failed)]
+    )
+    error = {
+        "name": "Blocked",
+        "type": "too_many_requests",
+        "code": "rate_limit_exceeded",
+        "message": "slow down",
+        "param": None,
+    }
     assert lines == [{"type": "error", "error": error}]
 
 
-def test_a_response_that_failed_is_told_as_an_error_also_where_no_event_told_it() -> None:
+def test_failed_response_without_an_error_event_is_an_error_line() -> None:
     """STR-8."""
-    [line], _ = told([ResponseFailed(sequence_number=2, response=response_with(status="failed"))])
+    [line], _ = written_lines([ResponseFailed(sequence_number=2, response=response_with(status="failed"))])
     assert line["error"]["message"] == "the response is failed, and does not say why"
     with pytest.raises(ApiError):
         response_from_hub(response_with(status="failed"), REQUEST)
 
 
-def test_a_stream_that_was_cut_says_so() -> None:
+def test_truncated_stream_ends_with_an_error_line() -> None:
     """STR-7."""
-    [line], _ = told([])
+    [line], _ = written_lines([])
     assert line["error"]["code"] == "upstream_disconnected"
     assert fold(replay(response_with(status="completed"))).status == "completed"

@@ -20,7 +20,7 @@ PNG_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 EPHEMERAL = {"type": "ephemeral"}
 
 
-def said(role: str, *texts: str) -> dict[str, Any]:
+def message_item(role: str, *texts: str) -> dict[str, Any]:
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text} for text in texts]}
 
@@ -30,26 +30,26 @@ def test_roles_are_numbers_and_content_is_a_string_or_parts() -> None:
     assert items_of(
         message(USER, "a", "b"), message(ASSISTANT, "c"), {"role": 1, "content": "d"}, {"role": 1, "content": ["e"]}
     ) == [
-        said("user", "a", "b"),
-        said("assistant", "c"),
+        message_item("user", "a", "b"),
+        message_item("assistant", "c"),
         {"type": "message", "role": "user", "content": "d"},
-        said("user", "e"),
+        message_item("user", "e"),
     ]
 
 
 @pytest.mark.parametrize("role", [0, 7, "robot", None])
 def test_a_role_that_nobody_knows_is_the_users(role: Any) -> None:
     """A-1."""
-    request, lost = read(message(role, "hi"))
+    request, loss_paths = read(message(role, "hi"))
     [item] = input_items(request)
     assert isinstance(item, MessageParam)
-    assert (item.role, lost) == ("user", ["messages[0].role"])
+    assert (item.role, loss_paths) == ("user", ["messages[0].role"])
 
 
 def test_a_name_is_dropped_with_a_note() -> None:
     """A-1."""
-    request, lost = read({**message(USER, "hi"), "name": "ann"})
-    assert lost == ["messages[0].name"]
+    request, loss_paths = read({**message(USER, "hi"), "name": "ann"})
+    assert loss_paths == ["messages[0].name"]
     assert b"ann" not in repr(request).encode()
 
 
@@ -57,7 +57,12 @@ def test_data_of_the_users_is_an_image_text_or_a_file_by_its_media_type() -> Non
     """A-3."""
     pdf = base64.b64encode(b"%PDF").decode()
     [item] = items_of(
-        message(USER, data(PNG, "image/png"), data("é".encode(), "text/plain; charset=utf-8"), data(b"%PDF", "application/pdf"))
+        message(
+            USER,
+            data(PNG, "image/png"),
+            data("é".encode(), "text/plain; charset=utf-8"),
+            data(b"%PDF", "application/pdf"),
+        )
     )
     assert item["content"] == [
         {"type": "input_image", "image_url": PNG_URL},
@@ -78,11 +83,11 @@ def test_json_is_text_or_a_file_by_choice(mime_type: str) -> None:
 
 def test_data_of_the_assistants_is_text_or_a_note() -> None:
     """A-3."""
-    request, lost = read(
+    request, loss_paths = read(
         message(USER, "draw"),
         message(ASSISTANT, data(b"ok", "text/plain"), data(b"{}", "application/json"), data(PNG, "image/png")),
     )
-    assert lost == ["messages[1].content[2]"]
+    assert loss_paths == ["messages[1].content[2]"]
     item = input_items(request)[1]
     assert isinstance(item, MessageParam)
     assert [getattr(part, "text", part) for part in item.content] == ["ok", "{}", "[Binary data: image/png]"]
@@ -105,8 +110,8 @@ def test_bytes_that_are_none_are_refused_by_their_path(form: Any) -> None:
 
 def test_text_that_is_no_utf8_is_reported() -> None:
     """A-3, F-4."""
-    request, lost = read(message(USER, data(b"a\xffb", "text/plain"), data("\ufffd".encode(), "text/plain")))
-    assert lost == ["messages[0].content[0].data"]
+    request, loss_paths = read(message(USER, data(b"a\xffb", "text/plain"), data("\ufffd".encode(), "text/plain")))
+    assert loss_paths == ["messages[0].content[0].data"]
     assert "a\ufffdb" in repr(request.input)
 
 
@@ -114,10 +119,10 @@ def test_a_call_is_an_item_whose_arguments_are_the_text_of_its_input() -> None:
     """A-4: and what was said around it keeps its place."""
     call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"path":"a.py"}'}
     assert items_of(message(USER, "x"), message(ASSISTANT, "before", CALL, "after", {**CALL, "input": None})) == [
-        said("user", "x"),
-        said("assistant", "before"),
+        message_item("user", "x"),
+        message_item("assistant", "before"),
         call,
-        said("assistant", "after"),
+        message_item("assistant", "after"),
         {**call, "arguments": "{}"},
     ]
 
@@ -126,17 +131,17 @@ def test_a_server_that_takes_no_calls_reads_them_as_text() -> None:
     """A-4, D-2: the same conversation, prepared by a profile."""
     request, _ = read(message(USER, "x"), message(ASSISTANT, "Looking.", CALL), message(USER, RESULT))
     prepared, _ = load_profile("vercel-ai-gateway-2026-01").apply_quirks(request)
-    told = repr(prepared.input)
-    assert '[Tool Call: look({"path":"a.py"}) -> call_id: call_1]' in told
-    assert "[Tool Result for call_1]: done" in told
+    sent_input = repr(prepared.input)
+    assert '[Tool Call: look({"path":"a.py"}) -> call_id: call_1]' in sent_input
+    assert "[Tool Result for call_1]: done" in sent_input
     assert not any(isinstance(item, FunctionCallParam | FunctionCallOutputParam) for item in input_items(prepared))
 
 
 def test_a_result_is_an_item_of_its_own_between_the_texts_around_it() -> None:
     """A-5."""
     result = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
-    told = items_of(message(USER, "x"), message(ASSISTANT, CALL), message(USER, "before", RESULT, "after"))
-    assert told[2:] == [said("user", "before"), result, said("user", "after")]
+    items = items_of(message(USER, "x"), message(ASSISTANT, CALL), message(USER, "before", RESULT, "after"))
+    assert items[2:] == [message_item("user", "before"), result, message_item("user", "after")]
 
 
 def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
@@ -164,7 +169,9 @@ def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
         {"value": "x", "unit": "C"},
         [1, None],
     ]
-    request, lost = read(message(USER, "x"), message(ASSISTANT, CALL), message(USER, {"callId": "call_1", "content": content}))
+    request, loss_paths = read(
+        message(USER, "x"), message(ASSISTANT, CALL), message(USER, {"callId": "call_1", "content": content})
+    )
     result = input_items(request)[2]
     assert isinstance(result, FunctionCallOutputParam)
     assert result.output == "\n".join(
@@ -173,7 +180,7 @@ def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
             *("bare", '{"value":"x","unit":"C"}', "[1,null]"),
         ]
     )
-    assert lost == ["messages[2].content[0].content[3]"]
+    assert loss_paths == ["messages[2].content[0].content[3]"]
 
 
 def test_an_image_in_a_result_stays_one_or_is_noted_by_choice() -> None:
@@ -192,7 +199,7 @@ def test_an_image_in_a_result_stays_one_or_is_noted_by_choice() -> None:
     assert {name: bytes(raw) for name, raw in (noted.extra or {}).items()} == {"is_error": b"true"}
 
 
-def test_a_deep_tree_is_no_danger() -> None:
+def test_deep_tree_is_flattened_without_recursion() -> None:
     """A-5."""
     tree: dict[str, Any] = {"type": 2, "text": "leaf"}
     for _ in range(120):
@@ -203,7 +210,7 @@ def test_a_deep_tree_is_no_danger() -> None:
 
 def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> None:
     """RSN-2: pieces of one id are one thought."""
-    told = items_of(
+    items = items_of(
         message(USER, "x"),
         message(
             ASSISTANT,
@@ -217,7 +224,7 @@ def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> 
             {"type": "thinking", "value": "again"},
         ),
     )
-    assert told[1:] == [
+    assert items[1:] == [
         {
             "type": "reasoning",
             "summary": [],
@@ -231,7 +238,7 @@ def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> 
             "content": [{"type": "reasoning_text", "text": "more"}],
             "encrypted_content": "only",
         },
-        said("assistant", "So."),
+        message_item("assistant", "So."),
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "again"}]},
     ]
 
@@ -239,29 +246,34 @@ def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> 
 def test_a_mark_for_caching_stands_on_what_came_before_it() -> None:
     """E-4: servers that know it are told, others not."""
     mark = data(b"ephemeral", "cache_control")
-    told = items_of(message(USER, "a", "b", mark), message(ASSISTANT, "c", CALL, mark))
-    assert told[0]["content"][1]["cache_control"] == EPHEMERAL
-    assert "cache_control" not in told[0]["content"][0]
-    assert told[2]["cache_control"] == EPHEMERAL
+    items = items_of(message(USER, "a", "b", mark), message(ASSISTANT, "c", CALL, mark))
+    assert items[0]["content"][1]["cache_control"] == EPHEMERAL
+    assert "cache_control" not in items[0]["content"][0]
+    assert items[2]["cache_control"] == EPHEMERAL
 
 
 def test_marks_of_the_editors_own_are_reported() -> None:
     """F-4."""
     marks = [data(b"x", "stateful_marker"), data(b"forever", "cache_control"), data(b"ephemeral", "cache_control")]
-    _, lost = read(message(USER, *marks), message(USER, {"type": "thinking", "value": "t"}, marks[2]))
-    assert lost == ["messages[0].content[0]", "messages[0].content[1]", "messages[0].content[2]", "messages[1].content[1]"]
+    _, loss_paths = read(message(USER, *marks), message(USER, {"type": "thinking", "value": "t"}, marks[2]))
+    assert loss_paths == [
+        "messages[0].content[0]",
+        "messages[0].content[1]",
+        "messages[0].content[2]",
+        "messages[1].content[1]",
+    ]
 
 
-def test_what_nobody_knows_is_reported_by_its_path() -> None:
+def test_unknown_parts_are_losses_with_their_paths() -> None:
     """F-4, REQ-7."""
     parts = [{"type": "hologram"}, {"uri": "x"}, {"value": "a", "new": 1}, {"value": {"no": "text"}}]
-    _, lost = read({**message(USER, *parts), "mood": "good"}, future=1, choices={"odd": 1}, options={"odd": 1})
+    _, loss_paths = read({**message(USER, *parts), "mood": "good"}, future=1, choices={"odd": 1}, options={"odd": 1})
     expected = ["messages[0].mood", *(f"messages[0].content[{at}]" for at in (0, 1)), "messages[0].content[2].new"]
-    assert lost == ["body.future", "choices.odd", *expected, "messages[0].content[3]", "options.odd"]
+    assert loss_paths == ["body.future", "choices.odd", *expected, "messages[0].content[3]", "options.odd"]
 
 
 def test_a_part_that_calls_itself_text_is_text() -> None:
-    assert items_of(message(USER, {"type": "text", "value": {"a": 1}}, "")) == [said("user", '{"a":1}')]
+    assert items_of(message(USER, {"type": "text", "value": {"a": 1}}, "")) == [message_item("user", '{"a":1}')]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +288,7 @@ def test_a_part_that_calls_itself_text_is_text() -> None:
         ({"type": "tool_result", "callId": "c"}, "content"),
     ],
 )
-def test_what_a_part_must_have_is_asked_for_by_its_path(part: Any, path: str) -> None:
+def test_missing_members_of_parts_are_refused_with_their_paths(part: Any, path: str) -> None:
     """ERR-3."""
     with pytest.raises(MissingField) as caught:
         read(message(USER, part))
@@ -298,10 +310,10 @@ TURN = message(USER, "hi")
 
 def test_messages_of_the_systems_role_become_instructions() -> None:
     """A-6, C-1: all that stand at the beginning, joined."""
-    request, lost = read(
+    request, loss_paths = read(
         message(SYSTEM, "One ", "prompt."), {"role": 3, "content": ["Two."]}, {"role": 3, "content": "Three."}, TURN
     )
-    assert (request.instructions, lost) == ("One prompt.\n\nTwo.\n\nThree.", [])
+    assert (request.instructions, loss_paths) == ("One prompt.\n\nTwo.\n\nThree.", [])
     assert len(input_items(request)) == 1
 
 
@@ -314,14 +326,14 @@ def test_a_message_of_the_systems_further_down_stays_where_it_is() -> None:
 
 def test_a_prompt_that_is_more_than_text_stays_a_message() -> None:
     """C-1: nothing of it is lost."""
-    told = items_of(message(SYSTEM, "Look:", data(PNG, "image/png")), message(SYSTEM, "First."), TURN)
-    assert [item["role"] for item in told] == ["system", "system", "user"]
+    items = items_of(message(SYSTEM, "Look:", data(PNG, "image/png")), message(SYSTEM, "First."), TURN)
+    assert [item["role"] for item in items] == ["system", "system", "user"]
 
 
 def test_a_mark_in_a_prompt_is_reported_and_the_prompt_is_one() -> None:
     """A-6, E-4."""
-    request, lost = read(message(SYSTEM, PROMPT, data(b"ephemeral", "cache_control")), TURN)
-    assert (request.instructions, lost) == (PROMPT, ["messages[0].content[1]"])
+    request, loss_paths = read(message(SYSTEM, PROMPT, data(b"ephemeral", "cache_control")), TURN)
+    assert (request.instructions, loss_paths) == (PROMPT, ["messages[0].content[1]"])
 
 
 @pytest.mark.parametrize(
@@ -339,8 +351,8 @@ def test_a_mark_in_a_prompt_is_reported_and_the_prompt_is_one() -> None:
 )
 def test_the_older_habit_of_a_leading_assistant_message_is_known(prompt: str) -> None:
     """C-1."""
-    request, lost = read(message(ASSISTANT, prompt), TURN)
-    assert (request.instructions, lost) == (prompt, [])
+    request, loss_paths = read(message(ASSISTANT, prompt), TURN)
+    assert (request.instructions, loss_paths) == (prompt, [])
     assert len(input_items(request)) == 1
 
 
@@ -360,7 +372,7 @@ def test_the_older_habit_of_a_leading_assistant_message_is_known(prompt: str) ->
         [message(ASSISTANT, PROMPT), TURN, message(SYSTEM, "Be kind.")],
     ],
 )
-def test_a_real_turn_of_the_assistants_is_never_eaten(conversation: list[Any]) -> None:
+def test_real_assistant_turn_is_no_system_prompt(conversation: list[Any]) -> None:
     """C-1."""
     request, _ = read(*conversation)
     assert not request.instructions
@@ -373,13 +385,13 @@ def test_a_turn_without_words_is_no_prompt(first: Any) -> None:
     assert not read(first, TURN, choices={"leadingAssistant": "system"})[0].instructions
 
 
-def test_no_text_is_slow_to_judge() -> None:
+def test_prompt_detection_is_fast_for_any_text() -> None:
     """C-1: a pattern that can be tried in many ways would take years over these."""
     for text in ("##\n" * 5000, "<a>" * 5000, "You are a " + "very " * 5000, "\n" * 5000 + "You are Ann" * 500):
         assert not read(message(ASSISTANT, text), TURN)[0].instructions
 
 
-def test_who_knows_better_says_what_a_leading_assistant_message_is() -> None:
+def test_choice_overrides_the_role_of_a_leading_assistant_message() -> None:
     """C-1."""
     terse = message(ASSISTANT, "Be brief.")
     assert read(terse, TURN, choices={"leadingAssistant": "system"})[0].instructions == "Be brief."
@@ -390,23 +402,25 @@ PIECES = st.sampled_from(["a", "b", CALL, RESULT, {"value": "t", "id": "rs"}, da
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.lists(PIECES, min_size=1, max_size=4)), min_size=1, max_size=6))
-def test_everything_that_was_said_is_there_in_its_order(conversation: list[tuple[int, list[Any]]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.lists(PIECES, min_size=1, max_size=4)), min_size=1, max_size=6)
+)
+def test_all_content_is_kept_in_order(conversation: list[tuple[int, list[Any]]]) -> None:
     """E-5, A-5: order kept exactly, no content lost; instructions are what came first."""
-    request, lost = read(*(message(role, *parts) for role, parts in conversation))
-    assert lost == []
-    told: list[str] = list((request.instructions or "").replace("\n\n", ""))
+    request, loss_paths = read(*(message(role, *parts) for role, parts in conversation))
+    assert loss_paths == []
+    contents: list[str] = list((request.instructions or "").replace("\n\n", ""))
     for item in input_items(request):
         match item:
             case MessageParam(content=content):
-                told += [getattr(part, "text", "") for part in content]
+                contents += [getattr(part, "text", "") for part in content]
             case FunctionCallParam():
-                told.append("call")
+                contents.append("call")
             case FunctionCallOutputParam():
-                told.append("result")
+                contents.append("result")
             case ReasoningParam():
-                told += [letter for part in item.content or () for letter in getattr(part, "text", "")]
-    assert told == [_name(part) for _, parts in conversation for part in parts]
+                contents += [letter for part in item.content or () for letter in getattr(part, "text", "")]
+    assert contents == [_name(part) for _, parts in conversation for part in parts]
 
 
 def _name(part: str | dict[str, Any]) -> str:

@@ -19,13 +19,16 @@ from antiphon.protocol.tools import FunctionToolParam
 
 TURN = message(USER, "hi")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
-TOOLS: list[dict[str, Any]] = [{"name": "look", "description": "Looks.", "inputSchema": SCHEMA, "tags": ["x"]}, {"name": "bare"}]
+TOOLS: list[dict[str, Any]] = [
+    {"name": "look", "description": "Looks.", "inputSchema": SCHEMA, "tags": ["x"]},
+    {"name": "bare"},
+]
 
 
-def test_a_request_is_a_stream_that_nobody_keeps_and_whose_seals_come_along() -> None:
+def test_request_streams_without_store_and_includes_encrypted_reasoning() -> None:
     """RSN-2."""
-    request, lost = read(TURN)
-    assert (request.model, request.stream, request.store, request.include, lost) == (
+    request, loss_paths = read(TURN)
+    assert (request.model, request.stream, request.store, request.include, loss_paths) == (
         "m",
         True,
         False,
@@ -39,8 +42,10 @@ def test_a_request_is_a_stream_that_nobody_keeps_and_whose_seals_come_along() ->
 @pytest.mark.parametrize(("mode", "choice"), [(1, "auto"), (2, "required"), (None, UNSET)])
 def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any) -> None:
     """A-7."""
-    request, lost = read(TURN, options={"tools": TOOLS, "toolMode": mode, "justification": "why", "requestInitiator": "who"})
-    assert lost == []
+    request, loss_paths = read(
+        TURN, options={"tools": TOOLS, "toolMode": mode, "justification": "why", "requestInitiator": "who"}
+    )
+    assert loss_paths == []
     assert request.tools == [
         FunctionToolParam(name="look", description="Looks.", parameters=SCHEMA, strict=False),
         FunctionToolParam(name="bare", strict=False),
@@ -51,23 +56,29 @@ def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any
 def test_a_mode_without_tools_says_nothing_and_an_unknown_one_is_auto() -> None:
     """A-7: the editor always sends one."""
     assert read(TURN, options={"toolMode": 1})[0].tool_choice is UNSET
-    request, lost = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
-    assert (request.tool_choice, sorted(lost)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
+    request, loss_paths = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
+    assert (request.tool_choice, sorted(loss_paths)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
 
 
 def test_the_models_options_have_the_hubs_names() -> None:
-    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 99, "reasoning": {"effort": "low"}, "parallel_tool_calls": False}
-    request, lost = read(TURN, options={"modelOptions": options})
-    assert (request.temperature, request.top_p, request.max_output_tokens, lost) == (0.5, 0.9, 99, [])
+    options = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 99,
+        "reasoning": {"effort": "low"},
+        "parallel_tool_calls": False,
+    }
+    request, loss_paths = read(TURN, options={"modelOptions": options})
+    assert (request.temperature, request.top_p, request.max_output_tokens, loss_paths) == (0.5, 0.9, 99, [])
     assert (request.reasoning, request.parallel_tool_calls) == (ReasoningConfigParam(effort="low"), False)
 
 
-def test_options_that_nobody_knows_go_on_and_those_that_are_none_do_not() -> None:
+def test_unknown_options_pass_and_request_fields_do_not() -> None:
     """REQ-7: nothing gets around the rest of the body by being called an option."""
     options = {"chat:stop": ["x"], "seed": 1, "previous_response_id": "resp_1", "store": True}
-    request, lost = read(TURN, options={"modelOptions": options})
+    request, loss_paths = read(TURN, options={"modelOptions": options})
     assert {name: bytes(raw) for name, raw in (request.extra or {}).items()} == {"chat:stop": b'["x"]', "seed": b"1"}
-    assert sorted(lost) == ["options.modelOptions.previous_response_id", "options.modelOptions.store"]
+    assert sorted(loss_paths) == ["options.modelOptions.previous_response_id", "options.modelOptions.store"]
     assert request.store is False
 
 
@@ -83,14 +94,14 @@ def test_options_that_nobody_knows_go_on_and_those_that_are_none_do_not() -> Non
         ({"messages": [TURN], "choices": {"json": "xml"}}, "choices.json"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_path(body: Any, param: str) -> None:
+def test_invalid_requests_are_refused_with_a_path(body: Any, param: str) -> None:
     """ERR-3."""
     with pytest.raises(ClientFault) as caught:
         request_to_hub(json.dumps(body).encode())
     assert caught.value.param == param
 
 
-def test_what_is_no_json_is_told_so() -> None:
+def test_invalid_json_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         request_to_hub(b"{")
     assert caught.value.code == "invalid_json"
@@ -113,16 +124,34 @@ NAMES = [
     "children",
 ]
 LEAVES = st.sampled_from(
-    [None, True, 1, 2, 3, 2.5, "", "text", "thinking", "tool_call", "tool_result", "data", "aGk=", "image/png", "cache_control"]
+    [
+        None,
+        True,
+        1,
+        2,
+        3,
+        2.5,
+        "",
+        "text",
+        "thinking",
+        "tool_call",
+        "tool_result",
+        "data",
+        "aGk=",
+        "image/png",
+        "cache_control",
+    ]
 )
 VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4), max_leaves=12
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
 )
 
 
 @settings(max_examples=30)
 @given(st.lists(st.fixed_dictionaries({"role": LEAVES, "content": st.lists(VALUES, max_size=4)}), max_size=3), VALUES)
-def test_whatever_comes_is_read_or_refused_and_nothing_else(messages: list[Any], options: Any) -> None:
+def test_any_body_is_read_or_refused(messages: list[Any], options: Any) -> None:
     """ERR-1: no body is an accident."""
     body = json.dumps({"messages": messages, "options": options}).encode()
     with suppress(ClientFault):

@@ -20,7 +20,8 @@ LINES = [
     {"type": "item.completed", "item": {"id": "0", "type": "reasoning", "text": "Let me see.", "stage": "analysis"}},
     {"type": "item.completed", "item": {"id": "1", "type": "tool_invocation", "tool_name": "read_file",
      "arguments": {"path": "a.rs"}, "tool_call_id": "call_1", "status": "completed"}},
-    {"type": "item.completed", "item": {"id": "2", "type": "tool_output", "call_id": "1", "output": "fn", "status": "completed"}},
+    {"type": "item.completed", "item": {"id": "2", "type": "tool_output", "call_id": "1", "output": "fn",
+     "status": "completed"}},
     {"type": "item.completed", "item": {"id": "3", "type": "file_change", "status": "completed",
      "changes": [{"path": "a.rs", "kind": "update"}]}},
     {"type": "item.completed", "item": {"id": "4", "type": "harness", "event": "verification_passed"}},
@@ -28,14 +29,15 @@ LINES = [
     {"type": "turn.completed",
      "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}},
     {"type": "thread.completed", "thread_id": "t", "session_id": "s", "subtype": "success", "outcome_code": "ok",
-     "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2}, "num_turns": 1},
+     "usage": {"input_tokens": 10, "cached_input_tokens": 5, "cache_creation_tokens": 0, "output_tokens": 2},
+     "num_turns": 1},
 ]  # fmt: skip
 
 
-def told(lines: list[bytes], wire: ThreadWire | None = None) -> Response:
+def response_of_lines(lines: list[bytes], wire: ThreadWire | None = None) -> Response:
     request = Request(model="m")
-    begun = initial_response(request, id="resp_1", created_at=1)
-    to_hub = EventsToHub(request, begun, counting_stamps(), *([wire] if wire else []))
+    opening = initial_response(request, id="resp_1", created_at=1)
+    to_hub = EventsToHub(request, opening, counting_stamps(), *([wire] if wire else []))
     events = [event for line in lines for event in to_hub.feed(line)] + to_hub.finish()
     assert find_violations(events) == []
     assert list(to_hub.losses) == []
@@ -44,8 +46,8 @@ def told(lines: list[bytes], wire: ThreadWire | None = None) -> Response:
 
 def test_a_turn_is_told_by_the_documents_tables() -> None:
     """B-3, B-5: in its own words, and in the envelope that names the version of its schema."""
-    plain = told([msgspec.json.encode(line) for line in LINES])
-    wrapped = told([msgspec.json.encode({"schema_version": "0.8.0", "event": line}) for line in LINES])
+    plain = response_of_lines([msgspec.json.encode(line) for line in LINES])
+    wrapped = response_of_lines([msgspec.json.encode({"schema_version": "0.8.0", "event": line}) for line in LINES])
     assert plain == wrapped
     assert [type_of(item) for item in plain.output] == [
         "reasoning", "function_call", "function_call_output", "vtcode:file_change", "vtcode:harness", "message",
@@ -54,5 +56,5 @@ def test_a_turn_is_told_by_the_documents_tables() -> None:
 
 
 def test_the_slug_is_whose_items_they_are() -> None:
-    response = told([msgspec.json.encode(line) for line in LINES], ThreadWire(slug="acme"))
+    response = response_of_lines([msgspec.json.encode(line) for line in LINES], ThreadWire(slug="acme"))
     assert "acme:file_change" in map(type_of, response.output)

@@ -1,4 +1,4 @@
-"""Chat Completions."""
+"""The Chat Completions dialect."""
 
 from antiphon.dialects.chat.errors import error_from_hub, error_to_hub
 from antiphon.dialects.chat.events_from_hub import EventsFromHub

@@ -1,7 +1,7 @@
-"""Hub events → pieces of a chat message. A stream sends each piece as it comes, a whole answer is all of them joined (STR-14).
+"""Translates hub events into pieces of a chat message. A response that is not streamed joins the pieces (STR-14).
 
-Everything an answer has goes into one message (E-3): texts as they follow each other, refusals, calls, and reasoning beside them.
-What chat has no place for is reported.
+All output goes into one message (E-3): texts in their order, refusals, calls, and reasoning in its own fields. Output
+that Chat cannot hold is reported as a loss.
 """
 
 from __future__ import annotations
@@ -72,29 +72,29 @@ from antiphon.protocol.tools import CustomTool
 
 
 class _CallOut(NamedTuple):
-    """How a call was announced: under which index, in which form."""
+    """The index and the form that a call was announced with."""
 
     number: int
     form: Literal["function", "custom", "one_string"]
 
 
 class AnswerFromHub:
-    """Tells one client of one answer."""
+    """Translates one response for one client."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._custom = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
         self._calls: dict[int, _CallOut] = {}  # by output index
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
         self._last_reasoning: Hashable = None
-        self._sealed: list[str] = []  # reasoning that is told with what it led to
+        self._sealed: list[str] = []  # encrypted reasoning that is sent with the next message or call
         self._details = 0
-        #: Citations are told together at the end: clients that put a stream together take no second list of them, or only the last.
+        #: Citations are sent together at the end, because clients read only one list of them.
         self._annotations: list[Any] = []
 
     def feed(self, event: StreamEvent) -> ChoiceOut | None:
-        """The piece that an event brings, if any."""
+        """Return the piece for an event, if any."""
         match event:
             case OutputTextDelta():
                 return _text(event.delta, event.logprobs or [])
@@ -105,12 +105,12 @@ class AnswerFromHub:
             case RefusalDelta():
                 return ChoiceOut(delta=MessagePiece(refusal=event.delta))
             case ArgumentsDelta() | CustomInputDelta():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
                 return self._arguments(event.output_index, event.delta)
             case AnnotationAdded() if event.annotation is not None:
                 self._annotations.append(_annotation(event.annotation))
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
             case ItemAdded() if event.item is not None:
                 return self._begin(event.output_index, event.item)
             case ItemDone() if event.item is not None:
@@ -120,18 +120,20 @@ class AnswerFromHub:
         return None
 
     def flush(self) -> MessagePiece:
-        """What is left to be told when everything has come."""
+        """Return the pending reasoning and annotations at the end."""
         annotations, self._annotations = self._annotations, []
         return MessagePiece(reasoning_details=self._sealed_reasoning(), annotations=annotations or UNSET)
 
     def finish_reason(self, response: Response) -> str:
-        """REQ-3: why it ended."""
+        """REQ-3: return the finish reason."""
         report_unknown_fields(response, "response", self._losses)
         if response.incomplete_details is None:
             return "tool_calls" if self._calls else "stop"
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
-            self._losses.add("incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'")
+            self._losses.add(
+                "incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'"
+            )
         return FINISH_REASON.get(reason, "length")
 
     def _begin(self, at: int, item: Item) -> ChoiceOut | None:
@@ -147,33 +149,35 @@ class AnswerFromHub:
             case CustomToolCall() if item.name in self._custom and not item.namespace:
                 return self._call(at, item, CustomPiece(name=item.name, input=""), "custom")
             case CustomToolCall():
-                # A client that did not offer it as a custom tool gets a function of one string.
+                # A tool that the client did not offer as custom is called as a function with one string.
                 name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
-                return self._call(at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string")
+                return self._call(
+                    at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
+                )
             case _:
                 self._losses.add(f"output[{at}]", f"chat has no place for an item of type {type_of(item)!r}")
                 return None
 
     def _end(self, at: int, item: Item) -> ChoiceOut | None:
-        """An item is done. One that was not told piece by piece is told now."""
-        was_told = at in self._told
+        """End an item. Its content is sent now if it was not streamed."""
+        was_streamed = at in self._streamed
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
-            case FunctionCall() if not was_told:
+            case FunctionCall() if not was_streamed:
                 return self._arguments(at, item.arguments)
             case CustomToolCall():
                 is_whole = item.status != ItemStatus.INCOMPLETE
-                return self._arguments(at, "" if was_told else item.input, is_last=is_whole)
+                return self._arguments(at, "" if was_streamed else item.input, is_last=is_whole)
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "chat has no place for the phase of a message")
-                if not was_told:
+                if not was_streamed:
                     return self._whole_message(at, item)
             case Reasoning():
                 if item.encrypted_content:
                     self._sealed.append(item.encrypted_content)
-                if not was_told:
+                if not was_streamed:
                     return self._whole_reasoning(at, item)
         return None
 
@@ -187,10 +191,12 @@ class AnswerFromHub:
         index = len(self._calls)
         self._calls[at] = _CallOut(index, form)
         if isinstance(piece, CustomPiece):
-            told = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
         else:
-            told = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
-        return ChoiceOut(delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[told]))
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
+        return ChoiceOut(
+            delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[call_piece])
+        )
 
     def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
         index, form = self._calls[at]
@@ -203,13 +209,13 @@ class AnswerFromHub:
         return _calls(ToolCallPiece(index=index, function=FunctionPiece(arguments=text)))
 
     def _reasoning(self, text: str, part: Hashable) -> ChoiceOut:
-        """One string for all reasoning: texts as they follow each other, each part of a summary a paragraph of its own."""
+        """Return reasoning text. Chat has one string for all of it; each summary part is a paragraph."""
         last, self._last_reasoning = self._last_reasoning, part
         gap = "\n\n" if last is not None and last != part else ""
         return ChoiceOut(delta=MessagePiece(reasoning_content=gap + text))
 
     def _sealed_reasoning(self, call_id: str | UnsetType = UNSET) -> list[DetailOut] | UnsetType:
-        """RSN-2: a client that sends back what it does not know of lets its maker see it again."""
+        """RSN-2: return the encrypted reasoning as details, which clients send back unread."""
         if not self._sealed:
             return UNSET
         sealed, self._sealed = self._sealed, []
@@ -246,7 +252,7 @@ class AnswerFromHub:
 
 
 def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
-    """Pieces of one message as one piece."""
+    """Join the pieces of one message."""
     deltas = [piece.delta for piece in pieces if piece.delta]
     logprobs = [token for piece in pieces if piece.logprobs for token in piece.logprobs.content]
     return ChoiceOut(
@@ -255,7 +261,7 @@ def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
             reasoning_content=_joined([delta.reasoning_content for delta in deltas]),
             reasoning_details=[detail for delta in deltas for detail in delta.reasoning_details or ()] or UNSET,
             refusal=_joined([delta.refusal for delta in deltas]),
-            annotations=[found for delta in deltas for found in delta.annotations or ()] or UNSET,
+            annotations=[annotation for delta in deltas for annotation in delta.annotations or ()] or UNSET,
             tool_calls=_joined_calls([call for delta in deltas for call in delta.tool_calls or ()]) or UNSET,
         ),
         logprobs=LogProbsOut(content=logprobs) if logprobs else None,
@@ -292,7 +298,8 @@ def _logprobs(logprobs: list[LogProb]) -> LogProbsOut:
                 logprob=token.logprob,
                 bytes=token.bytes or None,
                 top_logprobs=[
-                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None) for top in token.top_logprobs
+                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None)
+                    for top in token.top_logprobs
                 ],
             )
             for token in logprobs
@@ -301,23 +308,26 @@ def _logprobs(logprobs: list[LogProb]) -> LogProbsOut:
 
 
 def _annotation(annotation: Annotation) -> Any:
-    """A citation as this dialect nests it; another kind as it came."""
+    """Translate a citation to its nested form. Other kinds are kept."""
     if isinstance(annotation, UnknownAnnotation):
         return annotation.raw
     return AnnotationOut(
         url_citation=CitationOut(
-            start_index=annotation.start_index, end_index=annotation.end_index, url=annotation.url, title=annotation.title
+            start_index=annotation.start_index,
+            end_index=annotation.end_index,
+            url=annotation.url,
+            title=annotation.title,
         )
     )
 
 
 def _joined(texts: list[str | None | UnsetType]) -> str | UnsetType:
-    found = [text for text in texts if text]
-    return "".join(found) if found else UNSET
+    non_empty = [text for text in texts if text]
+    return "".join(non_empty) if non_empty else UNSET
 
 
 def _joined_calls(pieces: list[ToolCallPiece]) -> list[ToolCallPiece]:
-    """The calls whose pieces these are; what has no pieces any longer has no index either."""
+    """Join the pieces of calls. Complete calls have no index."""
     by_index: dict[int | UnsetType, list[ToolCallPiece]] = {}
     for piece in pieces:
         by_index.setdefault(piece.index, []).append(piece)

@@ -1,7 +1,8 @@
-"""The pieces of a chat message, told to the writer: which item each piece belongs to, and what begins where something else ends.
+"""`AnswerToHub` assigns the pieces of a chat message to hub items and passes them to the writer.
 
-Reasoning ends where text or a call begins, text where a call or more reasoning does, and text after a call is a new message. Calls
-stay open to the end, since servers interleave them. A call is announced once its name is whole (TOOL-3).
+Reasoning ends where text or a call starts. Text ends where a call or reasoning starts; text after a call is a new
+message. Calls stay open to the end, because servers interleave them. A call is announced once its name is complete
+(TOOL-3).
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.dialects.chat.answers import ChoiceLogProbs, CustomDelta, Delta, FunctionDelta, TokenLogProb, ToolCallDelta
+from antiphon.dialects.chat.answers import (
+    ChoiceLogProbs,
+    CustomDelta,
+    Delta,
+    FunctionDelta,
+    TokenLogProb,
+    ToolCallDelta,
+)
 from antiphon.dialects.chat.call_tracker import CallPiece, CallTracker, StreamedCall
 from antiphon.dialects.chat.forced_tools import ForcedCallReader
 from antiphon.dialects.chat.reasoning import ReasoningCollector, has_content
@@ -32,7 +40,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `add_delta` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """Writes one response. `add_delta` takes its pieces, or all of it; `finish` writes what is still pending."""
 
     def __init__(
         self,
@@ -46,12 +54,12 @@ class AnswerToHub:
         self._writer = writer
         self._losses = losses
         self._names = names
-        self._forced = forced  # while the text is a call that was asked for as a text
+        self._forced = forced  # set while the text is read as a forced call
         self._wire = wire
         splitter = ThinkSplitter(wire.think_tags)
-        self._think = None if splitter.is_settled else splitter
-        self._held_logprobs: list[LogProb] = []
-        self._halves: SurrogateJoiner | None = None
+        self._think_splitter = None if splitter.is_settled else splitter
+        self._pending_logprobs: list[LogProb] = []
+        self._surrogates: SurrogateJoiner | None = None
         self._calls = CallTracker()
         self._returnable = SendableCalls("tool_calls", losses, new_id)
         self._chunks = 0
@@ -59,11 +67,11 @@ class AnswerToHub:
         self._message: int | None = None
         self._reasoning: int | None = None
         self._thoughts = ReasoningCollector(wire)
-        #: The writer's key of the open message, while its text needs no looking at; else None.
+        #: The writer's key of the open message, while text can be written to it directly; else None.
         self.open_text_key: int | None = None
 
     def add_delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
-        """A piece of the message."""
+        """Write a piece of the message."""
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reasoning_fields(delta)
         tokens = _tokens_to_hub(logprobs.content) if logprobs and logprobs.content else None
@@ -89,26 +97,26 @@ class AnswerToHub:
             self._losses.add("message.images", "images in an answer have no place in the hub")
 
     def add_message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
-        """A message that arrives whole. Its calls are as many as their list is long, whatever they say of themselves."""
+        """Write a complete message. Each entry of its call list is one call, whatever its index says."""
         calls = [msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())]
         self.add_delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
 
     def join_surrogates(self) -> None:
-        """From now on pieces may begin and end in the middle of a character."""
-        self._halves = self._halves or SurrogateJoiner()
-        self._settle()
+        """From now on, join surrogate pairs that are split over two pieces."""
+        self._surrogates = self._surrogates or SurrogateJoiner()
+        self._update_open_text_key()
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """The message is over: nothing is held back any longer. The items close with the response."""
+        """Write all pending output at the end of the message. The items close with the response."""
         self._finish_forced(outcome)
         self._flush_text()
         self._end_refusal()
         self._seal_reasoning()
         for at, call in enumerate(self._calls.calls):
             self._finish_call(at, call, outcome)
-        if self._held_logprobs:
+        if self._pending_logprobs:
             self._losses.add(*TOKENS_OUTSIDE)
-        if self._halves is not None and self._halves.lost_count:
+        if self._surrogates is not None and self._surrogates.lost_count:
             self._losses.add(*SURROGATE_LOSS)
 
     # Text
@@ -117,52 +125,52 @@ class AnswerToHub:
         if self._forced is not None:
             self._forced_text(self._forced, text, logprobs)
             return
-        self._tell(text if self._halves is None else self._halves.join("text", text), logprobs)
+        self._write_unsplit_text(text if self._surrogates is None else self._surrogates.join("text", text), logprobs)
 
-    def _tell(self, text: str, logprobs: list[LogProb] | None) -> None:
-        if self._think is None:
-            self._say(text, logprobs)
+    def _write_unsplit_text(self, text: str, logprobs: list[LogProb] | None) -> None:
+        if self._think_splitter is None:
+            self._write_text(text, logprobs)
             return
-        self._held_logprobs += logprobs or ()
-        self._tell_pieces(self._think.feed(text))
-        if self._think.is_settled:
-            self._think = None
-            self._settle()
+        self._pending_logprobs += logprobs or ()
+        self._write_pieces(self._think_splitter.feed(text))
+        if self._think_splitter.is_settled:
+            self._think_splitter = None
+            self._update_open_text_key()
 
-    def _tell_pieces(self, pieces: list[TextPiece]) -> None:
+    def _write_pieces(self, pieces: list[TextPiece]) -> None:
         for is_reasoning, piece in pieces:
             if is_reasoning:
-                self._think_aloud(piece)
+                self._write_reasoning(piece)
             else:
-                self._say(piece, self._logprobs_of(piece))
+                self._write_text(piece, self._logprobs_of(piece))
 
     def _flush_text(self) -> None:
-        """Something else begins: what was held back of the text is text as it stands."""
-        if self._halves is not None and (rest := self._halves.flush("text")):
-            self._tell(rest, None)
-        if self._think is not None:
-            self._tell_pieces(self._think.flush())
+        """Write the pending text, because another item starts."""
+        if self._surrogates is not None and (rest := self._surrogates.flush("text")):
+            self._write_unsplit_text(rest, None)
+        if self._think_splitter is not None:
+            self._write_pieces(self._think_splitter.flush())
 
-    def _say(self, text: str, logprobs: list[LogProb] | None) -> None:
-        if self._held_logprobs:
-            logprobs, self._held_logprobs = self._held_logprobs + (logprobs or []), []
+    def _write_text(self, text: str, logprobs: list[LogProb] | None) -> None:
+        if self._pending_logprobs:
+            logprobs, self._pending_logprobs = self._pending_logprobs + (logprobs or []), []
         if text or (logprobs and self._message is not None):
             self._writer.text(self._open_message(), text, logprobs=logprobs)
         elif logprobs:
-            self._held_logprobs = logprobs  # a token that is no text yet: the first bytes of a character, say
+            self._pending_logprobs = logprobs  # a token without text, such as the first bytes of a character
 
     def _open_message(self) -> int:
         if self._message is None:
             self._close_reasoning()
             self._announce(self._calls.unannounced_calls())
             self._message = self._next_key()
-            self._settle()
+            self._update_open_text_key()
         return self._message
 
     def _logprobs_of(self, piece: str) -> list[LogProb]:
-        """The tokens that were told up to now, without those of tags and of reasoning before the piece: they have no place."""
-        tokens, self._held_logprobs = self._held_logprobs, []
-        if not tokens or self._think is None or not self._think.has_found_tag:
+        """Return the pending tokens of `piece`. Tokens of tags and of reasoning before it are a loss."""
+        tokens, self._pending_logprobs = self._pending_logprobs, []
+        if not tokens or self._think_splitter is None or not self._think_splitter.has_found_tag:
             return tokens
         at, length = len(tokens), 0
         while at and length + len(tokens[at - 1].token) <= len(piece):
@@ -179,7 +187,7 @@ class AnswerToHub:
                     self._text(text, logprobs)
                     logprobs = None
                 case {"type": "thinking", "thinking": thinking}:
-                    self._reason(_joined(thinking))
+                    self._add_reasoning(_joined(thinking))
                 case {"type": "refusal", "refusal": str() as refusal}:
                     self._refusal(refusal)
                 case _:
@@ -190,50 +198,50 @@ class AnswerToHub:
 
     def _refusal(self, text: str) -> None:
         self._flush_text()
-        if self._halves is not None:
-            text = self._halves.join("refusal", text)
+        if self._surrogates is not None:
+            text = self._surrogates.join("refusal", text)
         if text:
             self._writer.refusal(self._open_message(), text)
 
     def _end_refusal(self) -> None:
-        if self._halves is not None and (rest := self._halves.flush("refusal")):
+        if self._surrogates is not None and (rest := self._surrogates.flush("refusal")):
             self._writer.refusal(self._open_message(), rest)
 
     def _annotation(self, annotation: dict[str, Any]) -> None:
         self._flush_text()
-        found = _annotation_to_hub(annotation)
-        if found is None:
+        hub_annotation = _annotation_to_hub(annotation)
+        if hub_annotation is None:
             self._losses.add("message.annotations", f"an annotation of type {annotation.get('type')!r} cannot be read")
         else:
-            self._writer.annotation(self._open_message(), found)
+            self._writer.annotation(self._open_message(), hub_annotation)
 
     def _close_message(self) -> None:
         if self._message is not None:
             self._end_refusal()
             self._writer.close(self._message)
             self._message = None
-            self._settle()
+            self._update_open_text_key()
 
     # Reasoning
 
     def _reasoning_fields(self, delta: Delta) -> None:
-        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that use both say the same in both
+        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that send both send the same text
         if reasoning:
-            self._reason(reasoning)
+            self._add_reasoning(reasoning)
         if delta.reasoning_details:
-            self._details(delta.reasoning_details, told=bool(reasoning))
+            self._details(delta.reasoning_details, has_text=bool(reasoning))
         elif not reasoning:
-            self._losses.add("message.reasoning", "it has a form that nobody knows")
+            self._losses.add("message.reasoning", "unknown form of reasoning")
 
-    def _reason(self, text: str) -> None:
+    def _add_reasoning(self, text: str) -> None:
         self._flush_text()
-        self._think = None  # a server that has a place for its reasoning does not write it into the text
-        if self._halves is not None:
-            text = self._halves.join("reasoning", text)
+        self._think_splitter = None  # a server with a reasoning field does not use tags in the text
+        if self._surrogates is not None:
+            text = self._surrogates.join("reasoning", text)
         if text:
-            self._think_aloud(text)
+            self._write_reasoning(text)
 
-    def _think_aloud(self, text: str) -> None:
+    def _write_reasoning(self, text: str) -> None:
         self._writer.reasoning(self._open_reasoning(), text)
         self._thoughts.add_text(text)
 
@@ -252,19 +260,19 @@ class AnswerToHub:
             self._reasoning = None
 
     def _seal_reasoning(self) -> None:
-        """RSN-2: the item has all that it will have, and takes along what the server must see again."""
-        if self._halves is not None and (rest := self._halves.flush("reasoning")):
-            self._think_aloud(rest)
+        """RSN-2: add the encrypted content that the server must get back to the complete reasoning item."""
+        if self._surrogates is not None and (rest := self._surrogates.flush("reasoning")):
+            self._write_reasoning(rest)
         if self._reasoning is not None and (sealed := self._thoughts.to_envelope()) is not None:
             self._writer.encrypted_content(self._reasoning, sealed)
 
-    def _details(self, details: list[dict[str, Any]], told: bool) -> None:
-        """RSN-1: what some servers tell besides the text, or in its place: summaries, and what only they can read."""
+    def _details(self, details: list[dict[str, Any]], has_text: bool) -> None:
+        """RSN-1: read reasoning details: texts and summaries, and data that only the server can read."""
         for detail in details:
             match detail:
-                case {"type": "reasoning.text", "text": str() as text} if text and not told:
-                    self._reason(text)
-                case {"type": "reasoning.summary", "summary": str() as text} if text and not told:
+                case {"type": "reasoning.text", "text": str() as text} if text and not has_text:
+                    self._add_reasoning(text)
+                case {"type": "reasoning.summary", "summary": str() as text} if text and not has_text:
                     self._writer.summary(self._open_reasoning(), text)
         if any(map(has_content, details)):
             self._open_reasoning()
@@ -290,14 +298,16 @@ class AnswerToHub:
             self._close_message()
             self._announce(self._calls.unannounced_calls(before=call))
         if piece.id and call.is_announced and piece.id != call.id:
-            self._losses.add("tool_calls.id", "an id that came after the call had begun is not used", "the call was announced")
+            self._losses.add(
+                "tool_calls.id", "an id that arrived after the start of the call is ignored", "the call was announced"
+            )
         arguments = piece.arguments
-        if self._halves is not None:
-            arguments = self._halves.join(call, arguments)
+        if self._surrogates is not None:
+            arguments = self._surrogates.join(call, arguments)
         if arguments:
             call.pieces.append(arguments)
             if call.is_announced:
-                self._argue(call, arguments)
+                self._write_arguments(call, arguments)
             elif call.name:
                 self._announce([call])
             else:
@@ -313,28 +323,30 @@ class AnswerToHub:
             self._not_forced(forced)
 
     def _not_forced(self, forced: ForcedCallReader) -> None:
-        """The server did not keep to the form: what it wrote is text, as it stands."""
+        """Write the text of a server that did not follow the schema as ordinary text."""
         self._forced = None
-        self._losses.add("tool_choice", "a text came in place of the forced call", "the server did not keep to the schema")
+        self._losses.add(
+            "tool_choice", "the server sent text instead of the forced call", "the server did not follow the schema"
+        )
         self._text(forced.unconsumed_text, None)
 
     def _finish_forced(self, outcome: StreamOutcome) -> None:
         forced = self._forced
         if forced is None or not forced.unconsumed_text.strip():
             return
-        if forced.has_begun:
-            self._losses.add("message.content", "what came behind the forced call is left out")
+        if forced.has_started:
+            self._losses.add("message.content", "text after the forced call is dropped")
         elif outcome == "completed":
             self._not_forced(forced)
         else:
-            self._losses.add("message.content", "a call whose name never came, or never whole, is not delivered")
+            self._losses.add("message.content", "a call with a missing or incomplete name is not delivered")
 
     def _announce(self, calls: list[StreamedCall]) -> None:
-        """TOOL-3: their names are whole, since their arguments have begun or something else has."""
+        """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""
         for call in calls:
             self._announce_call(call)
             for piece in call.pieces:
-                self._argue(call, piece)
+                self._write_arguments(call, piece)
 
     def _announce_call(self, call: StreamedCall) -> None:
         called = self._names.original_tool(call.name)
@@ -348,7 +360,7 @@ class AnswerToHub:
         else:
             self._writer.call(call, name=name, call_id=call_id, namespace=called.namespace)
 
-    def _argue(self, call: StreamedCall, piece: str) -> None:
+    def _write_arguments(self, call: StreamedCall, piece: str) -> None:
         if call.freeform_input is not None:
             self._writer.count(len(piece))
             self._writer.custom_input(call, call.freeform_input.feed(piece))
@@ -360,32 +372,32 @@ class AnswerToHub:
     def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
         if not call.is_announced:
             if not call.name or outcome == "failed":
-                self._losses.add(f"tool_calls[{at}]", "a call whose name never came, or never whole, is not delivered")
+                self._losses.add(f"tool_calls[{at}]", "a call with a missing or incomplete name is not delivered")
                 return
             self._announce([call])
-        if self._halves is not None and (rest := self._halves.flush(call)):
+        if self._surrogates is not None and (rest := self._surrogates.flush(call)):
             call.pieces.append(rest)
-            self._argue(call, rest)
+            self._write_arguments(call, rest)
         if call.freeform_input is not None:
             self._writer.custom_input(call, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
-                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is left over")
+                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is dropped")
         elif not call.is_custom and not call.pieces and outcome == "completed":
             self._writer.arguments(call, "{}")
-            self._losses.add(f"tool_calls[{at}].arguments", "a call came without arguments and was given {}")
+            self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments gets the arguments {}")
 
-    # Inside
+    # State
 
     def _next_key(self) -> int:
         self._items += 1
         return self._items
 
-    def _settle(self) -> None:
-        self.open_text_key = self._message if self._think is None and self._halves is None else None
+    def _update_open_text_key(self) -> None:
+        self.open_text_key = self._message if self._think_splitter is None and self._surrogates is None else None
 
 
 def _joined(value: Any) -> str:
-    """The text in a string, in an object that holds it, or in a list of these."""
+    """Return the text of a string, of an object with a text member, or of a list of these."""
     match value:
         case str():
             return value
@@ -410,24 +422,24 @@ def _piece_of(delta: ToolCallDelta) -> CallPiece:
 
 
 def _is_custom(delta: ToolCallDelta, custom: CustomDelta, function: FunctionDelta) -> bool:
-    """Servers that have a member for each form fill one and send the other empty: the type says which, else what is not empty."""
+    """Whether a call is custom. Some servers send both forms, one of them empty: the type decides, else the content."""
     if delta.type in ("function", "custom") and delta.function is not None:
         return delta.type == "custom"
     return delta.function is None or (bool(custom.name or custom.input) and not (function.name or function.arguments))
 
 
 def _annotation_to_hub(annotation: dict[str, Any]) -> Annotation | None:
-    """A citation, flattened; another kind is carried as it is. None if it is neither."""
+    """Translate an annotation. Citations are flattened, other kinds are kept. None if it cannot be read."""
     match annotation:
         case {"type": "url_citation", "url_citation": dict() as members}:
             annotation = members
     if annotation.get("type", "url_citation") == "url_citation":
         annotation = {**BLANK_CITATION, **annotation}
     try:
-        found: Annotation = decode_as(json.dumps(annotation).encode(), Annotation)
+        hub_annotation: Annotation = decode_as(json.dumps(annotation).encode(), Annotation)
     except ClientFault:
         return None
-    return found
+    return hub_annotation
 
 
 def _tokens_to_hub(tokens: list[TokenLogProb]) -> list[LogProb]:
@@ -437,7 +449,8 @@ def _tokens_to_hub(tokens: list[TokenLogProb]) -> list[LogProb]:
             logprob=_number(token),
             bytes=token.bytes or [],
             top_logprobs=[
-                TopLogProb(token=top.token, logprob=_number(top), bytes=top.bytes or []) for top in token.top_logprobs or ()
+                TopLogProb(token=top.token, logprob=_number(top), bytes=top.bytes or [])
+                for top in token.top_logprobs or ()
             ],
         )
         for token in tokens
@@ -450,5 +463,11 @@ def _number(token: TokenLogProb) -> int | float:
 
 TOKENS_OUTSIDE: Final = ("logprobs", "the log probabilities of tokens outside the text have no place in the hub")
 NO_FUNCTION: Final = FunctionDelta()
-LEAST: Final = -9999.0  # this API family's own word for "as good as never"
-BLANK_CITATION: Final[dict[str, Any]] = {"type": "url_citation", "start_index": 0, "end_index": 0, "url": "", "title": ""}
+LEAST: Final = -9999.0  # the value that this API uses for minus infinity
+BLANK_CITATION: Final[dict[str, Any]] = {
+    "type": "url_citation",
+    "start_index": 0,
+    "end_index": 0,
+    "url": "",
+    "title": "",
+}

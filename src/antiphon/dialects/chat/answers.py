@@ -1,6 +1,6 @@
-"""The shapes of chat answers: chunks of a stream and whole completions, as we read them and as we write them.
+"""The shapes of chat responses: chunks of a stream and complete responses, for reading and for writing.
 
-What servers send is read as leniently as can be: every field may be absent or null, and fields nobody uses are not read at all.
+The shapes for reading are lenient: every field may be absent or null, and unused fields are ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from antiphon.protocol.content import Number
 
-# As we read them. They are made and dropped by the thousand and hold no cycles: the garbage collector need not know of them.
+# Shapes for reading. They have no reference cycles, so `gc=False` saves the garbage collector work.
 
 
 class FunctionDelta(Struct, frozen=True, gc=False):
@@ -45,7 +45,7 @@ class ChoiceLogProbs(Struct, frozen=True, gc=False):
 
 
 class Delta(Struct, frozen=True, gc=False):
-    """A piece of the message, or in an answer that does not stream the whole of it: the members are the same."""
+    """A piece of the message, or the complete message if the response is not streamed."""
 
     content: Any = None  # a string; some servers send parts
     tool_calls: list[ToolCallDelta] | None = None
@@ -68,7 +68,7 @@ class CompletionTokensDetails(Struct, frozen=True, gc=False):
 
 
 class ChatUsage(Struct, frozen=True, gc=False):
-    """Tokens; how many came from a cache is told in three places, by three kinds of server."""
+    """Token counts. Servers report cached tokens in one of three places."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -85,11 +85,11 @@ class Choice(Struct, frozen=True, gc=False):
     index: int | None = None
     finish_reason: str | None = None
     logprobs: ChoiceLogProbs | None = None
-    usage: ChatUsage | None = None  # where some servers put it
+    usage: ChatUsage | None = None  # some servers put it here
 
 
 class Chunk(Struct, frozen=True, gc=False):
-    """One frame of a stream, or a whole answer."""
+    """One frame of a stream, or a complete response."""
 
     choices: list[Choice | None] | None = None
     usage: ChatUsage | None = None
@@ -97,8 +97,8 @@ class Chunk(Struct, frozen=True, gc=False):
     service_tier: str | None = None
 
 
-# The common case of a chunk by itself: a piece of the text of the one answer, and nothing else. Where anything else stands that
-# `Chunk` would take in, the decode refuses it, so that nobody has to look at every member.
+# The most common chunk: a piece of text, and nothing else. The decode fails if any other member that `Chunk` reads is
+# set, so that the members need no check.
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -129,7 +129,7 @@ class TextChunk(Struct, frozen=True, gc=False):
     error: None = None
 
 
-# As we write them.
+# Shapes for writing.
 
 
 class FunctionPiece(Struct, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ class ToolCallPiece(Struct, frozen=True, kw_only=True):
 
 
 class DetailOut(Struct, frozen=True, kw_only=True):
-    """Sealed reasoning, and the call that it led to, if there is one."""
+    """Encrypted reasoning, and the id of the call that follows it, if any."""
 
     type: Literal["reasoning.encrypted"] = "reasoning.encrypted"
     id: str | UnsetType = UNSET
@@ -222,7 +222,7 @@ class UsageOut(Struct, frozen=True, kw_only=True):
 
 
 class CompletionOut(Struct, frozen=True, kw_only=True):
-    """A whole answer, or a chunk of a stream: they differ in `object`, and in what their choice holds."""
+    """A complete response, or a chunk of a stream. They differ in `object` and in the members of the choice."""
 
     id: str
     object: Literal["chat.completion", "chat.completion.chunk"]

@@ -1,6 +1,6 @@
-"""Whose piece is this? Servers number their tool calls by index, by id, by both or not at all, and repeat what they like.
+"""Assigns streamed pieces of tool calls to calls. Servers identify calls by index, by id, by both or not at all.
 
-`CallTracker.call_for_piece` finds the call that a piece belongs to, or begins a new one. Announcing a call is left to the caller.
+`CallTracker.call_for_piece` finds the call of a piece, or starts a new one. The caller announces the calls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from antiphon.protocol.text_pieces import TextPieces
 
 
 class CallPiece(Struct, frozen=True, gc=False):
-    """What one entry of `tool_calls` brings."""
+    """One entry of `tool_calls`."""
 
     index: int | None
     id: str
@@ -23,7 +23,7 @@ class CallPiece(Struct, frozen=True, gc=False):
 
 
 class StreamedCall:
-    """One call of the answer, as far as it has come."""
+    """One call, as far as it was received."""
 
     __slots__ = (
         "freeform_input", "has_changing_id", "id", "index", "is_announced", "is_custom", "last_chunk", "name", "pieces",
@@ -41,13 +41,13 @@ class StreamedCall:
         self.freeform_input: FreeformInput | None = None
 
     def merge_piece(self, piece: CallPiece) -> None:
-        """Takes in id and name. A name sent twice is one name; otherwise what comes before the arguments are its pieces."""
+        """Merge id and name. A repeated name is ignored; other names before the arguments are pieces of one name."""
         if not self.is_announced:
             self.id = self.id or piece.id
             self.name += piece.name if piece.name != self.name else ""
 
     def has_complete_arguments(self) -> bool:
-        """Whether the arguments are a whole JSON object already."""
+        """Whether the arguments are a complete JSON object."""
         last = next((piece for piece in reversed(self.pieces) if not piece.isspace()), "")
         if not last.rstrip().endswith("}"):
             return False
@@ -59,7 +59,7 @@ class StreamedCall:
 
 
 class CallTracker:
-    """All calls of one answer, in the order in which they began."""
+    """All calls of one response, in the order of their first pieces."""
 
     def __init__(self) -> None:
         self.calls: list[StreamedCall] = []
@@ -67,8 +67,8 @@ class CallTracker:
         self._by_id: dict[str, StreamedCall] = {}
 
     def call_for_piece(self, piece: CallPiece, chunk: int) -> tuple[StreamedCall, bool]:
-        """The call that the piece belongs to, and whether it begins with it. `chunk` numbers the chunks."""
-        call = self._known(piece)
+        """Return the call of the piece, and whether the piece starts it. `chunk` is the number of the chunk."""
+        call = self._existing_call(piece)
         begins = call is None or self._is_another(call, piece, chunk)
         if call is None or begins:
             call = StreamedCall(piece.index, piece.is_custom, chunk)
@@ -82,10 +82,10 @@ class CallTracker:
         return call, begins
 
     def unannounced_calls(self, before: StreamedCall | None = None) -> list[StreamedCall]:
-        """The calls that have a name and were not announced, up to one that has just begun: its name may have more pieces."""
+        """Return the named calls to announce, except `before`: its name may have more pieces."""
         return [call for call in self.calls if call.name and not call.is_announced and call is not before]
 
-    def _known(self, piece: CallPiece) -> StreamedCall | None:
+    def _existing_call(self, piece: CallPiece) -> StreamedCall | None:
         by_id = self._by_id.get(piece.id)
         if by_id is not None and (not piece.name or piece.index is None or by_id.index in (None, piece.index)):
             return by_id
@@ -97,17 +97,17 @@ class CallTracker:
 
     @staticmethod
     def _is_another(call: StreamedCall, piece: CallPiece, chunk: int) -> bool:
-        """Whether a piece that points at `call` begins another all the same: servers that give no index, or one for all."""
+        """Whether a piece that matches `call` starts a new call, on servers with no index or one index for all."""
         if not piece.name:
             return False
         other_id = piece.id != call.id and bool(piece.id and call.id)
         if call.last_chunk == chunk and (other_id or not piece.id):
             return True
         if not call.pieces or not call.name:
-            return other_id  # an id or a name that comes late is this call's own
+            return other_id  # a late id or name belongs to this call
         if piece.name != call.name:
             return True
-        # The name again with every chunk, perhaps with another id each time: only whole arguments tell one call from the next.
+        # The server repeats the name in each chunk, perhaps with a new id. Only complete arguments end a call.
         if other_id and not call.has_changing_id:
             call.has_changing_id = not call.has_complete_arguments()
             return not call.has_changing_id

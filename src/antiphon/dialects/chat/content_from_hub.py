@@ -1,4 +1,4 @@
-"""Content of hub messages and tool outputs as chat parts. What a place cannot hold becomes a note in its text, and a loss."""
+"""Translates content of hub messages and tool outputs into chat parts. Unsupported parts become a note and a loss."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from antiphon.protocol.losses import Losses
 
 
 class ContentFromHub:
-    """Translates parts for one server; `path` and `member` say where their list stands."""
+    """Translates parts for one server. `path` and `member` name the position of the list of parts."""
 
     def __init__(self, wire: ChatWire, losses: Losses) -> None:
         self._wire = wire
         self._losses = losses
 
     def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[PartOut]:
-        """Where every kind of part may stand: in user messages and tool outputs."""
+        """Translate the parts of a user message or a tool output, where all kinds of parts are allowed."""
         if isinstance(content, str):
             return [_text(content)]
         return [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
-        """Where only text may stand: in system and assistant messages and in reasoning."""
+        """Translate the parts of a system message, an assistant message or reasoning, where only text is allowed."""
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)
+            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses)
+            for at, part in enumerate(content, first)
         ]
 
     def _part(self, part: ContentParam, path: str) -> PartOut:
@@ -57,7 +58,9 @@ class ContentFromHub:
         if not self._wire.images:
             return _text(replace_with_placeholder(part, path, "the server takes no images", self._losses))
         if not part.image_url:
-            return _text(replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses))
+            return _text(
+                replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses)
+            )
         report_unknown_fields(part, path, self._losses)
         if part.file_id:
             self._losses.add(f"{path}.file_id", "the image's file id", "its address was sent instead")
@@ -87,7 +90,7 @@ class ContentFromHub:
 
 
 def text_or_parts(parts: list[PartOut]) -> str | list[PartOut]:
-    """Text alone is one string."""
+    """Return one string if all parts are text, else the parts."""
     texts = [part.text for part in parts if part.text is not UNSET]
     return "\n".join(texts) if len(texts) == len(parts) else parts
 

@@ -1,7 +1,7 @@
-"""Chat errors, both ways. What a server's error body says is read here, what it means is told by `common.upstream_errors` (ERR-4).
+"""Translates Chat errors in both directions. `common.upstream_errors` maps them to hub errors (ERR-4).
 
-Servers of this dialect agree on little: an object under `error`, a string there, `detail`, `message`, a list, a page of HTML or
-nothing at all. What we write is always the one form that clients of this dialect parse.
+Servers send an object or a string under `error`, or `detail`, `message`, a list, an HTML page or an empty body. Clients
+always get the one form that they parse.
 """
 
 from __future__ import annotations
@@ -21,36 +21,38 @@ from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a server's answer of this status means. `headers` are lower-cased."""
-    told = _read(body)
-    if status in (404, 405) and not told.is_of_api:
-        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
-        return UpstreamFault(f"the upstream has no chat completions where they were looked for (status {status})")
-    return upstream_error(status, headers, _code(told), told.message, told.param)
+    """Translate an error response of a server. `headers` are lower-cased."""
+    fields = _fields_in_body(body)
+    if status in (404, 405) and not fields.is_of_api:
+        # The address does not serve this dialect. The configuration is wrong, not the request of the client.
+        return UpstreamFault(
+            f"the upstream has no chat completions endpoint at the configured address (status {status})"
+        )
+    return upstream_error(status, headers, _code(fields), fields.message, fields.param)
 
 
 def error_in_answer(error: Any) -> ApiError:
-    """The error that an error object inside a stream or a body of status 200 means."""
-    told = _told(error)
-    return upstream_error(_status(told), {}, _code(told), told.message, told.param)
+    """Translate an error object inside a stream or a body with status 200."""
+    fields = _error_fields(error)
+    return upstream_error(_status(fields), {}, _code(fields), fields.message, fields.param)
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
-    """Status and body, as clients of this dialect expect them."""
+    """Return the status and the body."""
     type = TYPE_OF_STATUS.get(error.status) or TYPE_OF_TYPE[error.type]
     return error.status, _body(error.message, type, error.code, error.param)
 
 
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
-    """An error as it stands in a stream."""
+    """Encode an error for a stream."""
     if isinstance(error, ErrorPayload):
         type = TYPE_OF_TYPE.get(error.type, "server_error")
         return _body(error.message, type, error.code, error.param)
     return error_from_hub(error_of_response(error))[1]
 
 
-class _Told(NamedTuple):
-    """What an error body says, in whichever form."""
+class _ErrorFields(NamedTuple):
+    """The fields of an error body of any form."""
 
     message: str | None = None
     type: str | None = None
@@ -59,37 +61,46 @@ class _Told(NamedTuple):
     is_of_api: bool = True
 
 
-def _read(body: bytes) -> _Told:
+def _fields_in_body(body: bytes) -> _ErrorFields:
     try:
-        return _told(decode_json(body))
+        return _error_fields(decode_json(body))
     except ValueError:
-        return _Told(error_text(body), is_of_api=False)
+        return _ErrorFields(error_text(body), is_of_api=False)
 
 
-def _told(value: Any) -> _Told:
+def _error_fields(value: Any) -> _ErrorFields:
     for _ in range(MAX_WRAPS):
         match value:
-            case {"error": dict() | str() | list() as inner} | {"detail": dict() | list() as inner} | [dict() | str() as inner, *_]:
+            case (
+                {"error": dict() | str() | list() as inner}
+                | {"detail": dict() | list() as inner}
+                | [dict() | str() as inner, *_]
+            ):
                 value = inner
             case _:
                 break
     match value:
         case str():
-            return _Told(value)
+            return _ErrorFields(value)
         case {"detail": str() as detail}:
-            return _Told(detail, is_of_api=detail not in ROUTER_WORDS)
+            return _ErrorFields(detail, is_of_api=detail not in ROUTER_WORDS)
         case {"loc": list() as place, "msg": str() as message}:
-            return _Told(message, param=_path(place))
+            return _ErrorFields(message, param=_path(place))
         case dict():
-            words = value.get("message") or value.get("msg")
-            told = _with_source(words, value) if isinstance(words, str) else None
-            return _Told(told, _word(value.get("type")), _word(value.get("code")), _word(value.get("param")))
+            raw_message = value.get("message") or value.get("msg")
+            message_text = _with_source(raw_message, value) if isinstance(raw_message, str) else None
+            return _ErrorFields(
+                message_text,
+                _text_or_none(value.get("type")),
+                _text_or_none(value.get("code")),
+                _text_or_none(value.get("param")),
+            )
         case _:
-            return _Told(is_of_api=False)
+            return _ErrorFields(is_of_api=False)
 
 
 def _with_source(message: str, error: dict[str, Any]) -> str:
-    """Routers of several providers pass on what the provider said, beside words of their own that say nothing."""
+    """Append the error text of the provider that a router of several providers passes on."""
     match error:
         case {"metadata": {"raw": str() as raw}} if raw:
             return f"{message}: {raw}"
@@ -103,13 +114,13 @@ def _path(place: list[Any]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def _word(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) and value not in ("", True, False) else None
 
 
-def _status(told: _Told) -> int:
-    """The status that an error inside an answer of 200 would have had."""
-    for word in (told.code, told.type):
+def _status(fields: _ErrorFields) -> int:
+    """Return the HTTP status that fits an error inside a response with status 200."""
+    for word in (fields.code, fields.type):
         if word and STATUS.fullmatch(word):
             return int(word)
         if word in STATUS_OF_CODE:
@@ -117,11 +128,11 @@ def _status(told: _Told) -> int:
     return 500
 
 
-def _code(told: _Told) -> str | None:
-    """The word for what went wrong: the code if it is one, or a type that says as much."""
-    if told.code and not told.code.isdecimal():
-        return told.code
-    return told.type if told.type in OVERFLOW_CODES else None
+def _code(fields: _ErrorFields) -> str | None:
+    """Return the error code: a code that is no number, or a type that marks an overflow."""
+    if fields.code and not fields.code.isdecimal():
+        return fields.code
+    return fields.type if fields.type in OVERFLOW_CODES else None
 
 
 def _body(message: str, type: str, code: str | None, param: str | None) -> bytes:
@@ -130,7 +141,7 @@ def _body(message: str, type: str, code: str | None, param: str | None) -> bytes
 
 MAX_WRAPS: Final = 4
 STATUS: Final = re.compile("[45][0-9]{2}")
-# What a web framework says for itself where no route matches.
+# The texts of web frameworks for an unknown route.
 ROUTER_WORDS: Final = frozenset({"Not Found", "Method Not Allowed"})
 TYPE_OF_STATUS: Final[dict[int, str]] = {401: "authentication_error", 403: "permission_error"}
 TYPE_OF_TYPE: Final[dict[str, str]] = {

@@ -1,6 +1,6 @@
-"""Hub events → a chat client's stream: the role first, then a chunk for each piece, the finish reason, usage if it was asked for.
+"""Writes hub events as a chat stream: the role, a chunk per piece, the finish reason, and usage if it was requested.
 
-A failure is an error object in the stream, and so is a stream that ends without a terminal event: what was cut never looks whole.
+A failure is an error object in the stream. A stream that ends without a terminal event ends with an error, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
-STREAM_OPTIONS: Final = "chat:stream_options"  # where `request_to_hub` keeps this dialect's own
+STREAM_OPTIONS: Final = "chat:stream_options"  # where `request_to_hub` stores the options of Chat
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -44,15 +44,17 @@ class EventsFromHub:
         self.losses = Losses()
         self._answer = AnswerFromHub(request, self.losses)
         self._wants_usage = _wants_usage(request)
-        self._chunk = CompletionOut(id="", object="chat.completion.chunk", created=0, model=request.model or "", choices=[])
+        self._chunk = CompletionOut(
+            id="", object="chat.completion.chunk", created=0, model=request.model or "", choices=[]
+        )
         self._head, self._tail = self._around_delta()
-        self._is_told = False  # whether the end was told: a finish reason, or an error
-        self._is_over = False
+        self._has_sent_end = False  # a finish reason or an error was sent
+        self._is_finished = False
         self._calls: set[int | None] = set()  # by output index
         self._in_order = EventSequencer(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The chunks that an event makes."""
+        """Return the chunks for an event."""
         if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
             return b'%b{"content":%b}%b' % (self._head, _encode(event.delta), self._tail)
         match event:
@@ -63,20 +65,20 @@ class EventsFromHub:
             case ErrorEvent():
                 return self._error(error_frame_data(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_frame_data(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_frame_data(event.response.error))
             case _:
-                choices = [self._answer.feed(told) for told in self._told_now(event)]
+                choices = [self._answer.feed(ordered) for ordered in self._ordered_events(event)]
                 return b"".join([self._frame(choices=[choice]) for choice in choices if choice])
 
     def finish(self) -> bytes:
-        """What the stream ends with."""
-        if self._is_over:
+        """Return the end of the stream."""
+        if self._is_finished:
             return b""
-        self._is_over = True
-        return (b"" if self._is_told else self._error(error_frame_data(STREAM_CUT_ERROR))) + sse.DONE_FRAME
+        self._is_finished = True
+        return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + sse.DONE_FRAME
 
-    def _told_now(self, event: StreamEvent) -> list[StreamEvent]:
-        """Calls that are written at once are told one after the other: clients take the beginning of one for the end of another."""
+    def _ordered_events(self, event: StreamEvent) -> list[StreamEvent]:
+        """Return the events to send now. Interleaved calls are sent one by one, because clients expect that."""
         at = getattr(event, "output_index", None)
         if type(event) is ItemAdded and type(event.item) in CALLS:
             self._calls.add(at)
@@ -90,24 +92,24 @@ class EventsFromHub:
         return self._frame(choices=[ChoiceOut(delta=MessagePiece(role="assistant", content=""))])
 
     def _end(self, response: Response) -> bytes:
-        self._is_told = True
-        rest, told = self._answer.flush(), b""
-        if rest.annotations:  # before the chunk with the reason, of which some clients read nothing else
-            told = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
+        self._has_sent_end = True
+        rest, frames = self._answer.flush(), b""
+        if rest.annotations:  # before the last chunk, of which some clients read only the finish reason
+            frames = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
             rest = msgspec.structs.replace(rest, annotations=UNSET)
         last = ChoiceOut(delta=rest, finish_reason=self._answer.finish_reason(response))
-        told += self._frame(choices=[last], service_tier=response.service_tier)
+        frames += self._frame(choices=[last], service_tier=response.service_tier)
         if self._wants_usage and response.usage:
-            told += self._frame(choices=[], usage=usage_from_hub(response.usage))
-        return told
+            frames += self._frame(choices=[], usage=usage_from_hub(response.usage))
+        return frames
 
     def _around_delta(self) -> tuple[bytes, bytes]:
-        """What stands in every chunk before and behind its delta."""
+        """Return the bytes of a chunk before and after its delta."""
         head, _, tail = self._frame(choices=[ChoiceOut(delta=MessagePiece())]).rpartition(b"{}")
         return head, tail
 
     def _error(self, data: bytes) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         return sse.encode_data(data)
 
     def _frame(self, **members: Any) -> bytes:

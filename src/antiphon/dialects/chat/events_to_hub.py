@@ -1,8 +1,8 @@
-"""A chat server's stream → hub events. Frames in, events out; what is in a message is `answer_to_hub`'s affair.
+"""Translates a chat server's stream into hub events. `answer_to_hub` translates the messages inside.
 
-A finish reason alone does not end the response: usage may still come, so the end is `[DONE]` or the end of the bytes. Without a
-finish reason no answer counts as whole: `[DONE]` then fails as `upstream_invalid_response`, the end of the bytes as
-`upstream_disconnected`. The text of a message goes from the decoder straight to the writer; all the rest may take its time.
+The response ends with `[DONE]` or the end of the bytes, not with the finish reason, because usage may follow it.
+Without a finish reason the response fails: `[DONE]` as `upstream_invalid_response`, the end of the bytes as
+`upstream_disconnected`. Text deltas go directly from the decoder to the writer.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from antiphon.protocol.stamps import Stamps
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 _decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
-MANY: Final = 8  # frames that are worth reading as one
-OTHERS: Final = 4  # that may stand behind them: why it ended, the usage, that it is over
+MIN_BATCH: Final = 8  # from this number of frames on, they are decoded together
+MAX_TRAILING: Final = 4  # frames after the text: finish reason, usage, `[DONE]`
 
 
 class EventsToHub(StreamToHub):
-    """Reads one stream."""
+    """Translates one stream."""
 
     _answer: AnswerToHub
 
@@ -51,48 +51,48 @@ class EventsToHub(StreamToHub):
         self._service_tier: str | None = None
         self._misses = 0
         self._is_whole = False
-        self._no_text: sse.Frame | None = None  # of which `text_run` has found that it is something else
+        self._non_text_frame: sse.Frame | None = None  # a frame that `text_run` could not read as text
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        """The events that a frame brings."""
+        """Return the events of one frame."""
         if self._has_ended:
             return []
         key = self._answer.open_text_key
-        if key is not None and frame is not self._no_text and self._misses < MAX_MISSES:
-            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+        if key is not None and frame is not self._non_text_frame and self._misses < MAX_MISSES:
+            # The hot path: a frame with only a piece of the open text goes directly to the writer.
             try:
                 text = _decode_text(frame.data).choices[0].delta.content
             except ValueError:
-                self._misses += 1  # servers that always send more are not asked for less again and again
+                self._misses += 1  # after MAX_MISSES the text-only decode is not tried again
             else:
                 self._writer.text(key, text)
                 return self._take_events()
         try:
             chunk = _decode(frame.data)
-        except ValueError:  # every complaint of msgspec's is a ValueError
-            self._refused(frame)
+        except ValueError:  # all decode errors of msgspec are ValueErrors
+            self._unusual_frame(frame)
         else:
             self._chunk(chunk, frame)
         return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
-        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        """Return the text frames from `at` on as one run, and the position of the first other frame."""
         key = self._answer.open_text_key
         if key is None or self._has_ended or self._misses >= MAX_MISSES:
             return None, at
-        if frames[at] is self._no_text:
+        if frames[at] is self._non_text_frame:
             return None, at
         texts = _texts_in(frames, at)
         if not texts:
             self._misses += 1
         end = at + len(texts)
-        self._no_text = frames[end] if end < len(frames) else None
-        said = list(filter(None, texts))
-        run = self._writer.text_run(key, said) if said else None
+        self._non_text_frame = frames[end] if end < len(frames) else None
+        deltas = list(filter(None, texts))
+        run = self._writer.text_run(key, deltas) if deltas else None
         return (run, end) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
-        """The message is one great delta."""
+        """Read a response that is not streamed: its message is one delta."""
         self._is_whole = True
         try:
             chunk: Chunk | None = _decode(body)
@@ -109,8 +109,8 @@ class EventsToHub(StreamToHub):
             self._stop_reason = self._stop_reason or "stop"
             self._end_response()
 
-    def _refused(self, frame: sse.Frame) -> None:
-        """What the typed decode did not take: the end, white space, something to be read leniently, or nonsense."""
+    def _unusual_frame(self, frame: sse.Frame) -> None:
+        """Read a frame that the typed decode refused: `[DONE]`, white space, a chunk with errors, or invalid data."""
         data = frame.data.strip()
         if data == sse.DONE:
             self._done()
@@ -128,7 +128,9 @@ class EventsToHub(StreamToHub):
         if self._stop_reason:
             self._end_response()
         else:
-            self._fail(UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response"))
+            self._fail(
+                UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response")
+            )
 
     def _chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
         error = chunk.error or _bare_error(chunk, frame)
@@ -149,7 +151,7 @@ class EventsToHub(StreamToHub):
         if index != 0:
             self.losses.add(f"choices[{index}]", "an answer besides the first has no place in a response")
             return
-        # Some servers send both: in a whole answer the delta is empty, in a stream the message repeats what was said so far.
+        # Some servers send both. Without streaming the delta is empty; in a stream the message repeats all text so far.
         if choice.message is not None and (self._is_whole or choice.delta is None):
             self._answer.add_message(choice.message, choice.logprobs)
         elif choice.delta is not None:
@@ -160,7 +162,9 @@ class EventsToHub(StreamToHub):
     def _end_response(self) -> None:
         reason = self._stop_reason
         if reason in FAILED:
-            self._fail(UpstreamFault(f"the upstream gave up: its finish reason is {reason!r}", code=FAILED[reason]))
+            self._fail(
+                UpstreamFault(f"the upstream ended the response with the finish reason {reason!r}", code=FAILED[reason])
+            )
         else:
             self._end_as(INCOMPLETE.get(reason))
 
@@ -169,20 +173,24 @@ class EventsToHub(StreamToHub):
 
 
 def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
-    """An error that does not stand under `error`: some servers send the object itself, or say so in the event's name."""
+    """Return an error that is not under `error`: a bare error object, or the data of an event named `error`."""
     if chunk.choices is not None or chunk.usage is not None:
         return None
     try:
-        value = json.loads(frame.data.decode("utf-8", "replace"))  # not typed, and it may be what the typed decode refused
-    except ValueError:  # a number of thousands of digits in a field that the typed decode passed over
+        value = json.loads(
+            frame.data.decode("utf-8", "replace")
+        )  # untyped, because the typed decode may have refused it
+    except ValueError:  # a number with thousands of digits in an ignored field
         value = {"message": "an error that cannot be read"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
     return value if is_error else None
 
 
 def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
-    """REQ-4: null only where the upstream has none."""
-    if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None):
+    """REQ-4: translate the usage. None only if the server sent none."""
+    if usage is None or (
+        usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None
+    ):
         return None
     read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
@@ -211,20 +219,20 @@ FAILED: Final[dict[str, str]] = {
 
 
 def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
-    """What the frames from `at` on say, up to the first that is anything else than a piece of text; `feed` sees what that is."""
-    if len(frames) - at >= MANY:
-        # Mostly all are texts but for a few at the end, which say that it is one.
+    """Return the texts of the frames from `at` on, up to the first frame that is not only text."""
+    if len(frames) - at >= MIN_BATCH:
+        # Usually all frames are text, except a few at the end.
         end = len(frames)
-        while end > len(frames) - OTHERS and _text_in(frames[end - 1]) is None:
+        while end > len(frames) - MAX_TRAILING and _text_in(frames[end - 1]) is None:
             end -= 1
         lines = [frame.data for frame in frames[at:end]]
         try:
-            # Frames that are long enough to be nested too deeply are decoded one by one.
+            # Frames that are long enough to exceed the nesting limit are decoded one by one.
             chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < SHORTEST_TOO_DEEP else []
             if len(chunks) == end - at:
                 return [chunk.choices[0].delta.content for chunk in chunks]
         except ValueError:
-            pass  # not all are
+            pass  # at least one frame is not text
     texts: list[str] = []
     for frame in frames[at:]:
         text = _text_in(frame)

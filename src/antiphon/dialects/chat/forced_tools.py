@@ -1,8 +1,8 @@
-"""Forced tools on servers that enforce a JSON schema but no `tool_choice`: the call is asked for as a text of that schema and
-comes back as a call (`ChatWire.forced_tools = "schema"`).
+"""Forced tools on servers that enforce a JSON schema but no `tool_choice` (`ChatWire.forced_tools = "schema"`).
 
-Of one tool, the text is its arguments; of several, `{"name": …, "arguments": …}`. Both halves of the dialect find out from the same
-request which tools are meant, so they agree.
+The model is asked for a text of the schema of the call, and the text is translated back into a call. For one tool the
+text is its arguments; for several it is `{"name": …, "arguments": …}`. Request writer and response reader derive the
+tools from the same request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.call_tracker import CallPiece
-from antiphon.dialects.chat.tools import report_lost_tools, tools_from_hub
+from antiphon.dialects.chat.tools import report_tool_loss, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
@@ -33,51 +33,55 @@ from antiphon.protocol.tools import (
     ToolChoiceParam,
 )
 
-#: Where the one call of such an answer stands; no server numbers its own calls like this.
+#: The index of the forced call. Servers do not use negative indexes.
 FORCED_INDEX: Final = -1
 
 
 class ForcedTools(Struct, frozen=True):
-    """The tools of which one must be called, by the names they are sent under."""
+    """The tools of which one must be called, by their wire names."""
 
     tools: Mapping[str, ToolOut]
-    #: Where each stands in the request.
+    #: The path of each tool in the request.
     places: Mapping[str, str]
 
     @classmethod
     def from_request(cls, request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> ForcedTools | None:
-        """Those that the request forces, if they are to be forced by a schema. The half that reads the answer asks the same."""
+        """Return the tools that the request forces, or None if no tool is forced by a schema."""
         if wire.forced_tools != "schema" or not request.tool_choice or request.tool_choice in ("auto", "none"):
             return None
-        found = Losses()
-        # Whatever the server knows besides: only the arguments of functions have a schema.
-        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), found)
+        tool_losses = Losses()
+        # Custom tools are sent as functions, because only functions have a schema.
+        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), tool_losses)
         wanted = _wanted(request.tool_choice, sent, names)
         tools = {name: tool for name, tool in sent.items() if name in wanted}
         if not tools:
             return None
-        losses.extend(found)
+        losses.extend(tool_losses)
         if len(tools) < len(sent):
-            report_lost_tools(request, losses, "a tool that is not forced", "another one must be called")
+            report_tool_loss(request, losses, "a tool that is not forced", "another one must be called")
         return cls(tools, _places(request, names))
 
     def response_format(self) -> ResponseFormatOut:
-        """The form of the text that is the call."""
+        """Return the output format of the text that stands for the call."""
         name, *others = self.tools
         schema = self._schema_of_several() if others else _parameters(self.tools[name])
-        return ResponseFormatOut(type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema))
+        return ResponseFormatOut(
+            type="json_schema", json_schema=JsonSchemaOut(name="call" if others else name, schema=schema)
+        )
 
     def system_text(self) -> str:
-        """What the model is told, since it does not see the tools themselves."""
-        told = [f"- {name}: {_function(tool).description or ''}".rstrip(": ") for name, tool in self.tools.items()]
-        return "\n".join([RULE_FOR_ONE if len(told) == 1 else RULE_FOR_SEVERAL, *told])
+        """Return the description of the tools for the system text, because the tools themselves are not sent."""
+        descriptions = [
+            f"- {name}: {_function(tool).description or ''}".rstrip(": ") for name, tool in self.tools.items()
+        ]
+        return "\n".join([RULE_FOR_ONE if len(descriptions) == 1 else RULE_FOR_SEVERAL, *descriptions])
 
     def call_reader(self) -> ForcedCallReader:
-        """Takes the text back in."""
+        """Return a reader that translates the text back into a call."""
         return ForcedCallReader(list(self.tools))
 
     def _schema_of_several(self) -> JsonSchema:
-        # A reference inside a tool's schema is meant from its own root, which moves.
+        # References inside a tool's schema are relative to its root, which moves.
         roots = {name: f"#/$defs/{name}" for name in self.tools}
         budget = SchemaBudget()
         return {
@@ -94,7 +98,7 @@ class ForcedTools(Struct, frozen=True):
         }
 
     def _arguments_of(self, name: str, root: str, budget: SchemaBudget) -> JsonSchema:
-        """The schema of a tool's arguments, whose root is elsewhere now."""
+        """Return the schema of a tool's arguments, with references to its new root."""
         schema = _parameters(self.tools[name])
         if b'"$ref"' not in ENCODER.encode(schema):
             return schema
@@ -103,58 +107,62 @@ class ForcedTools(Struct, frozen=True):
 
 
 class ForcedCallReader:
-    """Text in, pieces of the call out, as soon as they are certain. A text of another form is given back as it is."""
+    """Reads text and returns pieces of the call. Text of another form stays in `unconsumed_text`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._state: Literal["head", "arguments", "after", "other"] = "head"
-        self._held = ""  # the head, until it is whole; then what stands behind the call
+        self._buffer = ""  # the incomplete head; later the text after the call
         self._depth = 0
         self._in_string = False
         self._escaped = False
 
     def feed(self, text: str) -> CallPiece | None:
-        """The piece of the call that `text` brings; the first one has its name."""
+        """Return the next piece of the call, if any. The first piece has the name."""
         if self._state == "arguments":
             return self._piece("", text)
         if self._state != "head":
-            self._held += text[: max(0, MAX_HEAD - len(self._held))]  # enough to report it
+            self._buffer += text[: max(0, MAX_HEAD - len(self._buffer))]  # enough for the report of the loss
             return None
-        self._held += text
+        self._buffer += text
         if len(self._names) == 1:
-            name, begin = self._names[0], BEGIN.match(self._held)
+            name, begin = self._names[0], BEGIN.match(self._buffer)
         else:
-            begin = HEAD.match(self._held)
+            begin = HEAD.match(self._buffer)
             name = begin["name"] if begin else ""
         if begin is None or name not in self._names:
-            if begin is not None or len(self._held) > MAX_HEAD or (self._held.strip() and not self._held.lstrip().startswith("{")):
+            if (
+                begin is not None
+                or len(self._buffer) > MAX_HEAD
+                or (self._buffer.strip() and not self._buffer.lstrip().startswith("{"))
+            ):
                 self._state = "other"
             return None
-        self._state, rest, self._held = "arguments", self._held[begin.end() :], ""
+        self._state, rest, self._buffer = "arguments", self._buffer[begin.end() :], ""
         return self._piece(name, rest)
 
     @property
     def is_ordinary_text(self) -> bool:
-        """Whether the server wrote something else, which stands in `unconsumed_text`."""
+        """Whether the server wrote text of another form, which is in `unconsumed_text`."""
         return self._state == "other"
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         return self._state in ("arguments", "after")
 
     @property
     def unconsumed_text(self) -> str:
-        """What came and is no part of the call: a head that was not finished, another form, or more than was asked for."""
-        return "" if self._state == "after" and END.fullmatch(self._held) else self._held
+        """Text that is no part of the call: an incomplete head, text of another form, or text after the call."""
+        return "" if self._state == "after" and END.fullmatch(self._buffer) else self._buffer
 
     def _piece(self, name: str, text: str) -> CallPiece:
         end = self._end_in(text)
         if end is not None:
-            self._state, self._held = "after", text[end:]
+            self._state, self._buffer = "after", text[end:]
         return CallPiece(FORCED_INDEX, "", name, text[:end])
 
     def _end_in(self, text: str) -> int | None:
-        """The place in `text` right behind the object that the arguments are, if it ends there."""
+        """Return the position after the end of the arguments object, or None if it does not end in `text`."""
         for at, character in enumerate(text):
             if self._escaped:
                 self._escaped = False
@@ -173,7 +181,7 @@ class ForcedCallReader:
 
 
 def _wanted(choice: ToolChoiceParam, sent: Collection[str], names: ToolNames) -> Collection[str]:
-    """The names of the tools that a choice forces."""
+    """Return the wire names of the tools that a choice forces."""
     match choice:
         case "required":
             return sent
@@ -190,17 +198,17 @@ def _wanted(choice: ToolChoiceParam, sent: Collection[str], names: ToolNames) ->
 
 
 def _function(tool: ToolOut) -> FunctionOut:
-    assert tool.function  # nothing else was asked for
+    assert tool.function  # `from_request` translates all tools to functions
     return tool.function
 
 
 def _parameters(tool: ToolOut) -> JsonSchema:
-    """What the arguments must be: an object in any case."""
+    """Return the schema of the arguments, which is always an object."""
     return {**(_function(tool).parameters or {}), "type": "object"}
 
 
 def _places(request: Request, names: ToolNames) -> dict[str, str]:
-    """Where the tools stand, by the names they are sent under; of two with one name, the last."""
+    """Return the paths of the tools by wire name. The last tool of a name counts."""
     places: dict[str, str] = {}
     for path, tool, namespace in tools_with_paths(request, Losses(), ""):
         if isinstance(tool, FunctionToolParam | CustomTool):
@@ -210,7 +218,7 @@ def _places(request: Request, names: ToolNames) -> dict[str, str]:
 
 
 def _moved(schema: Any, root: str, counter: SchemaCounter) -> Any:
-    """A schema whose root is elsewhere now."""
+    """Return `schema` with its references moved to `root`."""
     match schema:
         case dict():
             counter.add_members(schema)
@@ -232,8 +240,10 @@ ENCODER: Final = msgspec.json.Encoder()
 MAX_HEAD: Final = 500
 BEGIN: Final = re.compile(r"\s*(?=\{)")
 HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')
-END: Final = re.compile(r"\s*+\}?+\s*+")  # the bracket around name and arguments
+END: Final = re.compile(r"\s*+\}?+\s*+")  # the closing brace after name and arguments
 RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."
-RULE_FOR_SEVERAL: Final = 'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
-# Members of a schema that hold values and no schemas.
+RULE_FOR_SEVERAL: Final = (
+    'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
+)
+# Members of a schema that contain values, not schemas.
 VALUES: Final = frozenset({"const", "default", "enum", "examples"})

@@ -1,7 +1,7 @@
-"""Frames that one typed decode refuses: read again, leniently, or given up.
+"""Decodes frames that the typed decode refuses.
 
-Numbers in strings, numbers that are none, bytes that are no UTF-8 and characters cut in two by the server are mended here; halves
-of characters are left in the texts that come in pieces, where the other half may follow.
+Numbers in strings, non-finite numbers, invalid UTF-8 and lone surrogates are repaired. In texts that are streamed in
+pieces, lone surrogates are kept, because the other half may follow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from antiphon.protocol.nesting import check_nesting
 
 
 def decode_leniently(data: bytes, losses: Losses) -> Chunk | None:
-    """The chunk in `data`, None if there is none in it."""
+    """Return the chunk in `data`, or None if it is no chunk."""
     text = data.decode("utf-8", "replace")
     try:
         check_nesting(data)
-        value = _mended(json.loads(text), "", losses)
+        value = _sanitized(json.loads(text), "", losses)
     except ValueError:
         return None
     if not isinstance(value, dict):
@@ -33,7 +33,7 @@ def decode_leniently(data: bytes, losses: Losses) -> Chunk | None:
     chunk = _convert(value)
     if chunk is None and value.pop("usage", None) is not None:
         chunk = _convert(value)
-        losses.add("usage", "it has a form that nobody knows")
+        losses.add("usage", "unknown form of usage")
     return chunk
 
 
@@ -44,26 +44,28 @@ def _convert(value: dict[str, Any]) -> Chunk | None:
         return None
 
 
-def _mended(value: Any, name: str, losses: Losses) -> Any:
-    """`value`, the member `name` of something, without what JSON or UTF-8 cannot hold."""
+def _sanitized(value: Any, name: str, losses: Losses) -> Any:
+    """Return `value`, which is the member `name`, without content that JSON or UTF-8 cannot represent."""
     match value:
         case str():
-            return value if name in TEXTS_IN_PIECES else _whole(value, losses)
+            return value if name in TEXTS_IN_PIECES else _without_lone_surrogates(value, losses)
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {_whole(key, losses): _mended(member, key, losses) for key, member in value.items()}
+            return {
+                _without_lone_surrogates(key, losses): _sanitized(member, key, losses) for key, member in value.items()
+            }
         case list():
-            return [_mended(member, name, losses) for member in value]
+            return [_sanitized(member, name, losses) for member in value]
         case _:
             return value
 
 
-def _whole(text: str, losses: Losses) -> str:
-    mended, alone = SURROGATE.subn("\ufffd", text)
-    if alone:
+def _without_lone_surrogates(text: str, losses: Losses) -> str:
+    cleaned, count = SURROGATE.subn("\ufffd", text)
+    if count:
         losses.add(*SURROGATE_LOSS)
-    return mended
+    return cleaned
 
 
 TEXTS_IN_PIECES: Final = frozenset(

@@ -1,7 +1,7 @@
-"""The hub's conversation as chat messages that the server in question accepts (E-2, E-5).
+"""Translates hub items into chat messages that the server accepts (E-2, E-5).
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled. Item ids and statuses have no place in chat and
-are not reported: they are the hub's own bookkeeping.
+`dialects/common/history` orders the turns; this module writes them. Item ids and statuses are dropped without a report,
+because only the hub uses them.
 """
 
 from __future__ import annotations
@@ -38,18 +38,22 @@ from antiphon.protocol.request import Request, input_items
 def messages_from_hub(
     request: Request, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
-    """All messages; `leading_system_texts` is the text of the system message that begins them."""
+    """Return all messages. `leading_system_texts` become the first system message."""
     items = input_items(request)
     plain = plain_messages(items, names, wire)
     if plain is None:
         return general_messages_from_hub(items, names, wire, losses, leading_system_texts)
-    return [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain] if leading_system_texts else plain
+    return (
+        [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain]
+        if leading_system_texts
+        else plain
+    )
 
 
 def general_messages_from_hub(
     items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
-    """The same for any conversation, however it is mixed up."""
+    """Return the messages of any conversation, in any order of items."""
     history = build_history(items, losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, leading_system_texts)
     wanted_from = _reasoning_wanted_from(history.turns, wire)
@@ -64,7 +68,7 @@ def general_messages_from_hub(
 
 
 def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
-    """The first turn whose reasoning the server wants back: in a tool loop, the one after the user's last word."""
+    """Return the index of the first turn whose reasoning the server wants back: 0, or that of the last user turn."""
     if wire.reasoning_field == "none":
         return len(turns)
     if wire.reasoning_history == "all":
@@ -111,15 +115,19 @@ class _Messages:
             self._done.append(MessageOut(role=role, content=text))
             return
         if self._done:
-            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._losses.add(
+                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+            )
         self._first.append(text)
 
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
-        text, refusal = self._said(turn.messages)
+        text, refusal = self._text_and_refusal(turn.messages)
         silent = not text and not turn.calls
-        reasoning, details = self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+        reasoning, details = (
+            self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+        )
         if silent:
-            return  # servers refuse a turn with nothing in it
+            return  # servers refuse an empty turn
         if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
             reasoning = " "
         self._done.append(
@@ -144,7 +152,7 @@ class _Messages:
         parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
         return parts if self._wire.text_content == "parts" else text_or_parts(parts)
 
-    def _said(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
+    def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""
         texts: list[str] = []
         refusals: list[str] = []
@@ -159,14 +167,14 @@ class _Messages:
                 (refusals if type(content[at]) is Refusal else texts).append(text)
         if not refusals:
             return "\n".join(texts), UNSET
-        # A server that knows nothing of `refusal` still needs content, and the model should see that it refused.
+        # A server without `refusal` still needs content, and the model should see that it refused.
         return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
 
     def _reasoning(
         self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
     ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
-        """What the server gets back: the text where it wants that, and its own details always (RSN-2)."""
-        kept: list[str] = []
+        """Return the reasoning for the server: the text if it is wanted, and its own details always (RSN-2)."""
+        texts: list[str] = []
         details: list[Any] = []
         for one in items:
             path, item = one.path, one.item
@@ -174,7 +182,9 @@ class _Messages:
             own = own_envelope(item, self._wire.maker)
             content, summary = item.content or [], item.summary
             if item.encrypted_content and own is None:
-                self._losses.add(path, "earlier reasoning", "another made it, and only its maker takes it")  # RSN-3
+                self._losses.add(
+                    path, "earlier reasoning", "another server made it, and only its maker accepts it"
+                )  # RSN-3
                 continue
             sealed = own.content if own is not None else {}
             its_own, thought = sealed.get("reasoning_details"), sealed.get("reasoning_content")
@@ -183,13 +193,15 @@ class _Messages:
             elif (content or summary or sealed) and (silent or not wanted):
                 self._losses.add(path, "earlier reasoning", "the server does not want it back")
             if wanted and not silent:
-                kept += [thought] if isinstance(thought, str) else self._open_thought(item, path)
-        return "\n".join(kept) or UNSET, details or UNSET
+                texts += [thought] if isinstance(thought, str) else self._open_thought(item, path)
+        return "\n".join(texts) or UNSET, details or UNSET
 
     def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
         if item.content and item.summary:
             self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
-        return self._content.texts(item.content or [], path, "content") or self._content.texts(item.summary, path, "summary")
+        return self._content.texts(item.content or [], path, "content") or self._content.texts(
+            item.summary, path, "summary"
+        )
 
     def _call(self, call: ToolCallParam) -> ToolCallOut:
         if isinstance(call, FunctionCallParam):
@@ -199,7 +211,9 @@ class _Messages:
         name = self._names.wire_name(("custom", call.name, call.namespace or None))
         if self._wire.custom_tools == "native":
             return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
-        return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input)))
+        return ToolCallOut(
+            id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input))
+        )
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[PartOut] = []
@@ -222,14 +236,14 @@ class _Messages:
     def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
         if message.item.extra:
             report_unknown_fields(message.item, message.path, self._losses)
-        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+        if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "chat does not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "chat does not distinguish them")
 
 
 def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:
-    """TOOL-6: what a tool message cannot hold goes into `lifted`, named by its call; a note stays in its place."""
+    """TOOL-6: move media out of a tool message into `lifted`, labelled with the call. A note replaces each."""
     left: list[PartOut] = []
     count = 0
     for part in parts:

@@ -1,7 +1,7 @@
-"""A chat client's messages as hub items: their order is kept, and the content type follows from the role (E-1, C-2, E-5).
+"""Translates a chat client's messages into hub items, in their order. The role sets the content type (E-1, C-2, E-5).
 
-Messages come apart here: what the model thought, said and called are items of their own. `cache_control` and whatever else the hub
-has no place for is taken out and named as a loss (E-4).
+Reasoning, text and calls of one message become separate items. `cache_control` and other fields that the hub does not
+have are removed and reported as losses (E-4).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class InstructionsAndItems(NamedTuple):
 
 
 def messages_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:
-    """E-4: system text that begins the conversation becomes `instructions`, everything after it items."""
+    """E-4: leading system text becomes `instructions`; all other messages become items."""
     items = _Items(messages, losses)
     instructions: list[str] = []
     for at, message in enumerate(messages):
@@ -73,7 +73,7 @@ def messages_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAn
 
 
 def _system_texts(message: MessageIn) -> list[TextIn] | None:
-    """The parts of a system message that is made of text alone."""
+    """Return the parts of a system message that contains only text."""
     if message.role != "system" or message.content is None or message.content is UNSET:
         return None
     parts = _parts(message.content)
@@ -82,7 +82,7 @@ def _system_texts(message: MessageIn) -> list[TextIn] | None:
 
 
 class _Items:
-    """Reads messages, one by one."""
+    """Translates messages one by one."""
 
     def __init__(self, messages: list[MessageIn], losses: Losses) -> None:
         self.done: list[ItemParam] = []
@@ -105,7 +105,9 @@ class _Items:
                 self._take_assistant(message, at, path)
             case "tool":
                 if not message.tool_call_id:
-                    raise MissingField(f"{path}.tool_call_id is missing: wanted the id of a call", param=f"{path}.tool_call_id")
+                    raise MissingField(
+                        f"{path}.tool_call_id is missing: wanted the id of a call", param=f"{path}.tool_call_id"
+                    )
                 self._take_output(message.tool_call_id, message, path)
             case "function":
                 if not message.name:
@@ -125,7 +127,7 @@ class _Items:
         parts = _parts(message.content)
         if message.content == "" and (message.tool_calls or message.function_call):
             parts = []
-        if message.refusal:  # for servers that do not know the field, it may be told in the content as well
+        if message.refusal:  # clients may repeat it in the content, for servers without the field
             parts = [*(() if message.content == message.refusal else parts), Refusal(refusal=message.refusal)]
         if parts:
             self._take_content(parts, "assistant", path)
@@ -137,7 +139,7 @@ class _Items:
             self.done.append(self._function_call(message.function_call, f"call_{at}", f"{path}.function_call"))
 
     def _take_content(self, content: list[PartIn], role: MessageRole, path: str) -> None:
-        """E-1: calls and results inside a message are items of their own, in their places."""
+        """E-1: calls and results inside a message become separate items, in their order."""
         parts: list[ContentParam] = []
         for at, part in enumerate(content):
             place = f"{path}.content[{at}]"
@@ -169,7 +171,7 @@ class _Items:
             report_unknown_fields(call.custom, f"{path}.custom", self._losses)
             return CustomToolCallParam(call_id=call.id, name=call.custom.name, input=call.custom.input)
         if not call.function:
-            raise MissingField(f"{path}.function is missing: wanted the function that was called", param=f"{path}.function")
+            raise MissingField(f"{path}.function is missing: wanted the called function", param=f"{path}.function")
         return self._function_call(call.function, call.id, f"{path}.function")
 
     def _function_call(self, function: FunctionCallIn, call_id: str, path: str) -> FunctionCallParam:
@@ -205,10 +207,10 @@ class _Items:
         return OutputTextParam(text=note) if role == "assistant" else InputText(text=note)
 
     def _output_part(self, part: PartIn, path: str) -> ToolOutputContentParam:
-        found: ContentParam = part if isinstance(part, ToolUse | ToolResult) else self._part(part, "user", path)
-        if isinstance(found, InputText | InputImageParam | InputFileParam | UnknownContent):
-            return found
-        return InputText(text=self._note(found, path))
+        converted: ContentParam = part if isinstance(part, ToolUse | ToolResult) else self._part(part, "user", path)
+        if isinstance(converted, InputText | InputImageParam | InputFileParam | UnknownContent):
+            return converted
+        return InputText(text=self._note(converted, path))
 
     def _image(self, image: ImageUrlIn | str, path: str) -> InputImageParam:
         if isinstance(image, str):
@@ -220,7 +222,9 @@ class _Items:
         fields = part.raw_members()
         if fields.pop("cache_control", None) is None:
             return part
-        self._losses.add(f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there")
+        self._losses.add(
+            f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there"
+        )
         return UnknownContent(kind=part.kind, raw=Raw(codec.encode(fields)))
 
     def _note(self, part: ContentParam, path: str) -> str:
@@ -230,14 +234,16 @@ class _Items:
         report_unknown_fields(message, path, self._losses)
         for name, role in ROLE_OF_FIELD.items():
             if role != message.role and getattr(message, name):
-                self._losses.add(f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it")
+                self._losses.add(
+                    f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it"
+                )
 
 
 def _parts(content: str | list[PartIn] | None | UnsetType) -> list[PartIn]:
     return [Text(text=content)] if isinstance(content, str) else content or []
 
 
-#: Fields that count in messages of one role only; a name is kept nowhere else, since the hub's messages have none.
+#: Fields that are read in messages of one role only. Hub messages have no name.
 ROLE_OF_FIELD: Final = {
     "name": "function",
     "tool_call_id": "tool",

@@ -1,5 +1,7 @@
-"""Chat messages of the common conversation, without the general translation of a history. `general_messages_from_hub` would write
-the same messages: a test compares the two."""
+"""Fast path for the messages of a plain conversation.
+
+`general_messages_from_hub` writes the same messages; a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from antiphon.protocol.items import FunctionCallParam, ItemParam
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> list[MessageOut] | None:
-    """The messages of a plain conversation; None if it is not plain, or the server wants it in another form."""
+    """Return the messages, or None if the conversation is not plain or the server needs another form."""
     if wire.text_content != "string" or wire.empty_content != "null":
         return None
     turns = plain_history(items)
@@ -21,7 +23,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
         if type(turn) is not PlainCalls:
             messages.append(MessageOut(role="user" if turn.is_user else "assistant", content=turn.text))
             continue
-        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only the general translation adds
+        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_messages_from_hub` adds
             return None
         calls = [_tool_call(call, names) for call in turn.calls]
         messages.append(MessageOut(role="assistant", content=turn.text, tool_calls=calls))

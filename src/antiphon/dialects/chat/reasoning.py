@@ -1,7 +1,7 @@
-"""Reasoning in the forms of this dialect: what a server must get back of it, and what a client shows us again (RSN-2).
+"""Reasoning of Chat servers and clients, and how it is returned to the server that made it (RSN-2).
 
-Servers give a text, or `reasoning_details`, which are their own affair: what came goes back to their maker to the letter, inside an
-envelope. A client is shown that envelope as a detail, the one form for sealed reasoning that chat clients know and send back.
+Servers send a text or `reasoning_details`. Both are sealed unchanged in an envelope. Clients get the envelope as an
+encrypted detail, which is the one form of encrypted reasoning that chat clients send back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from antiphon.protocol.text_pieces import TextPieces
 
 
 class ReasoningCollector:
-    """What the server must be given back of one reasoning item, collected while it comes."""
+    """Collects the parts of one reasoning item that the server must get back."""
 
     def __init__(self, wire: ChatWire) -> None:
         self._maker = wire.maker
@@ -31,16 +31,16 @@ class ReasoningCollector:
         if self._keeps_text:
             self._pieces.append(piece)
 
-    def add_details(self, told: list[dict[str, Any]]) -> None:
-        """Details of one chunk. The first may go on with what the chunk before ended with."""
-        first, *others = told
+    def add_details(self, details: list[dict[str, Any]]) -> None:
+        """Add the details of one chunk. The first may continue the last detail of the previous chunk."""
+        first, *others = details
         if self._details and _goes_on(self._details[-1], first):
             self._details[-1] = _joined(self._details[-1], first)
-            told = others
-        self._details += told
+            details = others
+        self._details += details
 
     def to_envelope(self) -> str | None:
-        """The envelope, if there is anything that the server wants to see again."""
+        """Return the envelope, or None if there is nothing to return to the server."""
         content: dict[str, Any] = {}
         if self._pieces:
             content["reasoning_content"] = "".join(self._pieces)
@@ -54,20 +54,20 @@ def has_content(detail: dict[str, Any]) -> bool:
 
 
 def own_envelope(item: ReasoningParam, maker: str) -> Envelope | None:
-    """What `maker` gets back of an item of its own; None if the item is somebody else's, or open."""
+    """Return the envelope of an item that `maker` made. None for another maker, or without an envelope."""
     envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
     return envelope if envelope is not None and envelope.maker == maker else None
 
 
 class ReturnedReasoning(NamedTuple):
-    """Reasoning that a client sends back, and the call that it led to, if the client knows."""
+    """Reasoning that a client sends back, and the id of the call that follows it, if the client sent one."""
 
     item: ReasoningParam
     call_id: str | None = None
 
 
 def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[ReturnedReasoning]:
-    """What the model thought before a message. The text of several sealed pieces comes as one, and stands in the first."""
+    """Translate the reasoning of a message. If there are several encrypted details, the first item gets the text."""
     given = message.reasoning_content or message.reasoning
     text = given if isinstance(given, str) else ""
     if message.reasoning and message.reasoning != text:
@@ -83,25 +83,28 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
             case {"type": "reasoning.text", "text": str() as piece, **rest}:
                 texts.append(piece)
                 if rest.get("signature"):
-                    why = "whose it is cannot be told"
+                    why = "its maker is unknown"
                     losses.add(f"{path}.reasoning_details[{at}].signature", "the signature of a reasoning text", why)
             case {"type": "reasoning.summary", "summary": str() as piece}:
                 summary.append(SummaryText(text=piece))
             case _:
-                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has a form that nobody knows")
+                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "unknown form of detail")
     text = text or "".join(texts)
     content: list[Content] = [ReasoningText(text=text)] if text else []
     if content:
-        summary = []  # the same once more: who tells both tells the summary as the text
+        summary = []  # servers that send both repeat the summary in the text
     if not sealed:
         return [ReturnedReasoning(ReasoningParam(summary=summary, content=content))] if content or summary else []
     (data, call_id), *others = sealed
     first = ReturnedReasoning(ReasoningParam(summary=summary, content=content, encrypted_content=data), call_id)
-    return [first, *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others)]
+    return [
+        first,
+        *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others),
+    ]
 
 
 def _holds_more_than_text(detail: dict[str, Any]) -> bool:
-    """Whether it has what nobody but its maker can read: then all the details go back to it, as they came."""
+    """Whether a detail contains more than text. Then all details must be returned unchanged."""
     return any(value for name, value in detail.items() if name not in BOOKKEEPING and name not in TEXT_OF.values())
 
 
@@ -110,16 +113,16 @@ def _goes_on(last: dict[str, Any], first: dict[str, Any]) -> bool:
 
 
 def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Two pieces of one detail: its text grows, and what else is told late is told all the same."""
+    """Join two pieces of one detail. Texts are joined, other members are added."""
     name = TEXT_OF[first["type"]]
     news = {key: value for key, value in second.items() if value is not None}
     return {**first, **news, name: f"{first.get(name) or ''}{news.get(name) or ''}"}
 
 
 def _with_whole_characters(details: list[dict[str, Any]]) -> Any:
-    """Characters that were cut in two by a chunk's end are whole again."""
-    halves = SurrogateJoiner()
-    return json.loads(halves.join(None, json.dumps(details, ensure_ascii=False)))
+    """Join surrogate pairs that are split between chunks."""
+    joiner = SurrogateJoiner()
+    return json.loads(joiner.join(None, json.dumps(details, ensure_ascii=False)))
 
 
 BOOKKEEPING: Final = frozenset({"type", "format", "index", "id"})

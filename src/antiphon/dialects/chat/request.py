@@ -1,7 +1,7 @@
-"""Chat requests, both ways: `request_from_hub` for a server, `request_to_hub` from a client.
+"""Translates Chat requests: `request_from_hub` for a server, `request_to_hub` from a client.
 
-The conversation and the tools are translated in modules of their own; here stand the settings. Fields that only chat knows
-travel through the hub as `extra["chat:name"]` and reach servers of this dialect under their own name (REQ-7).
+This module translates the settings; other modules translate messages and tools. Fields that only Chat has are kept in
+the hub as `extra["chat:name"]` and sent to Chat servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.messages_from_hub import messages_from_hub
 from antiphon.dialects.chat.messages_to_hub import messages_to_hub
-from antiphon.dialects.chat.tools import report_lost_tools, tool_choice_from_hub, tool_choice_to_hub, tools_from_hub, tools_to_hub
+from antiphon.dialects.chat.tools import (
+    report_tool_loss,
+    tool_choice_from_hub,
+    tool_choice_to_hub,
+    tools_from_hub,
+    tools_to_hub,
+)
 from antiphon.dialects.chat.wire import (
     ChatWire,
     JsonSchemaFormatIn,
@@ -57,44 +63,46 @@ LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """Return the body for a server, and the losses."""
     losses = Losses()
     names = ToolNames.for_request(request)
     forced = ForcedTools.from_request(request, names, wire, losses)
     tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
     losses.extend(tools.losses)
     first = [request.instructions] if request.instructions else []
-    response_format = _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+    response_format = (
+        _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+    )
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
-        raise InvalidValue("input: got nothing that can be said in a chat; wanted at least one message", param="input")
+        raise InvalidValue("input: no item can be sent as a chat message; wanted at least one message", param="input")
     _report_fields(request, losses)
-    given = _Fields(wire, losses)
+    if_supported = _Fields(wire, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
-    logprobs = given("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    logprobs = if_supported("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
     limit = request.max_output_tokens or UNSET
     body = RequestOut(
         model=request.model or UNSET,
         messages=messages,
         tools=tools.written,
         tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
-        parallel_tool_calls=given("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
+        parallel_tool_calls=if_supported("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
         max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
-        temperature=given("temperature", request.temperature),
-        top_p=given("top_p", request.top_p),
-        presence_penalty=given("presence_penalty", request.presence_penalty),
-        frequency_penalty=given("frequency_penalty", request.frequency_penalty),
+        temperature=if_supported("temperature", request.temperature),
+        top_p=if_supported("top_p", request.top_p),
+        presence_penalty=if_supported("presence_penalty", request.presence_penalty),
+        frequency_penalty=if_supported("frequency_penalty", request.frequency_penalty),
         logprobs=logprobs,
-        top_logprobs=given("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
-        reasoning_effort=given("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
-        verbosity=given("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
-        metadata=given("metadata", request.metadata or UNSET),
-        service_tier=given("service_tier", request.service_tier),
-        safety_identifier=given("safety_identifier", request.safety_identifier),
-        prompt_cache_key=given("prompt_cache_key", request.prompt_cache_key),
-        user=given("user", request.user),
+        top_logprobs=if_supported("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
+        reasoning_effort=if_supported("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
+        verbosity=if_supported("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
+        metadata=if_supported("metadata", request.metadata or UNSET),
+        service_tier=if_supported("service_tier", request.service_tier),
+        safety_identifier=if_supported("safety_identifier", request.safety_identifier),
+        prompt_cache_key=if_supported("prompt_cache_key", request.prompt_cache_key),
+        user=if_supported("user", request.user),
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
     )
@@ -102,7 +110,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
+    """Return a client's body as a hub request, and the losses."""
     chat: RequestIn = codec.decode_as(body, RequestIn)
     if chat.n and chat.n > 1:
         raise UnsupportedParameter(f"n: got {chat.n}, wanted 1: a response is one answer", param="n")
@@ -125,7 +133,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_p=chat.top_p,
         presence_penalty=chat.presence_penalty,
         frequency_penalty=chat.frequency_penalty,
-        # RSN-2: a chat client is always shown what it may send back.
+        # RSN-2: a chat client always gets encrypted reasoning, so that it can send it back.
         include=[LOGPROBS, ENCRYPTED_IF_ANY] if chat.logprobs else [ENCRYPTED_IF_ANY],
         top_logprobs=chat.top_logprobs,
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
@@ -143,23 +151,25 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 class _Fields:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Filters optional fields. Fields that the server does not support are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: ChatWire, losses: Losses) -> None:
-        self._known = wire.fields
+        self._supported = wire.fields
         self._losses = losses
 
     def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
         if value is None or value is UNSET:
             return UNSET
-        if name not in self._known:
+        if name not in self._supported:
             self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
             return UNSET
         return value
 
 
-def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: list[str]) -> ResponseFormatOut | UnsetType:
-    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+def _format_from_hub(
+    request: Request, wire: ChatWire, losses: Losses, first: list[str]
+) -> ResponseFormatOut | UnsetType:
+    """REQ-1: translate the output format. A schema that the server cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
@@ -167,11 +177,15 @@ def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: li
     if isinstance(format, TextFormat):
         return UNSET
     if wire.json_output == "none":
-        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
     if isinstance(format, JsonObjectFormat):
         return ResponseFormatOut(type="json_object")
     if wire.json_output == "json_object":
-        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        losses.add(
+            "text.format",
+            "that the output must match the schema",
+            "the schema is part of the prompt, but the server enforces only JSON",
+        )
         schema = codec.encode(format.schema or {}).decode()
         first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
         return ResponseFormatOut(type="json_object")
@@ -187,18 +201,18 @@ def _format_from_hub(request: Request, wire: ChatWire, losses: Losses, first: li
 
 
 def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
-    """A forced call, which is asked for as a text of its form."""
+    """Return the output format that makes the model write the forced call as text."""
     if isinstance(request.tool_choice, Shape):
         report_unknown_fields(request.tool_choice, "tool_choice", losses)
-    asked = request.text.format if request.text else UNSET
-    if asked and not isinstance(asked, TextFormat):
+    requested_format = request.text.format if request.text else UNSET
+    if requested_format and not isinstance(requested_format, TextFormat):
         losses.add("text.format", "the form of the text", "a tool is forced, so the answer is a call and no text")
     first.append(forced.system_text())
     return forced.response_format()
 
 
 class _Offered(Struct, frozen=True):
-    """Tools as they are sent, the names they go under, and what was lost of them."""
+    """Encoded tools, their wire names, and their losses."""
 
     names: Collection[str]
     written: Raw | UnsetType
@@ -206,46 +220,52 @@ class _Offered(Struct, frozen=True):
 
 
 def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
-    """The tools among which the model may choose."""
+    """Translate the tools that the model may call without being forced to."""
     losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:
         why = "the model's template drops tools: it can only be forced to call one"
-        report_lost_tools(request, losses, "the tools are not offered", why)
+        report_tool_loss(request, losses, "the tools are not offered", why)
         tools = {}
     return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
-    """Usage is always asked for: the hub's response has it, whatever the client of another dialect wanted (REQ-4)."""
-    asked = _asked_stream_options(request)
+    """Request usage in any case, because the hub's response contains it (REQ-4)."""
+    requested_options = _requested_stream_options(request)
     if not request.stream:
         return UNSET
     if wire.stream_usage:
-        return {**asked, "include_usage": True}
-    for name in asked:
+        return {**requested_options, "include_usage": True}
+    for name in requested_options:
         losses.add(f"stream_options.{name}", f"the field {name!r}", "the server takes no stream options")
     return UNSET
 
 
-def _asked_stream_options(request: Request) -> dict[str, Any]:
+def _requested_stream_options(request: Request) -> dict[str, Any]:
     raw = (request.extra or {}).get(STREAM_OPTIONS)
-    asked = msgspec.json.decode(raw) if raw is not None else {}
-    return {name: value for name, value in asked.items() if name != "include_usage"} if isinstance(asked, dict) else {}
+    options = msgspec.json.decode(raw) if raw is not None else {}
+    return (
+        {name: value for name, value in options.items() if name != "include_usage"} if isinstance(options, dict) else {}
+    )
 
 
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
-    """RSN-4: how hard to think, in a word that the server knows."""
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else UNSET
     if not effort or not wire.efforts or effort in wire.efforts:
         return effort
-    known = nearest_effort(effort, wire.efforts)
-    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
-    return known
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}: it became {supported_effort!r}",
+        "the server does not support it",
+    )
+    return supported_effort
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What chat has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report fields that Chat does not have. Fields that the gateway serves (`store`, `truncation` …) are no losses."""
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
         if request.reasoning.summary:
@@ -258,11 +278,11 @@ def _report_fields(request: Request, losses: Losses) -> None:
         losses.add("prompt_cache_retention", "how long the prompt is cached", "chat has no place for it")
     for at, name in enumerate(request.include or ()):
         if name not in INCLUDES:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "chat has no such thing")
+            losses.add(f"include[{at}]", f"the inclusion of {name[:50]!r}", "chat does not support it")
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
-    """Unknown fields that go out: those of chat clients, and those that the profile lets pass."""
+    """Return the unknown fields to send: those of chat clients, and those that the profile allows."""
     sent: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         same = SAME_AS.get(name, "")
@@ -291,10 +311,15 @@ def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
 
 def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     match chat.response_format:
-        case JsonSchemaFormatIn(json_schema=asked):
+        case JsonSchemaFormatIn(json_schema=json_schema):
             report_unknown_fields(chat.response_format, "response_format", losses)
-            report_unknown_fields(asked, "response_format.json_schema", losses)
-            return JsonSchemaFormatParam(name=asked.name, description=asked.description, schema=asked.schema, strict=asked.strict)
+            report_unknown_fields(json_schema, "response_format.json_schema", losses)
+            return JsonSchemaFormatParam(
+                name=json_schema.name,
+                description=json_schema.description,
+                schema=json_schema.schema,
+                strict=json_schema.strict,
+            )
         case UnknownFormat(raw=raw):
             extra[PREFIX + "response_format"] = raw
             return UNSET
@@ -307,13 +332,13 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
 def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:
     options = dict(chat.stream_options or {})
     obfuscation = options.pop("include_obfuscation", UNSET)
-    if options:  # `include_usage` is for the half that writes the client's stream
+    if options:  # `EventsFromHub` reads `include_usage`
         extra[STREAM_OPTIONS] = Raw(codec.encode(options))
     return StreamOptions(include_obfuscation=obfuscation) if isinstance(obfuscation, bool) else UNSET
 
 
 def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]) -> T | UnsetType:
-    """A word that the hub knows; one that only a chat server can know is carried to it as it is."""
+    """Return the hub's value for a word. An unknown word is kept in `extra` for chat servers."""
     if not value:
         return UNSET
     if value not in words:
@@ -324,10 +349,10 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _Offered((), UNSET, Losses())
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
-#: Never taken from unknown fields: the reader of the answer relies on them.
+#: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
 INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
-#: Fields of other dialects' clients that mean the same here.
+#: Fields of other dialects, with the Chat field of the same meaning.
 SAME_AS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",
     "gemini:stopSequences": "stop",

@@ -1,6 +1,7 @@
-"""Whole answers, both ways, by way of the stream (STR-14): one is read as one great delta, and written as all its pieces joined.
+"""Translates responses that are not streamed, with the code of the stream (STR-14).
 
-An error in place of an answer is raised, in both directions: the endpoint then answers with `error_from_hub`, as for any error.
+A server's message is read as one delta; for a client, all pieces are joined. An error in place of a response is raised
+in both directions; the endpoint then uses `error_from_hub`.
 """
 
 from __future__ import annotations
@@ -28,38 +29,42 @@ def response_to_hub(
     stamps: Stamps,
     wire: ChatWire = ChatWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
-    """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    """Translate a server's response. Raises its error, or `UpstreamFault` if the body is no chat completion."""
     plain = text_response_to_hub(body, opening, stamps, wire)
     return (plain, Losses()) if plain is not None else response_by_events(body, request, opening, stamps, wire)
 
 
-def response_by_events(body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire) -> tuple[Response, Losses]:
-    """The same for any answer, by way of the stream."""
+def response_by_events(
+    body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire
+) -> tuple[Response, Losses]:
+    """Translate any response, with the code of the stream."""
     return EventsToHub(request, opening, stamps, wire).response(body)
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """A response as one chat completion (E-3). Raises the error of one that failed, or that did not come to its end."""
+    """Encode a response as one chat completion (E-3). Raises the error of a failed or unfinished response."""
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
     choice = join_pieces([*pieces, ChoiceOut(delta=answer.flush())])
     assert choice.delta
-    says_else = choice.delta.refusal or choice.delta.tool_calls
+    has_other_content = choice.delta.refusal or choice.delta.tool_calls
     message = msgspec.structs.replace(
         choice.delta,
         role="assistant",
-        content=choice.delta.content or (None if says_else else ""),
+        content=choice.delta.content or (None if has_other_content else ""),
         refusal=choice.delta.refusal or None,
     )
-    told = msgspec.structs.replace(choice, delta=UNSET, message=message, finish_reason=answer.finish_reason(response))
+    final_choice = msgspec.structs.replace(
+        choice, delta=UNSET, message=message, finish_reason=answer.finish_reason(response)
+    )
     completion = CompletionOut(
         id=completion_id(response),
         object="chat.completion",
         created=response.created_at,
         model=response.model,
-        choices=[told],
+        choices=[final_choice],
         service_tier=response.service_tier,
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )

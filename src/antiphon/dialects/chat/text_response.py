@@ -1,7 +1,7 @@
-"""The common whole answer, read at once: one message of text that ended by itself.
+"""Fast path for the most common response that is not streamed: one complete text message.
 
-Nothing in such an answer can be lost, and no events are needed to tell what it is. Any other answer is left to `response`, by way
-of the stream, which would come to the same end with this one: a law holds the two equal.
+Such a response has no losses and needs no events. `response` translates all others with the code of the stream. A test
+checks that both give the same result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 
 
 def text_response_to_hub(body: bytes, opening: Response, stamps: Stamps, wire: ChatWire) -> Response | None:
-    """The response, None if it is not as plain as that."""
+    """Return the response, or None if it is not one complete text message."""
     try:
         answer = _decode(body)
     except ValueError:
@@ -55,10 +55,17 @@ def text_response_to_hub(body: bytes, opening: Response, stamps: Stamps, wire: C
 
 
 def _only_text(message: Delta | None, wire: ChatWire) -> str | None:
-    """The text of a message that has nothing else, and in which nobody thinks aloud."""
+    """Return the text of a message that has only text and no reasoning tags."""
     if message is None or type(message.content) is not str or wire.think_tags == "implied":
         return None
-    if message.tool_calls or message.function_call or message.refusal or message.annotations or message.audio or message.images:
+    if (
+        message.tool_calls
+        or message.function_call
+        or message.refusal
+        or message.annotations
+        or message.audio
+        or message.images
+    ):
         return None
     if message.reasoning_content or message.reasoning or message.reasoning_details:
         return None

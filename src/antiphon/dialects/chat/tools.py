@@ -1,7 +1,7 @@
-"""Tools and tool choice, both ways: flat in the hub, nested in chat (C-3, TOOL-1, TOOL-2).
+"""Translates tools and tool choices in both directions: flat in the hub, nested in Chat (C-3, TOOL-1, TOOL-2).
 
-Out to a server, namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come
-back); hosted tools are losses. In from a client, both forms are read.
+For a server, namespaces are flattened, custom tools become functions with one string, and hosted tools are losses.
+`dialects/common` translates the calls back. From a client, both forms are read.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         if sent.get(name, offered) != offered:
-            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts"
+            )
         sent[name], places[name] = offered, path
     return sent
 
@@ -82,7 +84,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
 def tool_choice_from_hub(
     choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolChoiceValue | ToolOut | UnsetType:
-    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    """Translate the tool choice. A choice of a tool that is not sent is a loss."""
     match choice:
         case None | UnsetType():
             return UNSET
@@ -102,8 +104,8 @@ def tool_choice_from_hub(
             assert_never(never)
 
 
-def report_lost_tools(request: Request, losses: Losses, what: str, why: str) -> None:
-    """Reports what becomes of tools, wherever some are offered."""
+def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> None:
+    """Report the same loss for each list of tools in the request."""
     if request.tools:
         losses.add("tools", what, why)
     for at, item in enumerate(input_items(request)):
@@ -112,16 +114,18 @@ def report_lost_tools(request: Request, losses: Losses, what: str, why: str) -> 
 
 
 def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType:
-    """The tools of a client's request, and the functions of the form before them."""
+    """Translate the tools of a client's request, and the older `functions`."""
     if not chat.tools and not chat.functions:
         return UNSET
     tools = [_tool_to_hub(tool, f"tools[{at}]", losses) for at, tool in enumerate(chat.tools or ())]
-    functions = [_function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())]
+    functions = [
+        _function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())
+    ]
     return [*tools, *functions]
 
 
 def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | UnsetType:
-    """The choice of a client's request, in its present form or the one before it."""
+    """Translate `tool_choice`, or the older `function_call`."""
     match chat.tool_choice or chat.function_call:
         case FunctionChoiceIn() | CustomChoiceIn() as named:
             return _choice_to_hub(named, "tool_choice", losses)
@@ -155,9 +159,9 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, los
     )
 
 
-def _strict(said: bool, wire: ChatWire) -> bool | UnsetType:
-    """Said in so many words: servers do not agree on what a function means that does not say."""
-    return said if wire.strict_tools else UNSET
+def _strict(is_strict: bool, wire: ChatWire) -> bool | UnsetType:
+    """Return an explicit value, because the default of `strict` differs between servers."""
+    return is_strict if wire.strict_tools else UNSET
 
 
 def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
@@ -179,7 +183,9 @@ def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Loss
 def _format_from_hub(format: TextFormatOfTool | GrammarFormat | None | UnsetType) -> CustomFormatOut | UnsetType:
     match format:
         case GrammarFormat():
-            return CustomFormatOut(type="grammar", grammar=GrammarOut(syntax=format.syntax, definition=format.definition))
+            return CustomFormatOut(
+                type="grammar", grammar=GrammarOut(syntax=format.syntax, definition=format.definition)
+            )
         case TextFormatOfTool():
             return CustomFormatOut(type="text")
         case _:
@@ -218,7 +224,9 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
             if tool.function:
                 return _function_to_hub(tool.function, f"{path}.function", losses)
             if not tool.name:
-                raise MissingField(f"{path}.function is missing: wanted an object with a name", param=f"{path}.function")
+                raise MissingField(
+                    f"{path}.function is missing: wanted an object with a name", param=f"{path}.function"
+                )
             return FunctionToolParam(
                 name=tool.name, description=tool.description, parameters=tool.parameters, strict=bool(tool.strict)
             )
@@ -239,7 +247,7 @@ def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> Functio
         name=function.name,
         description=function.description,
         parameters=function.parameters,
-        strict=bool(function.strict),  # chat's default; the hub's would be another
+        strict=bool(function.strict),  # the default of Chat; that of the hub differs
     )
 
 
@@ -256,7 +264,9 @@ def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
     return CustomTool(name=custom.name, description=custom.description, format=format)
 
 
-def _choice_to_hub(choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice, path: str, losses: Losses) -> SpecificToolChoice:
+def _choice_to_hub(
+    choice: FunctionChoiceIn | CustomChoiceIn | UnknownToolChoice, path: str, losses: Losses
+) -> SpecificToolChoice:
     match choice:
         case FunctionChoiceIn():
             return SpecificFunction(name=_chosen(choice, choice.function, f"{path}.function", losses))

@@ -1,6 +1,6 @@
-"""The shapes of Chat Completions requests, and what differs between its servers (`ChatWire`).
+"""The shapes of Chat Completions requests, and the differences between servers (`ChatWire`).
 
-Requests from clients are read strictly enough to say where they are wrong. The shapes of answers are in `answers`.
+The shapes for client requests are strict, so that errors name the wrong field. `answers` has the response shapes.
 """
 
 from __future__ import annotations
@@ -41,49 +41,49 @@ from antiphon.protocol.tools import (
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
+    """Differences between servers of this dialect. The `[wire]` table of a profile sets them."""
 
-    #: Whose reasoning the server's is: what has another maker's name on it is not sent there (RSN-3).
+    #: The maker of the server's reasoning. Reasoning of another maker is not sent to the server (RSN-3).
     maker: str = "chat"
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    #: Whether it counts the tokens of a request, at `/chat/completions/input_tokens`.
+    #: Whether the server counts the tokens of a request at `/chat/completions/input_tokens`.
     counts_tokens: bool = False
-    #: What becomes of `developer` messages: servers that do not know the role get `system`.
+    #: The role of `developer` messages. Servers without this role get `system`.
     developer: Literal["developer", "system"] = "system"
-    #: Where system text may stand: anywhere, or in one message at the very beginning.
+    #: Where system messages are allowed: anywhere, or only as one first message.
     system: Literal["anywhere", "first"] = "anywhere"
-    #: A user message of text alone: one string, or parts all the same.
+    #: The content of a user message with only text: one string, or a list of parts.
     text_content: Literal["string", "parts"] = "string"
-    #: What `content` is in an assistant turn that only calls tools.
+    #: The value of `content` in an assistant message that only calls tools.
     empty_content: Literal["null", "empty", "absent"] = "null"
-    #: Where a server wants its own reasoning back, and when; "none" reports it as lost.
+    #: The field in which the server wants its reasoning back. With "none" it is a loss.
     reasoning_field: Literal["reasoning_content", "reasoning", "none"] = "none"
     reasoning_history: Literal["tool_loop", "all"] = "tool_loop"
-    #: Where a call has no reasoning that could go back: nothing, or a blank, which servers take that refuse a call without any.
+    #: The reasoning of a call that has none: absent, or a blank for servers that refuse a call without reasoning.
     missing_reasoning: Literal["absent", "blank"] = "absent"
-    #: The words for `reasoning_effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
+    #: The values of `reasoning_effort` that the server supports; others become the nearest one (RSN-4). Empty: all.
     efforts: tuple[ReasoningEffort, ...] = ()
-    #: Reasoning inside the text: at its beginning, anywhere, begun before the first byte, or not looked for.
+    #: Think tags in the text: at its start, anywhere, with an implied opening tag, or not detected.
     think_tags: Literal["leading", "anywhere", "implied", "off"] = "leading"
-    #: Images in tool results: lifted into a user message after the tool block, or kept where they are.
+    #: Images in tool results: moved into a user message after the results, or kept.
     tool_images: Literal["lift", "keep"] = "lift"
-    #: Whether images can be sent at all; if not, each becomes a note and a loss.
+    #: Whether the server accepts images. If not, each becomes a note and a loss.
     images: bool = True
-    #: Custom tools: as functions of one string, or in the form of the API's maker.
+    #: Custom tools: sent as functions with one string, or as custom tools.
     custom_tools: Literal["function", "native"] = "function"
-    #: Tool outputs whose call is nowhere: refuse, make up the call, or send as text.
+    #: Tool outputs without a call: refuse the request, add a call, or send them as text.
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
-    #: Structured output the server has: by schema, any JSON object, or none (then REQ-1 refuses).
+    #: The structured output that the server supports. With "none" such a request is refused (REQ-1).
     json_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    #: Tools that must be called: by `tool_choice`, by a schema of the text, which comes back as a call, or not at all.
+    #: How a tool is forced: by `tool_choice`, by a schema of the text (see `forced_tools`), or not at all.
     forced_tools: Literal["native", "schema", "none"] = "native"
-    #: Whether the model may choose a tool by itself; if not, tools are left out unless one is forced.
+    #: Whether the model may choose a tool. If not, tools are sent only if one is forced.
     free_tools: bool = True
-    #: Whether function tools may say `strict`.
+    #: Whether function tools may have `strict`.
     strict_tools: bool = True
-    #: Whether `stream_options.include_usage` may be asked for.
+    #: Whether the server accepts `stream_options.include_usage`.
     stream_usage: bool = True
-    #: Optional request fields that the server has a place for; others are reported as lost.
+    #: Optional request fields that the server accepts. Others are reported as losses.
     fields: tuple[str, ...] = (
         "temperature",
         "top_p",
@@ -99,16 +99,16 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "metadata",
         "service_tier",
     )
-    #: Unknown fields of the client's request that are passed on all the same (`top_k`, say).
+    #: Unknown fields of the client's request that are sent to the server, such as `top_k`.
     pass_fields: tuple[str, ...] = ()
 
     @property
     def wants_reasoning_back(self) -> bool:
-        """Whether what a client left out of the history is worth looking up."""
+        """Whether to look up reasoning that the client left out of the history."""
         return self.reasoning_field != "none"
 
 
-# Requests, as we send them: plain structs with no room for unknown fields, so msgspec alone may write them.
+# Shapes of requests to servers: plain structs without unknown fields, which msgspec encodes alone.
 
 
 class FunctionOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -214,7 +214,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     stream_options: dict[str, Any] | UnsetType = UNSET
 
 
-# Requests, as clients send them: shapes, so that the codec says what is wrong and keeps what it does not know.
+# Shapes of client requests: the codec reports errors and keeps unknown fields.
 
 
 class ImageUrlIn(Shape, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ class ImageUrlIn(Shape, frozen=True, kw_only=True):
 
 
 class ImagePartIn(Shape, frozen=True, kw_only=True, tag="image_url"):
-    image_url: ImageUrlIn | ImageUrl  # a bare string is a common slip
+    image_url: ImageUrlIn | ImageUrl  # some clients send a bare string
 
 
 class FileIn(Shape, frozen=True, kw_only=True):
@@ -236,10 +236,10 @@ class FilePartIn(Shape, frozen=True, kw_only=True, tag="file"):
     file: FileIn
 
 
-# The hub's own words for text are read too: clients mix them up (C-2).
+# Clients also send the text types of the hub (C-2).
 TextIn = Text | InputText | OutputTextParam
 PlainPartIn = TextIn | ImagePartIn | InputAudio | FilePartIn | Refusal | UnknownContent
-# E-1: some clients write calls and results into the content, as another dialect does.
+# E-1: some clients put calls and results into the content, as in the Messages API.
 PartIn = PlainPartIn | ToolUse | ToolResult
 
 
@@ -254,17 +254,17 @@ class CustomCallIn(Shape, frozen=True, kw_only=True):
 
 
 class ToolCallIn(Shape, frozen=True, kw_only=True):
-    """A call of a function or a custom tool; not every client says which, but it has one or the other."""
+    """A call of a function or a custom tool. Some clients omit the type, but one of the two members is set."""
 
     id: str
     type: str | UnsetType = UNSET
     function: FunctionCallIn | None | UnsetType = UNSET
     custom: CustomCallIn | None | UnsetType = UNSET
-    index: int | None | UnsetType = UNSET  # left over from the stream it came in
+    index: int | None | UnsetType = UNSET  # left over from a stream
 
 
 class MessageIn(Shape, frozen=True, kw_only=True):
-    """Any message: which fields a role needs is judged where it is read."""
+    """A message of any role. `messages_to_hub` checks which fields the role needs."""
 
     role: Literal["user", "assistant", "system", "developer", "tool", "function"]
     content: Text10M | list[PartIn] | None | UnsetType = UNSET
@@ -274,7 +274,7 @@ class MessageIn(Shape, frozen=True, kw_only=True):
     function_call: FunctionCallIn | None | UnsetType = UNSET
     refusal: str | None | UnsetType = UNSET
     reasoning_content: str | None | UnsetType = UNSET
-    reasoning: Any = UNSET  # a string; one provider's object
+    reasoning: Any = UNSET  # a string, or an object of one provider
     reasoning_details: list[dict[str, Any]] | None | UnsetType = UNSET
 
 
@@ -286,7 +286,7 @@ class FunctionIn(Shape, frozen=True, kw_only=True):
 
 
 class FunctionToolIn(Shape, frozen=True, kw_only=True, tag="function"):
-    """C-3: nested as chat has it, or flat as the hub has it."""
+    """C-3: in the nested form of Chat, or in the flat form of the hub."""
 
     function: FunctionIn | UnsetType = UNSET
     name: ToolName | UnsetType = UNSET
@@ -311,7 +311,7 @@ class CustomIn(Shape, frozen=True, kw_only=True):
 
 
 class CustomToolIn(Shape, frozen=True, kw_only=True, tag="custom"):
-    """C-3: nested as chat has it, or flat as the hub has it."""
+    """C-3: in the nested form of Chat, or in the flat form of the hub."""
 
     custom: CustomIn | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -345,9 +345,13 @@ class AllowedToolsChoiceIn(Shape, frozen=True, kw_only=True, tag="allowed_tools"
     allowed_tools: AllowedToolsIn
 
 
-# One maker's clients say `any` for `required`.
+# Clients of one provider send `any` for `required`.
 ToolChoiceIn = (
-    Literal["none", "auto", "required", "any"] | FunctionChoiceIn | CustomChoiceIn | AllowedToolsChoiceIn | UnknownToolChoice
+    Literal["none", "auto", "required", "any"]
+    | FunctionChoiceIn
+    | CustomChoiceIn
+    | AllowedToolsChoiceIn
+    | UnknownToolChoice
 )
 
 
@@ -363,11 +367,11 @@ class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
 
 
 class UnknownFormat(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """A form of output that only some servers have (a grammar, say)."""
+    """An output format that only some servers have, such as a grammar."""
 
 
 class RequestIn(Shape, frozen=True, kw_only=True):
-    """The body of `POST /chat/completions`. Fields that the hub has no place for stay in `extra`."""
+    """The body of `POST /chat/completions`. Fields that the hub does not have stay in `extra`."""
 
     messages: Annotated[list[MessageIn], Meta(min_length=1)]
     model: str | None | UnsetType = UNSET

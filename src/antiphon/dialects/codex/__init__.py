@@ -1,4 +1,4 @@
-"""Codex's log of its own work, as `codex exec --json` prints it. An agent is only ever a server, so only that half is here."""
+"""The Codex dialect: the log of `codex exec --json`. It has servers only, no clients."""
 
 from antiphon.dialects.codex.events_to_hub import EventsToHub
 

@@ -1,4 +1,4 @@
-"""Open Responses itself, and the poorer and older servers and clients of this API."""
+"""The Responses dialect: Open Responses, and older or incomplete servers and clients of this API."""
 
 from antiphon.dialects.responses.errors import error_from_hub, error_to_hub
 from antiphon.dialects.responses.events_from_hub import EventsFromHub

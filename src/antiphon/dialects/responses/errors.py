@@ -1,4 +1,4 @@
-"""Errors of this API: a server's as exceptions, mapped by meaning (ERR-4), and exceptions as a client is told them (ERR-1)."""
+"""Translates errors of this API: server errors to exceptions (ERR-4), and exceptions to client errors (ERR-1)."""
 
 from __future__ import annotations
 
@@ -23,34 +23,42 @@ from antiphon.protocol.errors import ErrorBody, error_payload
 
 
 class _Body(Struct, frozen=True):
-    """Where servers put what they have to say."""
+    """The members in which servers put an error."""
 
     error: Raw = ABSENT_JSON
     detail: Raw = ABSENT_JSON
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """What an answer that is not 2xx means to our client. `headers` are lower-cased."""
-    told = _told_in(body)
-    code = string_or_number(told.code)
-    says_more = code is not None and not code.isdecimal()
-    return upstream_error(status, headers, code if says_more else told.type, told.message, told.param)
+    """Translate a response with a status other than 2xx. `headers` are lower-cased."""
+    server_error = _error_in_body(body)
+    code = string_or_number(server_error.code)
+    has_named_code = code is not None and not code.isdecimal()
+    return upstream_error(
+        status, headers, code if has_named_code else server_error.type, server_error.message, server_error.param
+    )
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
-    """ERR-1: status and body."""
-    told = error_payload(error)
-    return error.status, codec.encode(ErrorBody(error=replace(told, message=mask_keys(told.message))))
+    """ERR-1: return the status and the body."""
+    payload = error_payload(error)
+    return error.status, codec.encode(ErrorBody(error=replace(payload, message=mask_keys(payload.message))))
 
 
-def error_in_answer(told: ServerError) -> ApiError:
-    """An error inside an answer of 200: there is no status but what its words stand for."""
-    code = string_or_number(told.code)
-    return upstream_error(status_from_codes(code, told.type), {}, code or told.type, told.message, told.param)
+def error_in_answer(server_error: ServerError) -> ApiError:
+    """Translate an error inside a response with status 200. The status follows from its code and type."""
+    code = string_or_number(server_error.code)
+    return upstream_error(
+        status_from_codes(code, server_error.type),
+        {},
+        code or server_error.type,
+        server_error.message,
+        server_error.param,
+    )
 
 
 def decode_error(raw: Raw) -> ServerError | None:
-    """The error object of an answer or an event; some servers have a string there. None if there is none."""
+    """Decode the error object of a response or an event. A string counts as its message. None if there is no error."""
     match decode_value(raw):
         case str() as text:
             return ServerError(message=text)
@@ -60,13 +68,13 @@ def decode_error(raw: Raw) -> ServerError | None:
             return None
 
 
-def _told_in(body: bytes) -> ServerError:
+def _error_in_body(body: bytes) -> ServerError:
     try:
         members = decode_struct(require_valid_json(body), _Body)
         for raw in (members.error, members.detail):
-            told = decode_error(raw)
-            if told is not None:
-                return told
+            server_error = decode_error(raw)
+            if server_error is not None:
+                return server_error
         flat = decode_struct(body, ServerError)
         return flat if flat.message else replace(flat, message=text_or_json(members.detail))
     except UpstreamFault:

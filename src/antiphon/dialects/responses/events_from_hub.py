@@ -1,7 +1,7 @@
-"""`EventsFromHub`: the hub's events as a client reads them, as server-sent events or as WebSocket messages.
+"""`EventsFromHub` writes hub events for a client, as server-sent events or as WebSocket messages.
 
-Deltas are most of every stream and go through byte templates that give exactly what `codec.encode` would. Clients of this API read
-different names of reasoning events and different forms of errors (API-6): `EVENT_STYLES` says which of them each style writes.
+Deltas are the most frequent events. They use byte templates that give the same bytes as `codec.encode`. Clients of this
+API differ in the names of reasoning events and in the form of errors (API-6); `EVENT_STYLES` lists the styles.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SelectableEventStyle = Literal["standard", "older"]
 EventStyle = Literal["default"] | SelectableEventStyle
 Framing = Literal["sse", "websocket"]
 
-MESSAGE_END: Final = b"\n"  # which is in no message
+MESSAGE_END: Final = b"\n"  # no message contains it
 
 _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class EventStyleOptions(Struct, frozen=True, kw_only=True):
-    """What a style decides. Each part is independent of the others."""
+    """The options of a style. They are independent of each other."""
 
     #: The name of reasoning events: `response.<name>.delta` and `.done` (STR-10).
     reasoning: Literal["reasoning", "reasoning_text"]
@@ -56,7 +56,7 @@ class EventStyleOptions(Struct, frozen=True, kw_only=True):
 
 
 EVENT_STYLES: Final[dict[EventStyle, EventStyleOptions]] = {
-    # Of each part what loses nothing for the most clients; docs/clients.md lists what each of them reads.
+    # Each option has the value that most clients read without loss; docs/clients.md lists the clients.
     "default": EventStyleOptions(reasoning="reasoning_text", error="nested", done=True),
     "standard": EventStyleOptions(reasoning="reasoning", error="nested", done=True),
     "older": EventStyleOptions(reasoning="reasoning_text", error="flat", done=False),
@@ -64,7 +64,7 @@ EVENT_STYLES: Final[dict[EventStyle, EventStyleOptions]] = {
 
 
 class FlatError(Shape, frozen=True, kw_only=True, tag="error"):
-    """An error without an object of its own (API-6)."""
+    """An error event with flat members (API-6)."""
 
     sequence_number: int
     code: str | None
@@ -81,71 +81,93 @@ class ReasoningTextDone(ReasoningDone, frozen=True, kw_only=True, tag="response.
 
 
 class EventsFromHub:
-    """Events in, bytes out: frames of a stream (HTTP-3), or one message each (WS-3)."""
+    """Encodes events: as frames of a stream (HTTP-3), or as one WebSocket message each (WS-3)."""
 
     def __init__(self, request: Request, *, style: EventStyle = "default", framing: Framing = "sse") -> None:
-        del request  # every dialect's has one; here nothing of it is needed
+        del request  # part of the common signature; unused here
         self.losses = Losses()
         self._style = EVENT_STYLES[style]
         self._framing = framing
-        self._left_out = 0
-        self._response: Response | None = None  # the one that was told last, and its bytes
-        self._written = b""
+        self._dropped_count = 0
+        self._response: Response | None = None  # the last encoded response; its bytes are `_response_json`
+        self._response_json = b""
         self._heads: dict[tuple[str, int, int | None], bytes] = {}
         frame = _frame_of(framing)
         self._text = frame(OutputTextDelta, b',"logprobs":[]')
-        self._reasoning = frame(ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b"")
+        self._reasoning = frame(
+            ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
+        )
         self._arguments = frame(ArgumentsDelta, b"")
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The bytes of one event; none if the client must not see it."""
+        """Return the bytes of one event. Empty if the event is not sent to the client."""
         if type(event) is OutputTextDelta:
             if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._text % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+                return self._text % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
         elif type(event) is ReasoningDelta:
             if event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._reasoning % (event.sequence_number, self._heads.get(key) or self._head(key), _encode(event.delta))
+                return self._reasoning % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
         elif type(event) is ArgumentsDelta and event.obfuscation is UNSET and event.extra is UNSET:
             place = (event.item_id, event.output_index, None)
-            return self._arguments % (event.sequence_number, self._heads.get(place) or self._head(place), _encode(event.delta))
-        return self._any(event)
+            return self._arguments % (
+                event.sequence_number,
+                self._heads.get(place) or self._head(place),
+                _encode(event.delta),
+            )
+        return self._encode_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other; messages are parted by `MESSAGE_END`."""
+        """Return the bytes of a run of deltas. WebSocket messages are separated by `MESSAGE_END`."""
         head = self._head((run.item_id, run.output_index, run.content_index))
         template = self._text.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
-        deltas = _encode_lines(run.deltas).split(b"\n")  # in JSON a line break is no line break
+        deltas = _encode_lines(run.deltas).split(b"\n")  # JSON escapes line breaks inside strings
         deltas.pop()
         written = [template % numbered for numbered in enumerate(deltas, run.sequence_number)]
         return (MESSAGE_END if self._framing == "websocket" else b"").join(written)
 
     def finish(self) -> bytes:
-        """HTTP-4: what a stream ends with."""
+        """HTTP-4: return the end of the stream."""
         return sse.DONE_FRAME if self._style.done and self._framing == "sse" else b""
 
-    def _any(self, event: StreamEvent) -> bytes:
+    def _encode_event(self, event: StreamEvent) -> bytes:
         if self._framing == "websocket" and isinstance(event, ErrorEvent):
-            # WS-3: a turn has one end, so `response.failed` speaks alone, and takes the error's number (STR-5).
-            self._left_out = 1
+            # WS-3: a turn ends once, so only `response.failed` is sent, with the sequence number of the error (STR-5).
+            self._dropped_count = 1
             return b""
-        if self._left_out and isinstance(event, ResponseEvent):
-            event = replace(event, sequence_number=event.sequence_number - self._left_out)
-        told = _spelled(event, self._style)
-        data = self._response_event(event) if _tells_response(event) and event.extra is UNSET else codec.encode(told)
-        if b"\n" in data or b"\r" in data:  # somebody's raw bytes; HTTP-3: the data is one line
+        if self._dropped_count and isinstance(event, ResponseEvent):
+            event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
+        styled_event = _in_style(event, self._style)
+        data = (
+            self._response_event(event)
+            if _is_response_event(event) and event.extra is UNSET
+            else codec.encode(styled_event)
+        )
+        if b"\n" in data or b"\r" in data:  # raw JSON of another server; HTTP-3: the data is one line
             data = msgspec.json.format(data, indent=-1)
         if self._framing == "websocket":
             return data
-        name = NAMES.get(type(told))
-        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(told), data)
+        name = NAMES.get(type(styled_event))
+        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
-        """A stream begins by telling the same response twice, which is written once; it may be long, with all its tools."""
+        """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""
         if event.response is not self._response:
-            self._response, self._written = event.response, codec.encode(event.response)
-        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (NAMES[type(event)], event.sequence_number, self._written)
+            self._response, self._response_json = event.response, codec.encode(event.response)
+        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
+            NAMES[type(event)],
+            event.sequence_number,
+            self._response_json,
+        )
 
     def _head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
@@ -155,12 +177,12 @@ class EventsFromHub:
         return head
 
 
-def _tells_response(event: StreamEvent) -> TypeGuard[ResponseEvent]:
-    return type(event) in RESPONSE_EVENTS  # as `isinstance` would say, and quicker
+def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
+    return type(event) in RESPONSE_EVENTS  # equal to `isinstance` here, and faster
 
 
 def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
-    """Templates: the number, the head and the delta are put in."""
+    """Return a function that makes byte templates. Its placeholders are the sequence number, the head and the delta."""
 
     def frame(kind: type[Event], tail: bytes) -> bytes:
         name = str(kind.__struct_config__.tag).encode()
@@ -170,14 +192,16 @@ def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
     return frame
 
 
-def _spelled(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
+def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
     match event:
         case ReasoningDelta() if style.reasoning == "reasoning_text":
             return ReasoningTextDelta(**_members(event))
         case ReasoningDone() if style.reasoning == "reasoning_text":
             return ReasoningTextDone(**_members(event))
         case ErrorEvent(error=error) if style.error == "flat":
-            return FlatError(sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param)
+            return FlatError(
+                sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param
+            )
         case _:
             return event
 
@@ -187,7 +211,11 @@ def _members(event: Event) -> dict[str, Any]:
 
 
 def _type_of(event: StreamEvent | FlatError) -> str:
-    return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+    return (
+        event.kind
+        if isinstance(event, UnknownEvent)
+        else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+    )
 
 
 NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}

@@ -1,6 +1,6 @@
-"""`EventsToHub`: the stream of another server of this API, good, poor or older (API-6), as events of the hub.
+"""`EventsToHub` reads the event stream of a server of this API, in the current or the older spelling (API-6).
 
-Here events are read and told apart by their spelling; what they mean for the items that are under way is `normalizing`'s.
+It decodes events and dispatches them by type. `normalizing` applies them to the items of the response.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Place = tuple[str | None, str | None, int | None, int | None]
 
 
 class EventsToHub:
-    """Frames in, the hub's events out."""
+    """Translates SSE frames into hub events."""
 
     def __init__(
         self,
@@ -57,12 +57,14 @@ class EventsToHub:
         self._events = self._normalizer.events
         writer = self._normalizer.writer
         self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
-        self._halves = SurrogateJoiner()
-        self._split: dict[tuple[str, ...], bytes] = {}  # deltas that may have ended in half a character
-        # Where text was written last, and how, until anything but text comes.
-        self._known: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
+        self._surrogates = SurrogateJoiner()
+        self._split_deltas: dict[
+            tuple[str, ...], bytes
+        ] = {}  # last delta per channel that may end in half a surrogate pair
+        # Where the last text deltas were written, and how. Cleared by any other event.
+        self._text_targets: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
-        self._said_done = False
+        self._has_done_mark = False
 
     @property
     def losses(self) -> Losses:
@@ -70,22 +72,22 @@ class EventsToHub:
 
     @property
     def error(self) -> ApiError | None:
-        """What the response failed with."""
+        """The error that the response failed with."""
         return self._normalizer.error
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        """What one frame makes known. Whatever comes after the end is passed over (STR-7)."""
+        """Return the events of one frame. Frames after the end are ignored (STR-7)."""
         try:
             event = _decode(frame.data)
         except DECODE_ERRORS:
             return self._feed_unusual(frame)
-        known = self._known.get((event.type, event.item_id, event.output_index, event.content_index))
-        if known is not None and event.delta and not event.logprobs:  # the hot path of every stream
-            write, key, part = known
+        target = self._text_targets.get((event.type, event.item_id, event.output_index, event.content_index))
+        if target is not None and event.delta and not event.logprobs:  # the hot path of every stream
+            write, key, part = target
             part.pieces.append(event.delta)
             write(key, event.delta, part=part.key)
-            return self._taken()
-        if event.type not in OF_TEXT:
+            return self._take_events()
+        if event.type not in TEXT_DELTAS:
             try:
                 require_valid_json(frame.data)
             except UpstreamFault:
@@ -93,110 +95,114 @@ class EventsToHub:
         return self._feed(event, frame)
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The stream is over: complete if it was, failed if not."""
+        """End the response when the stream ends: completed if all items are finished, else failed."""
         normalizer = self._normalizer
         if normalizer.writer.has_ended:
             return []
-        self._end_halves("")
-        self._known.clear()
+        self._flush_surrogates("")
+        self._text_targets.clear()
         if self._error or error:
-            normalizer.fail(self._error or error or _cut_off())
-        elif normalizer.has_only_finished_items and (self._said_done or self._wire.end == "items"):
+            normalizer.fail(self._error or error or _disconnected_error())
+        elif normalizer.has_only_finished_items and (self._has_done_mark or self._wire.end == "items"):
             normalizer.complete()
         else:
-            normalizer.fail(_cut_off())
-        return self._taken()
+            normalizer.fail(_disconnected_error())
+        return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        """Limit the output. A frame above the limits raises `OutputLimitExceeded`; `cut_off` then ends the response."""
         self._normalizer.writer.limits = limits
 
     def cut_off(self, reason: str) -> list[StreamEvent]:
-        """Ends the response as incomplete. Nothing more is read."""
-        self._known.clear()
+        """End the response as incomplete. Later frames are ignored."""
+        self._text_targets.clear()
         self._normalizer.cut_off(reason)
-        return self._taken()
+        return self._take_events()
 
-    def _taken(self) -> list[StreamEvent]:
+    def _take_events(self) -> list[StreamEvent]:
         events = self._events[:]
         self._events.clear()
         return events
 
     def _feed_unusual(self, frame: sse.Frame) -> list[StreamEvent]:
-        """What the common decode refuses: the end mark, members of other types, halves of characters, no JSON at all."""
+        """Read a frame that the typed decode refuses: `[DONE]`, wrong types, lone surrogates or invalid JSON."""
         if frame.data.strip() == sse.DONE:
-            self._said_done = True
+            self._has_done_mark = True
         elif not self._normalizer.writer.has_ended:
             try:
-                data = require_valid_json(self._with_whole_characters(frame.data))
+                data = require_valid_json(self._join_surrogates(frame.data))
                 return self._feed(decode_struct(data, ServerEvent), sse.Frame(frame.event, data))
             except UpstreamFault as error:
-                self._known.clear()
+                self._text_targets.clear()
                 self._normalizer.fail(self._error or error)
-        return self._taken()
+        return self._take_events()
 
     def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
-        """From here on the frame is known to be valid JSON throughout."""
+        """Dispatch an event whose frame is valid JSON."""
         if self._normalizer.writer.has_ended:
             return []
         if event.type is None:
             event = replace(event, type=frame.event)
-        if self._split and not (event.type or "").endswith(".delta"):
-            self._end_halves(event.type or "")
+        if self._split_deltas and not (event.type or "").endswith(".delta"):
+            self._flush_surrogates(event.type or "")
         if event.type not in DELTAS:
-            self._known.clear()
-        self._take(event.type or "", event, frame)
-        return self._taken()
+            self._text_targets.clear()
+        self._dispatch(event.type or "", event, frame)
+        return self._take_events()
 
-    def _with_whole_characters(self, data: bytes) -> bytes:
-        """A surrogate pair that was split over two deltas, put together in the second; a half that stays alone is none."""
+    def _join_surrogates(self, data: bytes) -> bytes:
+        """Join a surrogate pair that is split over two deltas. A half without its other half is replaced."""
         try:
             check_nesting(data)
             members = json.loads(data)
         except ValueError:
             return data
         channel: tuple[str, ...] | None = None
-        if isinstance(members, dict) and isinstance(members.get("delta"), str) and str(members.get("type")) in OF_TEXT:
+        if (
+            isinstance(members, dict)
+            and isinstance(members.get("delta"), str)
+            and str(members.get("type")) in TEXT_DELTAS
+        ):
             channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
-            members["delta"] = self._halves.join(channel, members["delta"])
+            members["delta"] = self._surrogates.join(channel, members["delta"])
         rest = SurrogateJoiner()
         whole = rest.join(None, json.dumps(members, ensure_ascii=False)).encode()
         if channel is not None:
-            self._split[channel] = whole
-        self._report_halves(self._halves.lost_count + rest.lost_count)
+            self._split_deltas[channel] = whole
+        self._report_surrogate_loss(self._surrogates.lost_count + rest.lost_count)
         return whole
 
-    def _end_halves(self, kind: str) -> None:
-        """No more deltas for now: what stands for a half that stayed alone, unless the whole text is told at once."""
-        split, self._split = self._split, {}
+    def _flush_surrogates(self, kind: str) -> None:
+        """Write the replacement of lone surrogates, unless a `.done` event brings the whole text."""
+        split, self._split_deltas = self._split_deltas, {}
         for channel, data in split.items():
-            rest = self._halves.flush(channel)
+            rest = self._surrogates.flush(channel)
             if rest and not kind.endswith(".done"):
                 event = replace(decode_struct(data, ServerEvent), delta=rest)
-                self._take(event.type or "", event, sse.Frame("", data))
-        self._report_halves(self._halves.lost_count)
+                self._dispatch(event.type or "", event, sse.Frame("", data))
+        self._report_surrogate_loss(self._surrogates.lost_count)
 
-    def _report_halves(self, lost: int) -> None:
-        if lost:
-            self.losses.add("stream", "half of a surrogate pair", "its other half never came")
+    def _report_surrogate_loss(self, count: int) -> None:
+        if count:
+            self.losses.add("stream", "half of a surrogate pair", "its other half is missing")
 
-    def _take(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+    def _dispatch(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         if self._error is not None and kind != "response.failed":
             self._normalizer.fail(self._error)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event)
         elif kind in DELTAS:
             self._delta(DELTAS[kind], event)
-        elif kind in TEXTS:
-            self._whole_text(TEXTS[kind], event)
-        elif kind in PASSED_OVER:
+        elif kind in WHOLE_TEXTS:
+            self._whole_text(WHOLE_TEXTS[kind], event)
+        elif kind in IGNORED_EVENTS:
             return
         elif kind:
-            self._carry(kind, event, frame)
+            self._forward_event(kind, event, frame)
         elif decode_error(event.error) is not None:
             self._error_event(event)
         else:
-            self.losses.add("stream", "an event without a type", "nothing can be made of it")
+            self.losses.add("stream", "an event without a type", "it cannot be translated")
 
     # The response
 
@@ -206,27 +212,27 @@ class EventsToHub:
     def _queued(self, _event: ServerEvent) -> None:
         self._normalizer.on_queued()
 
-    def _ends_as(self, status: str, event: ServerEvent) -> None:
+    def _end_response(self, status: str, event: ServerEvent) -> None:
         response = _response_in(event)
-        # A poor server's `response.completed` may hold a response that says otherwise.
-        told = response.status if status == "completed" and response.status in ENDS else None
-        self._normalizer.on_response_ended(response, told or status, self._error)
+        # The response in `response.completed` may have another status.
+        response_status = response.status if status == "completed" and response.status in ENDS else None
+        self._normalizer.on_response_ended(response, response_status or status, self._error)
 
     def _completed(self, event: ServerEvent) -> None:
-        self._ends_as("completed", event)
+        self._end_response("completed", event)
 
     def _incomplete(self, event: ServerEvent) -> None:
-        self._ends_as("incomplete", event)
+        self._end_response("incomplete", event)
 
     def _failed(self, event: ServerEvent) -> None:
-        self._ends_as("failed", event)
+        self._end_response("failed", event)
 
     def _error_event(self, event: ServerEvent) -> None:
-        """STR-8: `response.failed` should follow, and has more to say; if it does not, this is the end all the same."""
-        told = decode_error(event.error)
-        if told is None:  # the older spelling (API-6)
-            told = ServerError(code=event.code, message=event.message, param=event.param)
-        self._error = error_in_answer(told)
+        """STR-8: keep the error. A `response.failed` with more details should follow; if not, the response fails."""
+        server_error = decode_error(event.error)
+        if server_error is None:  # the older spelling (API-6)
+            server_error = ServerError(code=event.code, message=event.message, param=event.param)
+        self._error = error_in_answer(server_error)
 
     # Items
 
@@ -240,13 +246,13 @@ class EventsToHub:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
-            self._of_part(text_kind, event, self._normalizer.on_part_added)
+            self._apply_to_part(text_kind, event, self._normalizer.on_part_added)
 
     def _part_done(self, event: ServerEvent) -> None:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
-            self._of_part(text_kind, event, self._normalizer.on_part_done, part)
+            self._apply_to_part(text_kind, event, self._normalizer.on_part_done, part)
 
     def _text_kind_of(self, part: ServerPart, event: ServerEvent) -> TextKind | None:
         if event.type in SUMMARY_PARTS:
@@ -261,56 +267,60 @@ class EventsToHub:
             self.losses.add("output", f"a part of type {part.type!r}", "no item of the hub can hold it")
         return text_kind
 
-    def _of_part(self, text_kind: TextKind, event: ServerEvent, act: Callable[..., None], *what: Any) -> UpstreamItem | None:
+    def _apply_to_part(
+        self, text_kind: TextKind, event: ServerEvent, action: Callable[..., None], *arguments: Any
+    ) -> UpstreamItem | None:
         item = self._normalizer.item_for_delta(ITEM_KIND_OF_TEXT[text_kind], event.item_id, event.output_index)
         if item is not None:
             index = event.summary_index if text_kind == "summary" else event.content_index
-            self._normalizer.run_when_announced(item, act, text_kind, index, *what)
+            self._normalizer.run_when_announced(item, action, text_kind, index, *arguments)
         return item
 
     # Text
 
     def _delta(self, text_kind: TextKind, event: ServerEvent) -> None:
-        item = self._of_part(text_kind, event, self._normalizer.on_delta, event.delta or "", event.logprobs)
+        item = self._apply_to_part(text_kind, event, self._normalizer.on_delta, event.delta or "", event.logprobs)
         if text_kind in self._writes and item is not None and item.announced_to_client:
             part = item.part_at(text_kind, event.content_index)
             if not part.is_closed:
                 place = (event.type, event.item_id, event.output_index, event.content_index)
-                self._known[place] = self._writes[text_kind], item.key, part
+                self._text_targets[place] = self._writes[text_kind], item.key, part
 
     def _whole_text(self, text_kind: TextKind, event: ServerEvent) -> None:
-        told = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
-        self._of_part(text_kind, event, self._normalizer.on_text_done, told)
+        server_part = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
+        self._apply_to_part(text_kind, event, self._normalizer.on_text_done, server_part)
 
     def _annotation(self, event: ServerEvent) -> None:
         item = self._normalizer.item_for_delta("message", event.item_id, event.output_index)
         if item is not None:
-            self._normalizer.run_when_announced(item, self._normalizer.on_annotation, event.content_index, event.annotation)
+            self._normalizer.run_when_announced(
+                item, self._normalizer.on_annotation, event.content_index, event.annotation
+            )
 
     # Calls
 
     def _arguments(self, event: ServerEvent) -> None:
-        self._of_call("call", event, self._normalizer.on_arguments_delta, event.delta or "")
+        self._apply_to_call("call", event, self._normalizer.on_arguments_delta, event.delta or "")
 
     def _arguments_done(self, event: ServerEvent) -> None:
-        self._of_call("call", event, self._normalizer.on_arguments_done, text_or_json(event.arguments))
+        self._apply_to_call("call", event, self._normalizer.on_arguments_done, text_or_json(event.arguments))
 
     def _input(self, event: ServerEvent) -> None:
-        self._of_call("custom", event, self._normalizer.on_arguments_delta, event.delta or "")
+        self._apply_to_call("custom", event, self._normalizer.on_arguments_delta, event.delta or "")
 
     def _input_done(self, event: ServerEvent) -> None:
-        self._of_call("custom", event, self._normalizer.on_arguments_done, text_or_json(event.input))
+        self._apply_to_call("custom", event, self._normalizer.on_arguments_done, text_or_json(event.input))
 
-    def _of_call(self, kind: ItemKind, event: ServerEvent, act: Callable[..., None], text: str | None) -> None:
+    def _apply_to_call(self, kind: ItemKind, event: ServerEvent, action: Callable[..., None], text: str | None) -> None:
         item = self._normalizer.item_for_delta(kind, event.item_id, event.output_index)
         if item is not None:
-            self._normalizer.run_when_announced(item, act, text)
+            self._normalizer.run_when_announced(item, action, text)
             self._normalizer.on_call_name(item, event.name)
 
     # Everything else
 
-    def _carry(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
-        """ITEM-5: the progress of hosted tools, extensions, and whatever comes next."""
+    def _forward_event(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+        """ITEM-5: forward events of unknown type, such as the progress of hosted tools."""
         try:
             members: dict[str, Any] = msgspec.json.decode(frame.data, type=dict[str, Raw])
         except msgspec.ValidationError:
@@ -323,11 +333,11 @@ def _response_in(event: ServerEvent) -> ServerResponse:
     return decode_struct(event.response, ServerResponse)
 
 
-def _cut_off() -> UpstreamFault:
+def _disconnected_error() -> UpstreamFault:
     return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
 
 
-PASSED_OVER: Final = frozenset({"ping", "keepalive"})  # they keep a connection alive, and that is all
+IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
 ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
 ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
     "text": "message",
@@ -335,7 +345,11 @@ ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
     "reasoning": "reasoning",
     "summary": "reasoning",
 }
-TEXT_KIND_OF_PART: Final[dict[str | None, TextKind]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+TEXT_KIND_OF_PART: Final[dict[str | None, TextKind]] = {
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning_text": "reasoning",
+}
 SUMMARY_PARTS: Final = frozenset({"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"})
 # The second name of each pair is the older spelling (API-6).
 DELTAS: Final[dict[str, TextKind]] = {
@@ -346,8 +360,10 @@ DELTAS: Final[dict[str, TextKind]] = {
     "response.reasoning_summary_text.delta": "summary",
     "response.reasoning_summary.delta": "summary",
 }
-OF_TEXT: Final = frozenset({*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"})
-TEXTS: Final[dict[str, TextKind]] = {
+TEXT_DELTAS: Final = frozenset(
+    {*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
+)
+WHOLE_TEXTS: Final[dict[str, TextKind]] = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",
     "response.reasoning.done": "reasoning",

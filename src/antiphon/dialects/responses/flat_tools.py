@@ -1,7 +1,7 @@
-"""Tools beyond the specification for servers that know plain functions only: namespaces are flattened, custom tools become
-functions of one string, `additional_tools` items join the others, and calls in the history follow. Hosted tools are losses.
+"""Turns extension tools into plain functions, for servers that support only these.
 
-How calls come back is `normalizing`'s, by the same names.
+Namespaces are flattened, custom tools become functions with one string, and `additional_tools` items join the other
+tools. Calls in the history are renamed alike. Hosted tools are losses. `normalizing` translates the calls back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from antiphon.protocol.tools import (
 
 
 class FlatTools:
-    """The tools of one request as plain functions, by the names they are sent under."""
+    """The tools of one request as plain functions, by their names on the wire."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
         self._names = ToolNames.for_request(request)
@@ -58,7 +58,7 @@ class FlatTools:
         return list(self._offered.values()) or UNSET
 
     def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
-        """An item of the history as such a server takes it; None if it cannot."""
+        """Rewrite an item of the history for the server. None if the server cannot take it."""
         match item:
             case AdditionalTools():
                 report_unknown_fields(item, path, self._losses)
@@ -81,13 +81,15 @@ class FlatTools:
                     call_id=item.call_id, output=item.output, id=item.id, status=item.status, extra=item.extra
                 )
             case _ if isinstance(item, ToolSearchCall | ToolSearchOutput | CompactionTrigger | HostedItem):
-                self._losses.add(path, f"an item of type {type_of(item)}", "the server knows calls of plain functions only")
+                self._losses.add(
+                    path, f"an item of type {type_of(item)}", "the server knows calls of plain functions only"
+                )
                 return None
             case _:
                 return item
 
     def flatten_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
-        """The choice among the tools that are offered; one that cannot be made is a loss."""
+        """Rewrite the tool choice. A choice of a tool that is not offered is a loss."""
         match choice:
             case SpecificFunction() | SpecificCustom() as named:
                 sent = self._chosen(named)
@@ -117,17 +119,19 @@ class FlatTools:
                     self._losses.add(place, f"a tool of type {type_of(tool)}", "the server knows plain functions only")
                     continue
             if self._offered.get(name, sent) != sent:
-                self._losses.add(self._places[name], f"a definition of {name}", f"a tool is offered once, and {place} comes later")
+                self._losses.add(
+                    self._places[name], f"a definition of {name}", f"a tool is offered once, and {place} comes later"
+                )
             self._offered[name] = sent
             self._places[name] = place
 
     def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
-        """The choice of a tool under its new name; None if it is not offered."""
+        """Return the choice of a tool by its wire name. None if the tool is not offered."""
         name = self._names.wire_name(ToolRef.from_choice(choice))
         return SpecificFunction(name=name) if name in self._offered else None
 
     def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
-        """TOOL-3: what is left of the set; that calls outside it are not delivered is the policy's matter."""
+        """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
         left: list[SpecificToolChoice] = []
         for at, named in enumerate(choice.tools):
             sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)

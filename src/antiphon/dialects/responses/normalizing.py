@@ -1,8 +1,8 @@
-"""What a server says, made into what a good server would have said: `ResponseNormalizer` drives the hub's writer.
+"""`ResponseNormalizer` turns the output of any server of this API into a well-formed response.
 
-Items are announced once they can be, in the server's order; what `done` events and the terminal event hold beyond the deltas
-becomes a last delta if it goes on where they ended. If it contradicts them the deltas count, since a client has them already, and
-the contradiction is a loss. How events are spelled and framed is not known here.
+Items are announced in the server's order. If a `done` event or the terminal event extends the streamed text, the rest
+is written as a last delta. If it contradicts the streamed text, the text stays, because the client has it already, and
+the contradiction is reported as a loss. This module does not decode or frame events.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class ResponseNormalizer:
-    """One answer, told by a server in any state of repair, on its way into the hub."""
+    """Normalizes one response of a server that may break the protocol."""
 
     def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ResponsesWire) -> None:
         self.losses = Losses()
-        self.error: ApiError | None = None  # what the response failed with
+        self.error: ApiError | None = None  # the error that the response failed with
         self.events: list[StreamEvent] = []
         self.tracker = ItemTracker()
         self.writer = ResponseWriter(opening, self.events.append, stamps)
@@ -79,7 +79,7 @@ class ResponseNormalizer:
     # Beginning
 
     def on_created(self, response: ServerResponse) -> None:
-        """STR-1: once, however often the server says so."""
+        """STR-1: start the response once, even if the server announces it several times."""
         if response.service_tier:
             self.writer.update(service_tier=response.service_tier)
         if response.status == ResponseStatus.QUEUED:
@@ -94,99 +94,106 @@ class ResponseNormalizer:
     # Items
 
     def on_item_added(self, raw: Raw, index: int | None) -> None:
-        """The server announces an item; we do, if nothing was said of it before and its name is whole."""
-        told = decode_struct(raw, ServerItem)
-        kind = "whole" if _must_be_carried(told) else item_kind(told)
+        """Track an item that the server announces. It is announced to the client once it can be."""
+        server_item = decode_struct(raw, ServerItem)
+        kind = "whole" if _must_be_carried(server_item) else item_kind(server_item)
         if kind is None:
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            self.losses.add("output", "an item without a type", "it cannot be translated")
             return
-        item = self.tracker.find_announced(kind, told.id, index) or self._new(kind, told, index)
+        item = self.tracker.find_announced(kind, server_item.id, index) or self._track_item(kind, server_item, index)
         item.announced_by_server = True
-        self._learn(item, told)
+        self._merge_identity(item, server_item)
         if kind == "whole" and not item.announced_to_client and not item.pending_actions:
-            item.pending_actions.append((self._add, (raw,)))
-        if kind == "reasoning" and told.encrypted_content:
-            self.run_when_announced(item, self._encrypted, told.encrypted_content)
-        self._release()
+            item.pending_actions.append((self._add_whole_item, (raw,)))
+        if kind == "reasoning" and server_item.encrypted_content:
+            self.run_when_announced(item, self._set_encrypted_content, server_item.encrypted_content)
+        self._announce_ready_items()
 
     def on_item_done(self, raw: Raw, index: int | None) -> None:
-        """STR-4: the server gives an item's final form."""
-        told = decode_struct(raw, ServerItem)
-        kind = item_kind(told)
+        """STR-4: take the final form of an item."""
+        server_item = decode_struct(raw, ServerItem)
+        kind = item_kind(server_item)
         if kind is None:
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
+            self.losses.add("output", "an item without a type", "it cannot be translated")
             return
-        final = _final_form(kind, told, index)
+        final = _final_form(kind, server_item, index)
         item = self.tracker.find_for_final_form(final)
         if item is None:
-            item = self._new(final.kinds[-1], told, index)
+            item = self._track_item(final.kinds[-1], server_item, index)
         elif item.finished_by_server:
             return
-        self._end(item, told, raw)
+        self._end_item(item, server_item, raw)
 
     def item_for_delta(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
-        """The item that a delta belongs to, made up if it was never announced; None if it is over."""
+        """Return the item that a delta belongs to. A missing item is created. None if the item is done."""
         item = self.tracker.find_for_delta(kind, id, index)
         if item is None:
             item = self.tracker.add(kind, TYPE_OF_KIND[kind], id, index)
             item.has_confirmed_id = id is not None
             self._waiting.append(item)
-            self._release()
+            self._announce_ready_items()
         elif item.finished_by_server:
-            self._lost(item, "", "what came after the item was done", "ITEM-4")
+            self._report_loss(item, "", "output after the end of the item", "ITEM-4")
             return None
         return item
 
-    def run_when_announced(self, item: UpstreamItem, act: Callable[..., None], *what: Any) -> None:
-        """Does it now, or once the item is announced."""
+    def run_when_announced(self, item: UpstreamItem, action: Callable[..., None], *arguments: Any) -> None:
+        """Run `action` now, or as soon as the item is announced to the client."""
         if item.announced_to_client:
-            act(item, *what)
+            action(item, *arguments)
         else:
-            self.writer.count(PART_OVERHEAD + sum(len(each) for each in what if isinstance(each, str | Raw)))
-            item.pending_actions.append((act, what))
+            self.writer.count(
+                PART_OVERHEAD + sum(len(argument) for argument in arguments if isinstance(argument, str | Raw))
+            )
+            item.pending_actions.append((action, arguments))
 
     def on_call_name(self, item: UpstreamItem, name: str | None) -> None:
-        """A call's name that is told late."""
+        """Set the name of a call that was announced without one."""
         if name:
             item.name = item.name or name
-            self._release()
+            self._announce_ready_items()
 
     # Parts
 
     def on_part_added(self, item: UpstreamItem, text_kind: TextKind, index: int | None) -> None:
-        """STR-3, also where every part is the first for the server."""
+        """STR-3: open a part, even if the server gives every part the index 0."""
         part = item.part_at(text_kind, index) if index is not None else None
         if part is None or part.is_closed:
             part = item.add_part(text_kind, index)
         self._write(item, part, "")
 
     def on_delta(
-        self, item: UpstreamItem, text_kind: TextKind, index: int | None, text: str, logprobs: list[ServerLogProb] | None = None
+        self,
+        item: UpstreamItem,
+        text_kind: TextKind,
+        index: int | None,
+        text: str,
+        logprobs: list[ServerLogProb] | None = None,
     ) -> None:
         part = item.part_at(text_kind, index)
         if part.is_closed:
-            self._lost(item, _path_of(part), "what came after the part was done", "STR-3")
+            self._report_loss(item, _path_of(part), "output after the end of the part", "STR-3")
             return
         self._write(item, part, text, logprobs)
 
-    def on_text_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, told: ServerPart) -> None:
-        """STR-6: the whole text of a part, as `done` events and final forms tell it."""
-        self._complete_part(item, item.part_at(text_kind, index), told)
+    def on_text_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
+        """STR-6: compare the whole text of a part with the streamed text."""
+        self._complete_part(item, item.part_at(text_kind, index), server_part)
 
-    def on_part_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, told: ServerPart) -> None:
+    def on_part_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
         part = item.part_at(text_kind, index)
-        self._complete_part(item, part, told)
+        self._complete_part(item, part, server_part)
         if not part.is_closed:
             self.writer.end_part(item.key, PART_CLASS_OF_TEXT[text_kind], part.key)
             part.is_closed = True
 
     def on_annotation(self, item: UpstreamItem, index: int | None, raw: Raw) -> None:
-        """A citation (STR-11)."""
+        """Add a citation (STR-11)."""
         part = item.part_at("text", index)
         if part.is_closed:
-            self._lost(item, _path_of(part), "a citation that came after the part was done", "STR-3")
+            self._report_loss(item, _path_of(part), "a citation after the end of the part", "STR-3")
         else:
-            self._cite(item, part, raw)
+            self._add_annotation(item, part, raw)
 
     # Calls
 
@@ -201,35 +208,35 @@ class ResponseNormalizer:
             self.writer.arguments(item.key, delta)
 
     def on_arguments_done(self, item: UpstreamItem, whole: str | None) -> None:
-        """STR-9, STR-6: the rest of a call's arguments or input."""
-        have = "".join(item.pieces)
-        if not whole or whole == have:
+        """STR-9, STR-6: write the rest of a call's arguments or input."""
+        streamed = "".join(item.pieces)
+        if not whole or whole == streamed:
             return
-        if item.has_final_form or not whole.startswith(have):
-            self._lost(item, ".arguments", f"{len(whole)} characters that contradict what was streamed", "STR-6")
+        if item.has_final_form or not whole.startswith(streamed):
+            self._report_loss(item, ".arguments", f"{len(whole)} characters that contradict the streamed text", "STR-6")
         else:
-            self.on_arguments_delta(item, whole[len(have) :])
+            self.on_arguments_delta(item, whole[len(streamed) :])
 
     # Everything else
 
     def on_unknown_event(self, kind: str, members: dict[str, Any], id: str | None, index: int | None) -> None:
-        """ITEM-5: an event of unknown type, under our numbers and our ids."""
+        """ITEM-5: forward an event of unknown type, with the hub's ids and indexes."""
         item = self.tracker.find_of_any_kind(id, index)
         if item is None:
             self.writer.unknown_event(kind, members)
         else:
-            self.run_when_announced(item, self._carry, kind, members)
+            self.run_when_announced(item, self._forward_event, kind, members)
 
     # Ending
 
     def on_response_ended(self, response: ServerResponse, status: str, error: ApiError | None = None) -> None:
-        """The terminal event, or a whole answer that was never streamed; `error` is what was told before."""
-        told = decode_error(response.error)
-        if error is None and told is not None and status != ResponseStatus.INCOMPLETE:
-            error = error_in_answer(told)
+        """End the response by its terminal event, or read a whole response. `error` came in an earlier event."""
+        server_error = decode_error(response.error)
+        if error is None and server_error is not None and status != ResponseStatus.INCOMPLETE:
+            error = error_in_answer(server_error)
         if error is None and status in FAILED:
             error = UpstreamFault(f"the upstream's response is {status}")
-        self._list(response.output or [])
+        self._merge_listed_items(response.output or [])
         if response.service_tier:
             self.writer.update(service_tier=response.service_tier)
         usage = usage_to_hub(response.usage)
@@ -252,7 +259,7 @@ class ResponseNormalizer:
         self.writer.fail(error, usage)
 
     def cut_off(self, reason: str) -> None:
-        """The answer is larger than its bound: it ends as incomplete, without what was held back."""
+        """End a response that exceeds its size limit as incomplete. Pending output is dropped."""
         with suppress(OutputLimitExceeded):
             self._settle_all(ItemStatus.INCOMPLETE)
         self.writer.limits = UNLIMITED
@@ -260,55 +267,59 @@ class ResponseNormalizer:
 
     @property
     def has_only_finished_items(self) -> bool:
-        """Whether there is something, and nothing that the server left unfinished."""
+        """Whether there are items, and the server finished all of them."""
         return bool(self.tracker.items) and all(item.finished_by_server for item in self.tracker.items)
 
     # Announcing
 
-    def _new(self, kind: ItemKind, told: ServerItem, index: int | None) -> UpstreamItem:
-        item = self.tracker.add(kind, told.type or TYPE_OF_KIND[kind], told.id, index)
+    def _track_item(self, kind: ItemKind, server_item: ServerItem, index: int | None) -> UpstreamItem:
+        item = self.tracker.add(kind, server_item.type or TYPE_OF_KIND[kind], server_item.id, index)
         self._waiting.append(item)
         return item
 
-    def _learn(self, item: UpstreamItem, told: ServerItem) -> None:
-        item.id = item.id or told.id
-        item.name = item.name or told.name
-        item.call_id = item.call_id or told.call_id
-        item.namespace = item.namespace or told.namespace
-        item.phase = self._phase(told) or item.phase
-        if item.name and told.name and told.name != item.name:
-            self._lost(item, ".name", f"the name {told.name!r}: the call was announced as {item.name!r}", "STR-2")
+    def _merge_identity(self, item: UpstreamItem, server_item: ServerItem) -> None:
+        item.id = item.id or server_item.id
+        item.name = item.name or server_item.name
+        item.call_id = item.call_id or server_item.call_id
+        item.namespace = item.namespace or server_item.namespace
+        item.phase = self._phase(server_item) or item.phase
+        if item.name and server_item.name and server_item.name != item.name:
+            self._report_loss(
+                item, ".name", f"the name {server_item.name!r}: the call was announced as {item.name!r}", "STR-2"
+            )
 
-    def _phase(self, told: ServerItem) -> Phase | None:
-        match told.phase:
+    def _phase(self, server_item: ServerItem) -> Phase | None:
+        match server_item.phase:
             case "commentary" | "final_answer" | None as phase:
                 return phase
             case unknown:
-                self.losses.add("output", f"the phase {unknown!r}", "it is neither commentary nor final_answer (ITEM-7)")
+                self.losses.add(
+                    "output", f"the phase {unknown!r}", "it is neither commentary nor final_answer (ITEM-7)"
+                )
                 return None
 
-    def _release(self) -> None:
-        """Announces items in the server's order, as far as they can be: a call needs its name and call id (TOOL-3)."""
+    def _announce_ready_items(self) -> None:
+        """Announce items in the server's order. A call waits for its name and call id (TOOL-3)."""
         while self._waiting:
             item = self._waiting[0]
             if item.kind in ("call", "custom") and not (item.name and item.call_id):
                 return
             self._announce(self._waiting.pop(0))
 
-    def _release_all(self) -> None:
-        """Nothing more will be told: a call without a call id gets one, one without a name cannot be delivered."""
+    def _announce_remaining_items(self) -> None:
+        """Announce the rest at the end. A call without a call id gets one; a call without a name is dropped."""
         waiting, self._waiting = self._waiting, []
         for item in waiting:
             if item.kind in ("call", "custom"):
                 item.call_id = item.call_id or item.id or self._new_id("call")
                 if not item.name:
-                    self.losses.add("output", "a call that was never given a name", "nobody could run it (TOOL-3)")
+                    self.losses.add("output", "a call without a name", "it cannot be executed (TOOL-3)")
                     continue
             self._announce(item)
 
     def _announce(self, item: UpstreamItem) -> None:
         if self._wire.cut == "by_usage":
-            self._settle(ItemStatus.COMPLETED)  # the one before was not the last, so it was not cut
+            self._settle(ItemStatus.COMPLETED)  # the previous item is not the last one, so it was not truncated
         if item.kind == "message":
             self.writer.message(item.key, id=item.id, phase=item.phase or UNSET)
         elif item.kind == "reasoning":
@@ -316,11 +327,11 @@ class ResponseNormalizer:
         elif item.kind != "whole":
             self._announce_call(item)
         if item.kind != "whole":
-            self._note_place(item)
+            self._record_hub_position(item)
         item.announced_to_client = True
-        held, item.pending_actions = item.pending_actions, []
-        for act, what in held:
-            act(item, *what)
+        pending_actions, item.pending_actions = item.pending_actions, []
+        for action, arguments in pending_actions:
+            action(item, *arguments)
 
     def _announce_call(self, item: UpstreamItem) -> None:
         called = ToolRef("custom" if item.kind == "custom" else "function", item.name or "", item.namespace)
@@ -330,27 +341,29 @@ class ResponseNormalizer:
         announce = self.writer.custom_call if called.kind == "custom" else self.writer.call
         announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)
 
-    def _note_place(self, item: UpstreamItem) -> None:
-        """Where the item that was just announced stands in our own output."""
+    def _record_hub_position(self, item: UpstreamItem) -> None:
+        """Store the hub's id and output index of the item that was announced last."""
         added = self.events[-1]
         assert isinstance(added, ItemAdded)
         assert added.item is not None
         item.hub_id, item.hub_index = id_of(added.item) or "", added.output_index
 
-    def _add(self, item: UpstreamItem, raw: Raw) -> None:
-        item.announced_form = self._whole(item, raw)
+    def _add_whole_item(self, item: UpstreamItem, raw: Raw) -> None:
+        item.announced_form = self._whole_item(item, raw)
         self.writer.add_item(item.key, item.announced_form)
-        self._note_place(item)
+        self._record_hub_position(item)
 
-    def _whole(self, item: UpstreamItem, raw: Raw) -> Item:
+    def _whole_item(self, item: UpstreamItem, raw: Raw) -> Item:
         whole = item_to_hub(raw, item.type, item.hub_id or item.id or self._new_id("item"))
         if isinstance(whole, Reasoning) and whole.encrypted_content:
-            return replace(whole, encrypted_content=self._sealed(item, whole.encrypted_content))
+            return replace(whole, encrypted_content=self._seal(item, whole.encrypted_content))
         return whole
 
     # Text
 
-    def _write(self, item: UpstreamItem, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None) -> None:
+    def _write(
+        self, item: UpstreamItem, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None
+    ) -> None:
         part.pieces.append(text)
         key = item.key
         match part.kind:
@@ -366,137 +379,153 @@ class ResponseNormalizer:
             case _ as never:
                 assert_never(never)
 
-    def _complete_part(self, item: UpstreamItem, part: UpstreamPart, told: ServerPart) -> None:
-        whole = (told.refusal if part.kind == "refusal" else told.text) or ""
-        have = part.text
-        over = part.is_closed or item.has_final_form
-        more = whole[len(have) :] if whole.startswith(have) else ""
-        if whole and whole != have and (over or not more):
-            self._lost(item, _path_of(part), f"{len(whole)} characters that contradict what was streamed", "STR-6")
-            more = ""
-        if over:
+    def _complete_part(self, item: UpstreamItem, part: UpstreamPart, server_part: ServerPart) -> None:
+        whole = (server_part.refusal if part.kind == "refusal" else server_part.text) or ""
+        streamed = part.text
+        is_over = part.is_closed or item.has_final_form
+        rest = whole[len(streamed) :] if whole.startswith(streamed) else ""
+        if whole and whole != streamed and (is_over or not rest):
+            self._report_loss(
+                item, _path_of(part), f"{len(whole)} characters that contradict the streamed text", "STR-6"
+            )
+            rest = ""
+        if is_over:
             return
-        logprobs = told.logprobs if not part.has_logprobs else None
-        if more or logprobs or not have:
-            self._write(item, part, more, logprobs)
+        logprobs = server_part.logprobs if not part.has_logprobs else None
+        if rest or logprobs or not streamed:
+            self._write(item, part, rest, logprobs)
         if part.kind == "text":
-            for raw in (told.annotations or [])[part.annotation_count :]:
-                self._cite(item, part, raw)
+            for raw in (server_part.annotations or [])[part.annotation_count :]:
+                self._add_annotation(item, part, raw)
 
-    def _cite(self, item: UpstreamItem, part: UpstreamPart, raw: Raw) -> None:
+    def _add_annotation(self, item: UpstreamItem, part: UpstreamPart, raw: Raw) -> None:
         annotation = annotation_to_hub(raw)
         if annotation is not None:
             part.annotation_count += 1
             self.writer.annotation(item.key, annotation, part=part.key)
 
-    # The ends of items
+    # Ending items
 
-    def _end(self, item: UpstreamItem, told: ServerItem, raw: Raw) -> None:
-        self._learn(item, told)
+    def _end_item(self, item: UpstreamItem, server_item: ServerItem, raw: Raw) -> None:
+        self._merge_identity(item, server_item)
         item.finished_by_server = True
         if item.kind in ("call", "custom") and item.name:
             item.call_id = item.call_id or item.id or self._new_id("call")
-        self.run_when_announced(item, self._finish, told, raw)
-        self._release()
+        self.run_when_announced(item, self._finish_item, server_item, raw)
+        self._announce_ready_items()
 
-    def _finish(self, item: UpstreamItem, told: ServerItem, raw: Raw) -> None:
-        """What the final form holds beyond what was streamed, and the item's end."""
+    def _finish_item(self, item: UpstreamItem, server_item: ServerItem, raw: Raw) -> None:
+        """Write what the final form adds to the streamed output, then close the item."""
         if item.kind == "whole":
             if not self.writer.is_open(item.key):
-                self._add(item, raw)
-            item.final_form = self._whole(item, self._as_announced(item, raw))
+                self._add_whole_item(item, raw)
+            item.final_form = self._whole_item(item, self._as_announced(item, raw))
         else:
-            self._compare(item, told)
-            self._end_input(item)
-            self._keep(item, raw)
+            self._merge_final_form(item, server_item)
+            self._end_freeform_input(item)
+            self._keep_extra_fields(item, raw)
         item.has_final_form = True
-        if told.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
-            self._unsettled.append(item)  # ITEM-3: how the response ends decides whether it is incomplete
+        if server_item.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
+            self._unsettled.append(item)  # ITEM-3: the end of the response decides whether the item is incomplete
         else:
             self._close(item, ItemStatus.COMPLETED)
 
     def _as_announced(self, item: UpstreamItem, raw: Raw) -> Raw:
-        """STR-4: what names an item that is carried whole is what it was announced with."""
+        """STR-4: an item that is carried whole keeps the immutable fields of its announcement."""
         members = msgspec.json.decode(raw, type=dict[str, Raw])
-        names = {
-            name: Raw(msgspec.json.encode(told)) for name in IMMUTABLE_FIELDS if (told := getattr(item.announced_form, name, None))
-        }
-        changed = {name: told for name, told in names.items() if decode_value(members.get(name, ABSENT_JSON)) != decode_value(told)}
-        for name, told in changed.items():
-            came = decode_value(members.get(name, ABSENT_JSON))
-            self._lost(item, f".{name}", f"{came!r}: it was announced as {decode_value(told)!r}", "STR-4")
+        changed: dict[str, Raw] = {}
+        for name in IMMUTABLE_FIELDS:
+            announced_value = getattr(item.announced_form, name, None)
+            if not announced_value:
+                continue
+            announced = Raw(msgspec.json.encode(announced_value))
+            final_value = decode_value(members.get(name, ABSENT_JSON))
+            if final_value != decode_value(announced):
+                changed[name] = announced
+                self._report_loss(
+                    item, f".{name}", f"{final_value!r}: it was announced as {decode_value(announced)!r}", "STR-4"
+                )
         return Raw(msgspec.json.encode(members | changed)) if changed else raw
 
-    def _keep(self, item: UpstreamItem, raw: Raw) -> None:
-        """What the final form tells besides its contents (ITEM-5, ITEM-7)."""
+    def _keep_extra_fields(self, item: UpstreamItem, raw: Raw) -> None:
+        """Copy the phase and the unknown fields of the final form (ITEM-5, ITEM-7)."""
         if item.kind == "message" and item.phase:
             self.writer.set_phase(item.key, item.phase)
-        known = MEMBERS_OF_KIND[item.kind]
+        typed_fields = MEMBERS_OF_KIND[item.kind]
         members = msgspec.json.decode(raw, type=dict[str, Raw])
-        unknown = {name: member for name, member in members.items() if name not in known}
-        if unknown:
-            self.writer.set_extra_fields(item.key, unknown)
+        extra_fields = {name: member for name, member in members.items() if name not in typed_fields}
+        if extra_fields:
+            self.writer.set_extra_fields(item.key, extra_fields)
         for where in ("content", "summary"):
-            self._lose_unknown_fields(item, where, members.get(where, Raw(b"null")))
+            self._report_unknown_part_fields(item, where, members.get(where, Raw(b"null")))
 
-    def _lose_unknown_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
-        """A part that is written piece by piece has no place for fields that nobody knows."""
+    def _report_unknown_part_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
+        """Report unknown fields of parts: a streamed part cannot carry them."""
         try:
             parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
         except msgspec.ValidationError:
-            return  # a string, or nothing
+            return  # a string, or null
         for at, part in enumerate(parts):
             for name in part.keys() - FIELDS_OF_PART:
-                self._lost(item, f".{where}[{at}].{name}", "is left out", "a part that is streamed has no place for it")
+                self._report_loss(
+                    item, f".{where}[{at}].{name}", "is left out", "a part that is streamed has no place for it"
+                )
 
-    def _end_input(self, item: UpstreamItem) -> None:
-        """The end of a custom tool's one string."""
+    def _end_freeform_input(self, item: UpstreamItem) -> None:
+        """End the input of a custom tool that is called as a function."""
         if item.freeform_input is not None and not item.has_final_form:
             self.writer.custom_input(item.key, item.freeform_input.finish())
             if item.freeform_input.left_over:
-                self._lost(
-                    item, ".input", f"{item.freeform_input.left_over!r} besides the one string", "a custom tool takes one text"
+                self._report_loss(
+                    item,
+                    ".input",
+                    f"{item.freeform_input.left_over!r} besides the one string",
+                    "a custom tool takes one text",
                 )
 
-    def _compare(self, item: UpstreamItem, told: ServerItem) -> None:
-        """STR-6: the final form against what was streamed."""
+    def _merge_final_form(self, item: UpstreamItem, server_item: ServerItem) -> None:
+        """STR-6: compare the final form with the streamed output, and write what is missing."""
         if item.kind == "message":
-            self._compare_parts(item, decode_parts(told.content), TEXT_KINDS_IN_MESSAGE)
+            self._merge_final_parts(item, decode_parts(server_item.content), TEXT_KINDS_IN_MESSAGE)
         elif item.kind == "reasoning":
-            self._compare_parts(item, decode_parts(told.summary), TEXT_KINDS_IN_SUMMARY)
-            self._compare_parts(item, decode_parts(told.content), TEXT_KINDS_IN_REASONING)
-            if told.encrypted_content:
-                self._encrypted(item, told.encrypted_content)
+            self._merge_final_parts(item, decode_parts(server_item.summary), TEXT_KINDS_IN_SUMMARY)
+            self._merge_final_parts(item, decode_parts(server_item.content), TEXT_KINDS_IN_REASONING)
+            if server_item.encrypted_content:
+                self._set_encrypted_content(item, server_item.encrypted_content)
         elif item.kind == "call":
-            self.on_arguments_done(item, text_or_json(told.arguments))
+            self.on_arguments_done(item, text_or_json(server_item.arguments))
         else:
-            self.on_arguments_done(item, text_or_json(told.input))
+            self.on_arguments_done(item, text_or_json(server_item.input))
 
-    def _compare_parts(self, item: UpstreamItem, told: list[ServerPart], text_kinds: dict[str | None, TextKind]) -> None:
+    def _merge_final_parts(
+        self, item: UpstreamItem, server_parts: list[ServerPart], text_kinds: dict[str | None, TextKind]
+    ) -> None:
         counts: dict[TextKind, int] = {}
-        for index, part in enumerate(told):
+        for index, part in enumerate(server_parts):
             text_kind = text_kinds.get(part.type)
             if text_kind is None:
-                self._lost(item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot hold it")
+                self._report_loss(
+                    item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot hold it"
+                )
                 continue
             nth = counts.get(text_kind, 0)
             counts[text_kind] = nth + 1
             self._complete_part(item, item.part_for_final_form(text_kind, index, nth), part)
 
-    def _encrypted(self, item: UpstreamItem, content: str) -> None:
-        """The sealed form of reasoning (RSN-1)."""
+    def _set_encrypted_content(self, item: UpstreamItem, content: str) -> None:
+        """Set the encrypted content of a reasoning item (RSN-1)."""
         if not item.has_final_form:
             item.encrypted_content = content
-            self.writer.encrypted_content(item.key, self._sealed(item, content))
+            self.writer.encrypted_content(item.key, self._seal(item, content))
         elif content != item.encrypted_content:
-            self._lost(item, ".encrypted_content", "what came after the item was done", "ITEM-4")
+            self._report_loss(item, ".encrypted_content", "output after the end of the item", "ITEM-4")
 
-    def _sealed(self, item: UpstreamItem, content: str) -> str:
-        """RSN-2: it goes back to its maker under the id it was made for, which is sealed into it."""
+    def _seal(self, item: UpstreamItem, content: str) -> str:
+        """RSN-2: seal the content together with the item id, so that the same server can get both back."""
         return seal_reasoning(self._wire.maker, {"encrypted_content": content} | ({"id": item.id} if item.id else {}))
 
     def _settle(self, status: ItemStatus) -> None:
-        """Closes items whose end was left open; where the response does not end well, the writer closes them (ITEM-3)."""
+        """Close the unsettled items. If the response does not complete, the writer closes them (ITEM-3)."""
         unsettled, self._unsettled = self._unsettled, []
         for item in unsettled:
             self._close(item, status)
@@ -508,92 +537,109 @@ class ResponseNormalizer:
             self.writer.close(item.key)
 
     def _close_whole(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
-        """An item that is carried whole keeps the end it names, as far as it can have it."""
-        told = status_of(final)
-        last = item.hub_index == self.writer.item_count - 1
-        fits = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and last)
-        if (told == ItemStatus.INCOMPLETE and not fits) or (told == ItemStatus.FAILED and not may_fail(final)):
-            self._lost(item, ".status", f"the status {told!r}", "the response goes on after such an item (ITEM-2, ITEM-3)")
-            told = ItemStatus.COMPLETED
-        self.writer.finish_item(item.key, with_id_and_status(final, item.hub_id, told))
+        """Close an item that is carried whole, with its own status where the protocol allows that."""
+        final_status = status_of(final)
+        is_last = item.hub_index == self.writer.item_count - 1
+        fits = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and is_last)
+        if (final_status == ItemStatus.INCOMPLETE and not fits) or (
+            final_status == ItemStatus.FAILED and not may_fail(final)
+        ):
+            self._report_loss(
+                item,
+                ".status",
+                f"the status {final_status!r}",
+                "the response goes on after such an item (ITEM-2, ITEM-3)",
+            )
+            final_status = ItemStatus.COMPLETED
+        self.writer.finish_item(item.key, with_id_and_status(final, item.hub_id, final_status))
 
     def _settle_all(self, status: ItemStatus) -> None:
-        self._release_all()
+        self._announce_remaining_items()
         for item in self.tracker.items:
-            self._end_input(item)
+            self._end_freeform_input(item)
         self._settle(status)
 
-    def _list(self, output: list[Raw]) -> None:
-        """The items of the terminal event: those that were never streamed, and what others have beyond what was."""
-        told = [
+    def _merge_listed_items(self, output: list[Raw]) -> None:
+        """Merge the items that the terminal event lists: new items, and additions to streamed items."""
+        listed = [
             (raw, item, kind)
             for raw in output
             for item in (decode_struct(raw, ServerItem),)
             if (kind := item_kind(item)) is not None
         ]
-        if len(told) < len(output):
-            self.losses.add("output", "an item without a type", "nothing can be made of it")
-        finals = [_final_form(kind, item, index) for index, (_, item, kind) in enumerate(told)]
-        for (raw, last, _), final, known in zip(told, finals, self.tracker.match_final_forms(finals), strict=True):
-            if known is None or not known.finished_by_server:
-                self._end(known or self._new(final.kinds[-1], last, None), last, raw)
-            elif known.kind != "whole":
-                self.run_when_announced(known, self._compare, last)
+        if len(listed) < len(output):
+            self.losses.add("output", "an item without a type", "it cannot be translated")
+        finals = [_final_form(kind, item, index) for index, (_, item, kind) in enumerate(listed)]
+        for (raw, server_item, _), final, tracked_item in zip(
+            listed, finals, self.tracker.match_final_forms(finals), strict=True
+        ):
+            if tracked_item is None or not tracked_item.finished_by_server:
+                self._end_item(tracked_item or self._track_item(final.kinds[-1], server_item, None), server_item, raw)
+            elif tracked_item.kind != "whole":
+                self.run_when_announced(tracked_item, self._merge_final_form, server_item)
 
     def _is_cut(self, usage: Usage | None) -> bool:
-        """REQ-3, for servers that call an answer complete though they cut it."""
-        told = self._wire.cut == "told" or self._limit is None or usage is None
-        return not told and usage is not None and usage.output_tokens >= (self._limit or 0)
+        """REQ-3: whether the usage shows a truncated response, for servers that report it as completed."""
+        if self._wire.cut == "told" or self._limit is None or usage is None:
+            return False
+        return usage.output_tokens >= self._limit
 
-    def _carry(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
+    def _forward_event(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
         self.writer.unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
 
-    def _lost(self, item: UpstreamItem, where: str, what: str, why: str) -> None:
+    def _report_loss(self, item: UpstreamItem, where: str, what: str, why: str) -> None:
         path = f"output[{item.hub_index}]" if item.hub_index >= 0 else "output"
         self.losses.add(path + where, what, why)
 
 
-def _final_form(kind: ItemKind, told: ServerItem, index: int | None) -> FinalForm:
-    kinds: tuple[ItemKind, ...] = (kind, "whole") if _must_be_carried(told) else (kind,)
-    return FinalForm(kinds, told.id, index, lambda item: _agrees(item, told))
+def _final_form(kind: ItemKind, server_item: ServerItem, index: int | None) -> FinalForm:
+    kinds: tuple[ItemKind, ...] = (kind, "whole") if _must_be_carried(server_item) else (kind,)
+    return FinalForm(kinds, server_item.id, index, lambda item: _agrees_with_streamed(item, server_item))
 
 
-def _must_be_carried(told: ServerItem) -> bool:
-    """Whether an item that comes whole holds what cannot be written piece by piece (ITEM-5)."""
-    match item_kind(told):
+def _must_be_carried(server_item: ServerItem) -> bool:
+    """Whether an item has content that cannot be streamed part by part (ITEM-5)."""
+    match item_kind(server_item):
         case "message":
-            foreign = {part.type for part in decode_parts(told.content)} - TEXT_KINDS_IN_MESSAGE.keys()
-            return bool(foreign) or told.role not in (None, "assistant")
+            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_MESSAGE.keys()
+            return bool(foreign) or server_item.role not in (None, "assistant")
         case "reasoning":
-            foreign = {part.type for part in decode_parts(told.content)} - TEXT_KINDS_IN_REASONING.keys()
-            return bool(foreign or {part.type for part in decode_parts(told.summary)} - TEXT_KINDS_IN_SUMMARY.keys())
+            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_REASONING.keys()
+            return bool(
+                foreign or {part.type for part in decode_parts(server_item.summary)} - TEXT_KINDS_IN_SUMMARY.keys()
+            )
         case _:
             return False
 
 
-def _agrees(item: UpstreamItem, told: ServerItem) -> bool:
-    """Whether this can be the final form of an item that was streamed under another id."""
+def _agrees_with_streamed(item: UpstreamItem, server_item: ServerItem) -> bool:
+    """Whether `server_item` can be the final form of an item that was streamed under another id."""
     match item.kind:
         case "message":
-            return _goes_on(item, decode_parts(told.content), "text", "refusal")
+            return _continues_streamed_parts(item, decode_parts(server_item.content), "text", "refusal")
         case "reasoning":
-            content, summary = decode_parts(told.content), decode_parts(told.summary)
-            return _goes_on(item, content, "reasoning") and _goes_on(item, summary, "summary")
+            content, summary = decode_parts(server_item.content), decode_parts(server_item.summary)
+            return _continues_streamed_parts(item, content, "reasoning") and _continues_streamed_parts(
+                item, summary, "summary"
+            )
         case "call" | "custom":
-            if item.call_id and told.call_id:
-                return item.call_id == told.call_id
-            whole = text_or_json(told.arguments if item.kind == "call" else told.input) or ""
-            return item.name in (None, told.name) and whole.startswith("".join(item.pieces))
+            if item.call_id and server_item.call_id:
+                return item.call_id == server_item.call_id
+            whole = text_or_json(server_item.arguments if item.kind == "call" else server_item.input) or ""
+            return item.name in (None, server_item.name) and whole.startswith("".join(item.pieces))
         case "whole":
-            return item.type == told.type
+            return item.type == server_item.type
         case _ as never:
             assert_never(never)
 
 
-def _goes_on(item: UpstreamItem, told: list[ServerPart], *text_kinds: TextKind) -> bool:
-    have = [part.text for part in item.parts_of_kind(*text_kinds)]
-    whole = [part.text or part.refusal or "" for part in told]
-    return len(have) <= len(whole) and all(now.startswith(before) for now, before in zip(whole, have, strict=False))
+def _continues_streamed_parts(item: UpstreamItem, server_parts: list[ServerPart], *text_kinds: TextKind) -> bool:
+    streamed_texts = [part.text for part in item.parts_of_kind(*text_kinds)]
+    final_texts = [part.text or part.refusal or "" for part in server_parts]
+    return len(streamed_texts) <= len(final_texts) and all(
+        final_text.startswith(streamed_text)
+        for final_text, streamed_text in zip(final_texts, streamed_texts, strict=False)
+    )
 
 
 def _path_of(part: UpstreamPart) -> str:
@@ -605,7 +651,7 @@ TYPE_OF_KIND: Final[dict[ItemKind, str]] = {
     "reasoning": "reasoning",
     "call": "function_call",
     "custom": "custom_tool_call",
-    "whole": "message",  # of all that has no type, only what has a role can be carried
+    "whole": "message",  # without a type, only an item with a role is carried
 }
 MEMBERS_OF_KIND: Final[dict[ItemKind, frozenset[str]]] = {
     kind: frozenset({"type", *shape.__struct_encode_fields__})
@@ -621,7 +667,7 @@ PART_CLASS_OF_TEXT: Final[dict[TextKind, PartKind]] = {
     "reasoning": ReasoningText,
     "summary": SummaryText,
 }
-# Poor servers leave the type out, or use that of a neighbour.
+# Some servers omit the type, or use a related one.
 TEXT_KINDS_IN_MESSAGE: Final[dict[str | None, TextKind]] = {
     None: "text",
     "output_text": "text",
@@ -634,5 +680,9 @@ TEXT_KINDS_IN_REASONING: Final[dict[str | None, TextKind]] = {
     "text": "reasoning",
     "output_text": "reasoning",
 }
-TEXT_KINDS_IN_SUMMARY: Final[dict[str | None, TextKind]] = {None: "summary", "summary_text": "summary", "text": "summary"}
+TEXT_KINDS_IN_SUMMARY: Final[dict[str | None, TextKind]] = {
+    None: "summary",
+    "summary_text": "summary",
+    "text": "summary",
+}
 FAILED: Final = frozenset({ResponseStatus.FAILED.value, ResponseStatus.CANCELLED.value})

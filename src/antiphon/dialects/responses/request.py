@@ -1,7 +1,7 @@
-"""Requests: a client's body into the hub, and a hub request as a body for another server of this API.
+"""Translates requests: a client's body to a hub request, and a hub request to the body for a server of this API.
 
-The hub speaks this dialect, so most of a request passes as it is, unknown fields and items included (REQ-7, ITEM-5). What changes
-is what the server's `ResponsesWire` asks for, and content types that stand under the wrong role (C-2).
+The hub uses this dialect, so most fields and items pass unchanged, unknown ones included (REQ-7, ITEM-5). Changed are
+the parts that the server's `ResponsesWire` asks for, and content types that do not fit their role (C-2).
 """
 
 from __future__ import annotations
@@ -51,19 +51,21 @@ AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Ref
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body. The hub has a place for everything in it."""
+    """Decode a client's body. Nothing is lost."""
     return codec.decode_request(body), Losses()
 
 
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """Return the body for a server, and the losses."""
     losses = Losses()
-    if type(request) is not Request:  # a WebSocket turn is a request under a type of its own
+    if type(request) is not Request:  # a WebSocket turn is a subclass of Request
         request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
-        request = replace(request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET)
-    request = _with_known_include(request, wire, losses)
-    request = _with_known_effort(request, wire, losses)
+        request = replace(
+            request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET
+        )
+    request = _with_supported_include(request, wire, losses)
+    request = _with_supported_effort(request, wire, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
         request = _Input(wire, losses, flat).rewrite(request, request.input)
@@ -78,14 +80,14 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
 
 
 def _check_format(request: Request) -> None:
-    """REQ-1: a client that wants JSON cannot do with any text."""
+    """REQ-1: refuse a request for JSON output if the server writes text only."""
     format = request.text.format if request.text else UNSET
     if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
-        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
 
 
 class _Input:
-    """The items of one request, as the server takes them."""
+    """Rewrites the input items of one request for the server."""
 
     def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
         self._wire = wire
@@ -101,29 +103,31 @@ class _Input:
             case None:
                 return None
             case MessageParam() as item:
-                return self._bare(self._message(item, path))
+                return self._without_bookkeeping(self._message(item, path))
             case ReasoningParam() as item:
                 return self._reasoning(item, path)
             case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
-                return self._bare(mark_failure_in_text(item))
+                return self._without_bookkeeping(mark_failure_in_text(item))
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN):
-                    self._losses.add(path, f"an item of type {item.kind}", ELSEWHERE)
+                    self._losses.add(path, f"an item of type {item.kind}", FOREIGN_REASON)
                     return None
                 if self._wire.unknown_items == "drop":
                     self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
                     return None
                 return item
             case item:
-                return self._bare(item)
+                return self._without_bookkeeping(item)
 
-    def _bare(self, item: T) -> T:
-        """Without what is only bookkeeping to the server that made it, if this one does not want it."""
+    def _without_bookkeeping(self, item: T) -> T:
+        """Remove redundant fields, and the status if the server does not accept it."""
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         extra = getattr(item, "extra", UNSET)
         if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
-            item = replace(item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET)
+            item = replace(
+                item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET
+            )
         return item
 
     # Messages
@@ -137,7 +141,7 @@ class _Input:
         return replace(message, content=[part for part in parts if part is not None])
 
     def _input_part(self, part: ContentParam, path: str) -> ContentParam | None:
-        """C-2: what a user, system or developer says is `input_*`, whatever the client called it."""
+        """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
         return self._input_text(part, path) if isinstance(part, AnyText) else part
@@ -145,14 +149,14 @@ class _Input:
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN):
             return part
-        self._losses.add(path, f"a part of type {part.kind}", ELSEWHERE)
+        self._losses.add(path, f"a part of type {part.kind}", FOREIGN_REASON)
         return None
 
     def _input_text(self, part: AnyText, path: str) -> InputText:
         if isinstance(part, InputText):
             return part
         if isinstance(part, Refusal):
-            self._losses.add(path, "that these words were a refusal", "only text can stand here")
+            self._losses.add(path, "the mark that this text is a refusal", "only text is allowed here")
         elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
             self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
         return InputText(text=_text_in(part), extra=part.extra)
@@ -163,12 +167,16 @@ class _Input:
             message = replace(message, phase=UNSET)
         content = message.content
         if isinstance(content, str):
-            return replace(message, content=[InputText(text=content)]) if self._wire.assistant_content == "input_text" else message
+            return (
+                replace(message, content=[InputText(text=content)])
+                if self._wire.assistant_content == "input_text"
+                else message
+            )
         sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(content)]
         return replace(message, content=[part for part in sent if part is not None])
 
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
-        """C-2: what the assistant said is `output_text` or `refusal`, unless the server wants it otherwise."""
+        """C-2: assistant text is `output_text` or `refusal`, unless the server wants `input_text`."""
         if isinstance(part, AnyText):
             if self._wire.assistant_content == "input_text":
                 return self._input_text(part, path)
@@ -184,11 +192,11 @@ class _Input:
     # Reasoning
 
     def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
-        """RSN-3: only what the server takes."""
-        opened = self._opened(item, path)
-        if opened is None:
+        """RSN-3: send only the reasoning that the server accepts."""
+        unsealed = self._unsealed(item, path)
+        if unsealed is None:
             return None
-        item = opened
+        item = unsealed
         if self._wire.reasoning == "encrypted_only":
             if not item.encrypted_content:
                 self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
@@ -196,44 +204,56 @@ class _Input:
             if item.content:
                 self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
                 item = replace(item, content=UNSET)
-        return self._bare(item)
+        return self._without_bookkeeping(item)
 
-    def _opened(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
-        """RSN-2: its maker gets it as it was made. What is in no envelope of ours, the client has from somewhere else."""
+    def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
+        """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             return item
         match envelope.content:
             case {"encrypted_content": str() as sealed, **rest} if envelope.maker == self._wire.maker:
-                made_for = rest.get("id")
-                return replace(item, encrypted_content=sealed, id=made_for if item.id and isinstance(made_for, str) else item.id)
+                original_id = rest.get("id")
+                return replace(
+                    item,
+                    encrypted_content=sealed,
+                    id=original_id if item.id and isinstance(original_id, str) else item.id,
+                )
             case _:
-                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker takes it")
+                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker accepts it")
                 return None
 
 
-def _with_known_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
-    """RSN-2: encrypted reasoning is asked for where the server needs it back, and never of a model that does not reason."""
-    asked = request.include or ()
+def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-2: request encrypted reasoning where the server needs it back, and never of a model that does not reason."""
+    requested = request.include or ()
     if matches_any(request.model or "", wire.no_reasoning_models):
-        if SEALED in asked:
-            losses.add(f"include[{asked.index(SEALED)}]", "encrypted reasoning is not asked for", "the model does not reason")
-        kept = [name for name in asked if name not in (SEALED, ENCRYPTED_IF_ANY)]
-        return replace(request, include=kept or UNSET) if len(kept) < len(asked) else request
-    wanted = [name for name in asked if name != ENCRYPTED_IF_ANY]
-    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(asked)):
+        if SEALED in requested:
+            losses.add(
+                f"include[{requested.index(SEALED)}]",
+                "encrypted reasoning is not asked for",
+                "the model does not reason",
+            )
+        remaining = [name for name in requested if name not in (SEALED, ENCRYPTED_IF_ANY)]
+        return replace(request, include=remaining or UNSET) if len(remaining) < len(requested) else request
+    wanted = [name for name in requested if name != ENCRYPTED_IF_ANY]
+    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(requested)):
         wanted.append(SEALED)
-    return replace(request, include=wanted) if wanted != [*asked] else request
+    return replace(request, include=wanted) if wanted != [*requested] else request
 
 
-def _with_known_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
-    """RSN-4: how hard to think, in a word that the server knows."""
+def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else None
     if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
         return request
-    known = nearest_effort(effort, wire.efforts)
-    losses.add("reasoning.effort", f"the effort {effort!r}: it became {known!r}", "the server does not know the word")
-    return replace(request, reasoning=replace(request.reasoning, effort=known))
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}: it became {supported_effort!r}",
+        "the server does not support it",
+    )
+    return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
 
 
 def _text_in(part: AnyText) -> str:
@@ -241,31 +261,35 @@ def _text_in(part: AnyText) -> str:
 
 
 def _without_foreign_fields(request: Request, losses: Losses) -> Request:
-    """Fields that a client of another dialect sent and this one has no place for; any other unknown field is carried (REQ-7)."""
+    """Remove fields of other dialects, and report them. Other unknown fields are kept (REQ-7)."""
     foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
     for name, raw in foreign.items():
         if not is_handled_by_gateway(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
-    kept = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
-    return replace(request, extra=kept or UNSET) if foreign else request
+    remaining_fields = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
+    return replace(request, extra=remaining_fields or UNSET) if foreign else request
 
 
 def _without_foreign_tools(request: Request, losses: Losses) -> Request:
-    """The hosted tools of another API, which its own clients offer: a server refuses types that it does not know."""
-    foreign = {at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)}
+    """Remove hosted tools of other APIs, because servers refuse tools of unknown type."""
+    foreign = {
+        at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
+    }
     if not request.tools or not foreign:
         return request
     for at in foreign:
-        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", ELSEWHERE)
-    kept = [tool for at, tool in enumerate(request.tools) if at not in foreign]
-    if isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool":  # as Messages name one of them
+        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", FOREIGN_REASON)
+    remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
+    if (
+        isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
+    ):  # the form of the Messages API
         losses.add("tool_choice", "the choice of a tool", "it is not offered")
         request = replace(request, tool_choice=UNSET)
-    return replace(request, tools=kept or UNSET)
+    return replace(request, tools=remaining_tools or UNSET)
 
 
 def _without(request: Request, name: str, losses: Losses) -> Request:
-    """REQ-6: a field that the server has no place for; `text.verbosity` is one inside another."""
+    """REQ-6: remove a field that the server does not accept. `text.verbosity` names a nested field."""
     outer, _, inner = name.partition(".")
     if request.extra and outer in request.extra:
         losses.add(name, f"the field {name!r}", "the server has no place for it")
@@ -283,6 +307,6 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
 
 SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:", "gemini:", "messages:")
-#: Tools of Messages have the day in their names, and are carried as they are.
+#: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
-ELSEWHERE: Final = "only servers of another API have it"
+FOREIGN_REASON: Final = "only servers of another API have it"

@@ -1,4 +1,4 @@
-"""Whole answers: another server's, mended like its stream would be (STR-14), and ours, which are the hub's own."""
+"""Translates responses that are not streamed. A server's response is normalized like its stream (STR-14)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def response_to_hub(
     stamps: Stamps,
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
-    """A server's whole answer. Raises the error that it holds instead of one, or that it is none."""
-    told = decode_struct(require_valid_json(body), ServerResponse)
-    if told.output is None and told.status is None:
-        error = decode_error(told.error)
+    """Translate a server's response. Raises its error, or `UpstreamFault` if the body is no response object."""
+    server_response = decode_struct(require_valid_json(body), ServerResponse)
+    if server_response.output is None and server_response.status is None:
+        error = decode_error(server_response.error)
         if error is not None:
             raise error_in_answer(error)
         raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
     normalizer = ResponseNormalizer(request, opening, stamps, wire)
-    normalizer.on_response_ended(told, told.status or ResponseStatus.COMPLETED)
+    normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
     return normalizer.writer.response, normalizer.losses
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """HTTP-2: the whole of it."""
-    del request  # every dialect's has one; here the response has all that is needed
+    """HTTP-2: encode the response."""
+    del request  # part of the common signature; unused here
     return codec.encode(response), Losses()

@@ -1,7 +1,7 @@
-"""Answers of this API as servers of every kind send them, and what can be read out of them.
+"""Lenient shapes of responses and events of this API, and functions that decode them.
 
-Every field may be absent, null or of another type than it should be; what a good server sends is read in one typed decode. What
-is no JSON is refused, once, by `require_valid_json`: everything else here relies on that.
+Every field may be absent, null or of a wrong type. A well-formed response needs one typed decode. The functions here
+rely on `require_valid_json`, which refuses invalid JSON once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServerLogProb(Struct, frozen=True, gc=False):
 
 
 class ServerEvent(Struct, frozen=True, gc=False):
-    """Any event: the members that some event has, flat, so that one decode serves them all."""
+    """Any event. It has the members of all event types, so that one decode serves all of them."""
 
     type: str | None = None
     delta: str | None = None
@@ -122,16 +122,16 @@ class ServerResponse(Struct, frozen=True, gc=False):
 
 
 def require_valid_json(data: bytes) -> bytes:
-    """`data`, if it is valid JSON throughout: `Raw` members would let through what no reader after us takes."""
+    """Return `data` if it is valid JSON. `Raw` members alone would not be checked."""
     try:
         decode_json(data)
     except DECODE_ERRORS:
-        raise UpstreamFault("the upstream sent what is not valid JSON", code="upstream_invalid_response") from None
+        raise UpstreamFault("the upstream sent invalid JSON", code="upstream_invalid_response") from None
     return data
 
 
 def decode_struct(raw: bytes | Raw, type: type[_S]) -> _S:
-    """`raw` as this struct; a member of another type than it should have counts as absent."""
+    """Decode `raw` as this struct. A member of a wrong type counts as absent."""
     if raw is ABSENT_JSON:
         return type()
     try:
@@ -157,32 +157,39 @@ def text_or_json(raw: Raw) -> str | None:
 
 
 def decode_value(raw: Raw) -> Any:
-    """Any JSON value, None if there is nothing."""
+    """Decode any JSON value. None if it is absent."""
     return msgspec.json.decode(raw) if raw is not ABSENT_JSON else None
 
 
 def decode_parts(raw: Raw) -> list[ServerPart]:
-    """Parts of a message, a reasoning item or a summary. A string counts as one part of text."""
+    """Decode the parts of a message, a reasoning item or a summary. A string counts as one text part."""
     value = decode_value(raw)
     if isinstance(value, str):
         return [ServerPart(text=value)]
-    return [decode_struct(part, ServerPart) for part in msgspec.json.decode(raw, type=list[Raw])] if isinstance(value, list) else []
+    return (
+        [decode_struct(part, ServerPart) for part in msgspec.json.decode(raw, type=list[Raw])]
+        if isinstance(value, list)
+        else []
+    )
 
 
-def logprobs_to_hub(told: list[ServerLogProb] | None) -> list[LogProb]:
+def logprobs_to_hub(server_logprobs: list[ServerLogProb] | None) -> list[LogProb]:
     return [
         LogProb(
-            token=one.token,
-            logprob=one.logprob,
-            bytes=_bytes_of(one),
-            top_logprobs=[TopLogProb(token=top.token, logprob=top.logprob, bytes=_bytes_of(top)) for top in one.top_logprobs or ()],
+            token=entry.token,
+            logprob=entry.logprob,
+            bytes=_bytes_of(entry),
+            top_logprobs=[
+                TopLogProb(token=top.token, logprob=top.logprob, bytes=_bytes_of(top))
+                for top in entry.top_logprobs or ()
+            ],
         )
-        for one in told or ()
+        for entry in server_logprobs or ()
     ]
 
 
 def annotation_to_hub(raw: Raw) -> Annotation | None:
-    """A citation; one that is not as it should be is carried as it came."""
+    """Decode a citation. An invalid one is kept as raw JSON."""
     if decode_value(raw) is None:
         return None
     try:
@@ -193,38 +200,44 @@ def annotation_to_hub(raw: Raw) -> Annotation | None:
 
 
 def item_to_hub(raw: Raw, kind: str, id: str) -> Item:
-    """An item that is carried whole (ITEM-5). If it is not as it should be, it gets the id and status it lacks; if that does
-    not help, it is carried as it came."""
-    members = {name: member for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items() if bytes(member) != b"null"}
-    lacking = Raw(msgspec.json.encode(id)), Raw(b'"completed"')
-    for tried in (raw, {"id": lacking[0], **members}, {"id": lacking[0], "status": lacking[1], **members}):
+    """Decode an item that is carried whole (ITEM-5). A missing id and status are added; if the item is still invalid,
+    it is kept as raw JSON."""
+    members = {
+        name: member
+        for name, member in msgspec.json.decode(raw, type=dict[str, Raw]).items()
+        if bytes(member) != b"null"
+    }
+    defaults = Raw(msgspec.json.encode(id)), Raw(b'"completed"')
+    for candidate in (raw, {"id": defaults[0], **members}, {"id": defaults[0], "status": defaults[1], **members}):
         try:
-            return codec.decode_item(tried if isinstance(tried, Raw) else msgspec.json.encode(tried))
+            return codec.decode_item(candidate if isinstance(candidate, Raw) else msgspec.json.encode(candidate))
         except ClientFault:
             continue
     return UnknownItem(kind=kind, raw=raw)
 
 
 def usage_to_hub(raw: Raw) -> Usage | None:
-    """REQ-4: the tokens as they were counted, with zeros for the details that a server does not tell."""
+    """REQ-4: decode the token counts. Missing details are zero."""
     if not isinstance(decode_value(raw), dict):
         return None
     try:
-        whole: Usage = codec.decode_as(raw, Usage)
+        usage: Usage = codec.decode_as(raw, Usage)
     except ClientFault:
-        told = decode_struct(raw, ServerUsage)
+        server_usage = decode_struct(raw, ServerUsage)
     else:
-        return whole
-    taken = _first(told.input_tokens, told.prompt_tokens)
-    made = _first(told.output_tokens, told.completion_tokens)
-    cached = told.input_tokens_details.cached_tokens if told.input_tokens_details else None
-    reasoned = told.output_tokens_details.reasoning_tokens if told.output_tokens_details else None
+        return usage
+    input_count = _first(server_usage.input_tokens, server_usage.prompt_tokens)
+    output_count = _first(server_usage.output_tokens, server_usage.completion_tokens)
+    cached_tokens = server_usage.input_tokens_details.cached_tokens if server_usage.input_tokens_details else None
+    reasoning_tokens = (
+        server_usage.output_tokens_details.reasoning_tokens if server_usage.output_tokens_details else None
+    )
     return Usage(
-        input_tokens=taken,
-        output_tokens=made,
-        total_tokens=_first(told.total_tokens, taken + made),
-        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
-        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoned or 0),
+        input_tokens=input_count,
+        output_tokens=output_count,
+        total_tokens=_first(server_usage.total_tokens, input_count + output_count),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens or 0),
     )
 
 
@@ -241,16 +254,16 @@ def _member_by_member(raw: bytes | Raw, type: type[_S]) -> _S:
         members = msgspec.json.decode(raw, type=dict[str, Raw])
     except msgspec.ValidationError:
         return type()
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in msgspec.structs.fields(type):
         if field.encode_name in members:
             try:
-                found[field.name] = msgspec.json.decode(members[field.encode_name], type=field.type)
+                values[field.name] = msgspec.json.decode(members[field.encode_name], type=field.type)
             except msgspec.ValidationError:
                 # The older spelling's `delta` may be an object with the text inside (API-6).
                 if field.name == "delta":
-                    found["delta"] = decode_struct(members["delta"], ServerPart).text
-    return type(**found)
+                    values["delta"] = decode_struct(members["delta"], ServerPart).text
+    return type(**values)
 
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)

@@ -1,7 +1,7 @@
-"""Which item a server speaks of: `ItemTracker` finds it by id, by index, or by what it can only be.
+"""`ItemTracker` finds the item that an event belongs to: by id, by index, or by elimination.
 
-Good servers name both and never change them. Poor ones leave out one or the other or both, count every item as the first, or give
-an item another id each time they speak of it. Nothing is written here; `normalizing` does that.
+Some servers omit the id, the index or both, give every item the index 0, or give an item a new id in each event. This
+module writes no output; `normalizing` does.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ItemKind = Literal["message", "reasoning", "call", "custom", "whole"]
 
 
 class UpstreamPart:
-    """A part of an item, and what came of it so far."""
+    """A part of an item, and what was received of it so far."""
 
     __slots__ = ("annotation_count", "has_logprobs", "index", "is_closed", "key", "kind", "pieces")
 
     def __init__(self, key: int, text_kind: TextKind, index: int) -> None:
         self.key = key
         self.kind: TextKind = text_kind
-        self.index = index  # the server's
+        self.index = index  # the server's index
         self.pieces = TextPieces()
         self.annotation_count = 0
         self.has_logprobs = False
@@ -38,12 +38,12 @@ class UpstreamPart:
 
 
 class UpstreamItem:
-    """An item of the server's, and what came of it so far."""
+    """An item of the server, and what was received of it so far."""
 
     __slots__ = (
         "announced_by_server", "announced_form", "announced_to_client", "call_id", "encrypted_content", "final_form",
-        "finished_by_server", "freeform_input", "has_changing_id", "has_confirmed_id", "has_final_form", "hub_id", "hub_index",
-        "id", "key", "kind", "name", "namespace", "parts", "pending_actions", "phase", "pieces", "type",
+        "finished_by_server", "freeform_input", "has_changing_id", "has_confirmed_id", "has_final_form", "hub_id",
+        "hub_index", "id", "key", "kind", "name", "namespace", "parts", "pending_actions", "phase", "pieces", "type",
     )  # fmt: skip
 
     def __init__(self, key: int, kind: ItemKind, type: str, id: str | None) -> None:
@@ -51,44 +51,46 @@ class UpstreamItem:
         self.kind: ItemKind = kind
         self.type = type
         self.id = id
-        # As the server tells it:
-        self.announced_by_server = False  # it was announced
-        self.has_confirmed_id = False  # something was said of it under its own id
-        self.has_changing_id = False  # something was said of it under another id
-        self.finished_by_server = False  # nothing more will be said of it
+        # State at the server:
+        self.announced_by_server = False  # `output_item.added` was received
+        self.has_confirmed_id = False  # an event used the id of its announcement
+        self.has_changing_id = False  # an event used another id
+        self.finished_by_server = False  # its final form was received
         self.name: str | None = None
         self.call_id: str | None = None
         self.namespace: str | None = None
         self.phase: Phase | None = None
-        # As we tell it:
+        # State at the client:
         self.announced_to_client = False
-        self.has_final_form = False  # its final form is known
-        self.announced_form: Item | None = None  # how an item was announced which is carried whole
-        self.final_form: Item | None = None  # that of an item which is carried whole
-        self.pending_actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what waits until it can be announced
+        self.has_final_form = False  # its final form was applied
+        self.announced_form: Item | None = None  # for an item that is carried whole
+        self.final_form: Item | None = None  # for an item that is carried whole
+        self.pending_actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # run once it is announced
         self.hub_id = ""
         self.hub_index = -1
         self.parts: list[UpstreamPart] = []
-        self.pieces = TextPieces()  # of a call's arguments or input
+        self.pieces = TextPieces()  # arguments or input of a call
         self.encrypted_content: str | None = None
-        self.freeform_input: FreeformInput | None = None  # a custom tool's call that comes as a function's
+        self.freeform_input: FreeformInput | None = None  # for a custom tool that is called as a function
 
     def parts_of_kind(self, *text_kinds: TextKind) -> list[UpstreamPart]:
-        """Its parts of these kinds, in the server's order."""
+        """Return the parts of these kinds, in the server's order."""
         return sorted((part for part in self.parts if part.kind in text_kinds), key=lambda part: part.index)
 
     def part_at(self, text_kind: TextKind, index: int | None) -> UpstreamPart:
-        """The part at the server's index, the last one if there are several; without an index, the last that is open."""
+        """Return the last part with the server's index, or the last open part if `index` is None. Added if missing."""
         for part in reversed(self.parts):
             if part.kind == text_kind and (part.index == index if index is not None else not part.is_closed):
                 return part
         return self.add_part(text_kind, index)
 
     def add_part(self, text_kind: TextKind, index: int | None) -> UpstreamPart:
-        """A part that begins; without an index it is the next."""
+        """Add a part. Without an index it gets the next one."""
         if index is None:
             side_by_side = (
-                self.parts_of_kind("summary") if text_kind == "summary" else self.parts_of_kind("text", "refusal", "reasoning")
+                self.parts_of_kind("summary")
+                if text_kind == "summary"
+                else self.parts_of_kind("text", "refusal", "reasoning")
             )
             index = side_by_side[-1].index + 1 if side_by_side else 0
         part = UpstreamPart(len(self.parts), text_kind, index)
@@ -96,7 +98,7 @@ class UpstreamItem:
         return part
 
     def part_for_final_form(self, text_kind: TextKind, index: int, nth: int) -> UpstreamPart:
-        """The part that stands at `index` in a final form, where it is the nth of its kind."""
+        """Return the part for the one at `index` in a final form, where it is the nth of its kind."""
         streamed = self.parts_of_kind(text_kind)
         here = [part for part in streamed if part.index == index]
         if len(here) == 1:
@@ -105,7 +107,7 @@ class UpstreamItem:
 
 
 class FinalForm(NamedTuple):
-    """The last form of an item, as `output_item.done` or the terminal event tells it."""
+    """The final form of an item, from `output_item.done` or the terminal event."""
 
     kinds: tuple[ItemKind, ...]
     id: str | None
@@ -113,12 +115,12 @@ class FinalForm(NamedTuple):
     agrees_with: Callable[[UpstreamItem], bool]
 
     def fits_item(self, item: UpstreamItem) -> bool:
-        """Whether it can be this item's at all: one that is carried whole ends as the type it was announced as (STR-4)."""
+        """Whether the kinds are compatible. An item that is carried whole must keep its announced type (STR-4)."""
         return item.kind in self.kinds and (item.kind != "whole" or self.agrees_with(item))
 
 
 class ItemTracker:
-    """All items of one answer, in the order in which the server first spoke of them."""
+    """All items of one response, in the order in which the server first mentioned them."""
 
     def __init__(self) -> None:
         self.items: list[UpstreamItem] = []
@@ -126,7 +128,7 @@ class ItemTracker:
         self._by_index: dict[int, UpstreamItem] = {}
 
     def add(self, kind: ItemKind, type: str, id: str | None, index: int | None) -> UpstreamItem:
-        """An item that was never spoken of. Without an index it is the next."""
+        """Add a new item. Without an index it gets the next one."""
         item = UpstreamItem(len(self.items), kind, type, id)
         self.items.append(item)
         self._by_index[index if index is not None else item.key] = item
@@ -135,16 +137,16 @@ class ItemTracker:
         return item
 
     def find_announced(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
-        """The item that is announced, if something was said of it before: it comes late, or twice."""
+        """Return the item of an announcement that is late or repeated. None if the item is new."""
         item = self._by_id.get(id or "")
         if item is None and index is not None:
             item = self._by_index.get(index)
             if item is not None and item.announced_by_server:
-                item = None  # every item is the first for this server
+                item = None  # this server gives every item the same index
         return item if item is not None and item.kind == kind and not item.finished_by_server else None
 
     def find_for_delta(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
-        """The item that a delta belongs to, finished or not; None if it was never announced."""
+        """Return the item that a delta belongs to, finished or not. None if it was never announced."""
         item = self._by_id.get(id or "")
         if item is not None and item.kind == kind:
             item.has_confirmed_id = True
@@ -160,16 +162,20 @@ class ItemTracker:
         return item
 
     def find_of_any_kind(self, id: str | None, index: int | None) -> UpstreamItem | None:
-        """The item that an event of unknown type speaks of."""
+        """Return the item that an event of unknown type refers to."""
         return self._by_id.get(id or "") or (self._by_index.get(index) if index is not None else None)
 
     def find_for_final_form(self, final: FinalForm) -> UpstreamItem | None:
-        """The item whose last form this is; None if it was never spoken of."""
+        """Return the item that this final form belongs to. None if the item is new."""
         item = self._by_id.get(final.id or "")
         if item is not None and final.fits_item(item):
             return item
         at = self._by_index.get(final.output_index) if final.output_index is not None else None
-        if at is not None and final.fits_item(at) and (not at.finished_by_server or (final.id is None and final.agrees_with(at))):
+        if (
+            at is not None
+            and final.fits_item(at)
+            and (not at.finished_by_server or (final.id is None and final.agrees_with(at)))
+        ):
             return at
         open_ones = [item for item in self.items if final.fits_item(item) and not item.finished_by_server]
         same = next((item for item in open_ones if final.agrees_with(item)), None)
@@ -178,7 +184,7 @@ class ItemTracker:
         return same
 
     def match_final_forms(self, finals: list[FinalForm]) -> list[UpstreamItem | None]:
-        """The items that the terminal event lists, None for those that were never spoken of. Ids that are known come first."""
+        """Return the item for each entry of the terminal event, None for a new one. Matches by id take precedence."""
         matched: list[UpstreamItem | None] = []
         for final in finals:
             item = self._by_id.get(final.id or "")
@@ -188,12 +194,12 @@ class ItemTracker:
             if matched[at] is None:
                 left = [item for item in self.items if final.fits_item(item) and item not in matched]
                 same = next((item for item in left if final.agrees_with(item)), None)
-                # If it contradicts what was streamed in its place: better one item and a loss than two items.
+                # Contradicting content at the same index: one item and a loss is better than two items.
                 matched[at] = same or next((item for item in left if item is self._by_index.get(at)), None)
         return matched
 
     def _only(self, kind: ItemKind, id: str | None) -> UpstreamItem | None:
-        """The open item of this kind that can be meant by an id nobody knows."""
+        """Return the open item of this kind that an unknown id can refer to."""
         item = next((item for item in reversed(self.items) if item.kind == kind and not item.finished_by_server), None)
         if item is None or id is None or item.id is None or item.has_changing_id or not item.has_confirmed_id:
             return item
@@ -206,7 +212,7 @@ class ItemTracker:
 
 
 def item_kind(item: ServerItem) -> ItemKind | None:
-    """What an item is, by its type or by what it holds; None if that cannot be told."""
+    """Return the kind of an item, by its type or its members. None if it cannot be determined."""
     if item.type:
         return KIND_OF_TYPE.get(item.type, "whole")
     if item.role is not None:

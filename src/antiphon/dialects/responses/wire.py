@@ -1,4 +1,4 @@
-"""What differs between servers of this API. Its shapes are the hub's own; those of poor servers are in `server_shapes`."""
+"""Differences between servers of this API. The shapes are those of the hub; lenient ones are in `server_shapes`."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from antiphon.protocol.request import ReasoningEffort
 
 
 class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs between servers of this dialect and no quirk can say. A profile's `[wire]` table fills it."""
+    """Differences between servers that no quirk can express. The `[wire]` table of a profile sets them."""
 
-    #: Whose reasoning the server's is: what has another maker's name on it is not sent there (RSN-3).
+    #: The maker of the server's reasoning. Reasoning of another maker is not sent to the server (RSN-3).
     maker: str = "responses"
-    #: The type of text parts in the assistant's own turns (C-2). A server that wants plain strings has a quirk for it.
+    #: The type of text parts in assistant messages (C-2). A quirk covers servers that want plain strings.
     assistant_content: Literal["output_text", "input_text"] = "output_text"
-    #: Statuses of items in the history.
+    #: The status of items in the history.
     status_fields: Literal["keep", "drop"] = "keep"
     #: The phase of assistant messages (ITEM-7).
     phase: Literal["keep", "drop"] = "keep"
-    #: Reasoning in the history: all of it, or only what is sealed, without its open text.
+    #: Reasoning in the history: all of it, or only the encrypted content.
     reasoning: Literal["keep", "encrypted_only"] = "keep"
-    #: Items of types that nobody knows.
+    #: Items of unknown type.
     unknown_items: Literal["keep", "drop"] = "keep"
-    #: Custom tools, namespaces, hosted tools and `additional_tools`: as they are, or made into plain functions where that can be.
+    #: Custom tools, namespaces, hosted tools and `additional_tools`: kept, or turned into functions where possible.
     extension_tools: Literal["keep", "flatten"] = "keep"
-    #: Whether the server keeps state for us: else `store` is false, and neither earlier responses nor conversations are named.
+    #: Whether the server stores responses. If not, `store` is false, and no ids of responses or conversations are sent.
     stateful: bool = False
-    #: Whether reasoning is always asked for sealed too: a server may take none back otherwise that it has not kept itself.
+    #: Whether encrypted reasoning is always requested. Stateless servers may accept reasoning only in this form.
     sealed_reasoning: bool = False
-    #: Patterns of models that do not reason: the server refuses to be asked for their reasoning sealed.
+    #: Patterns of models that do not reason. The server refuses requests for their encrypted reasoning.
     no_reasoning_models: tuple[str, ...] = ()
-    #: The words for `reasoning.effort` that the server knows, if it does not know them all; another becomes the nearest (RSN-4).
+    #: The values of `reasoning.effort` that the server supports; others become the nearest one (RSN-4). Empty: all.
     efforts: tuple[ReasoningEffort, ...] = ()
-    #: Whether it counts the tokens of a request, at `/responses/input_tokens`.
+    #: Whether the server counts the tokens of a request at `/responses/input_tokens`.
     counts_tokens: bool = False
-    #: Request fields that the server has no place for; each is reported as lost.
+    #: Request fields that the server does not accept. Each is reported as a loss.
     lacks: list[str] = []
-    #: What ends an answer that has no terminal event: nothing does, or its last item being done.
+    #: A stream without a terminal event fails ("terminal"), or completes if all items are done ("items").
     end: Literal["terminal", "items"] = "terminal"
-    #: Whether an answer was cut by `max_output_tokens`: the server tells, or says "completed" and its usage tells.
+    #: How a truncated response is detected: by its status ("told"), or by its usage although it is "completed".
     cut: Literal["told", "by_usage"] = "told"
 
     @property
     def wants_reasoning_back(self) -> bool:
-        """Whether what a client left out of the history is worth looking up."""
+        """Whether to look up reasoning that the client left out of the history."""
         return self.sealed_reasoning
 
 
 def wire_after_refusal(wire: ResponsesWire, model: str, refused: RefusedPart) -> ResponsesWire | None:
-    """The options under which a model is not sent what the server refused; None: the request would be the same."""
+    """Return the options that avoid the refused part, or None if they would not change the request."""
     del model
     return replace(wire, no_reasoning_models=(WILDCARD,)) if refused == "encrypted_reasoning" else None

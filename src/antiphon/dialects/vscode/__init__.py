@@ -1,4 +1,4 @@
-"""The editor's language model API as JSON. Only clients speak it, so it has the halves that face a client and no others."""
+"""The VS Code dialect: the language model API of the editor as JSON. It has clients only, no servers."""
 
 from antiphon.dialects.vscode.errors_from_hub import error_from_hub
 from antiphon.dialects.vscode.events_from_hub import EventsFromHub

@@ -1,7 +1,7 @@
-"""Hub events → an editor's response parts (A-8, C-4): text and thinking piece by piece, calls whole, their arguments assembled.
+"""Translates hub events into response parts of the editor (A-8, C-4). Text and thinking are streamed, calls are not.
 
-Images and files that stand in an answer are data parts. A call that was cut is not delivered: the editor would run it. What the
-editor has no place for is reported.
+Images and files become data parts. A truncated call is not delivered, because the editor would run it. Output that the
+editor cannot hold is reported as a loss.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from msgspec import UNSET, Raw
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ResponsePart, TextPart, ThinkingPart, ToolCallPart, UsageOut
+from antiphon.dialects.vscode.response_lines import (
+    DataPart,
+    DoneLine,
+    ResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsageOut,
+)
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Content,
@@ -47,38 +55,38 @@ from antiphon.protocol.status import ItemStatus
 
 
 class AnswerFromHub:
-    """Tells one editor of one answer."""
+    """Translates one response for one editor."""
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
-        self._last_thought: tuple[str, Hashable] = ("", None)  # whose it was, and which part of it
+        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
+        self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
 
     def feed(self, event: StreamEvent) -> list[ResponsePart]:
-        """The parts that an event brings."""
+        """Return the parts for an event."""
         match event:
             case OutputTextDelta():
                 if event.logprobs:
-                    self._no_place(f"output[{event.output_index}].logprobs", "log probabilities")
+                    self._report_loss(f"output[{event.output_index}].logprobs", "log probabilities")
                 return _text(event.delta)
             case RefusalDelta():
                 return _text(event.delta)
             case ReasoningDelta():
-                return self._thought(event.delta, event.item_id, TEXT_PART)
+                return self._thinking_text(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
-                return self._thought(event.delta, event.item_id, event.summary_index)
+                return self._thinking_text(event.delta, event.item_id, event.summary_index)
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed.add(event.output_index)
             case ContentPartDone():
-                self._lose_annotations(event.part, event.output_index)
+                self._report_annotations(event.part, event.output_index)
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._no_place("events", f"an event of type {event.kind!r}")
+                self._report_loss("events", f"an event of type {event.kind!r}")
         return []
 
     def done_line(self, response: Response) -> DoneLine:
-        """REQ-3: how it ended."""
+        """REQ-3: return the line that ends the response."""
         report_unknown_fields(response, "response", self._losses)
         details = response.incomplete_details
         return DoneLine(
@@ -92,7 +100,7 @@ class AnswerFromHub:
     # Items
 
     def _end(self, at: int, item: Item) -> list[ResponsePart]:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. Its content is sent now if it was not streamed."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
@@ -100,14 +108,18 @@ class AnswerFromHub:
                 return self._call(at, item)
             case Message():
                 if item.phase:
-                    self._no_place(f"output[{at}].phase", "the phase of a message")
-                return [] if at in self._told else [part for content in item.content for part in self._whole_part(at, content)]
+                    self._report_loss(f"output[{at}].phase", "the phase of a message")
+                return (
+                    []
+                    if at in self._streamed
+                    else [part for content in item.content for part in self._whole_part(at, content)]
+                )
             case Reasoning():
-                return [*([] if at in self._told else self._whole_reasoning(at, item)), *_seal(item)]
+                return [*([] if at in self._streamed else self._whole_reasoning(at, item)), *_seal(item)]
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
-                self._no_place(f"output[{at}]", f"an item of type {type_of(item)!r}")
+                self._report_loss(f"output[{at}]", f"an item of type {type_of(item)!r}")
                 return []
 
     def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
@@ -117,31 +129,33 @@ class AnswerFromHub:
             decode_json(arguments, type=dict[str, Raw])
         except ValueError:
             if was_cut:
-                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it was cut")
+                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it is truncated")
                 return []
-            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they were put into one")
+            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they are wrapped in one")
             arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
 
     def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
         if isinstance(part, Shape):
             report_unknown_fields(part, f"output[{at}].content", self._losses)
-        self._lose_annotations(part, at)
+        self._report_annotations(part, at)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
                 return _text(text)
-            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(url):
+            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(
+                url
+            ):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
-                self._no_place_for(at, part)
+                self._report_part(at, part)
                 return []
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
-        return [told for text, part in thoughts for told in self._thought(text, item.id, part)]
+        thoughts = reasoning_texts(at, item, self._report_part)
+        return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
 
-    def _thought(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
-        """Each part of a summary is a paragraph of its own."""
+    def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
+        """Return a thinking part. Each summary part is a paragraph."""
         if not text:
             return []
         last, self._last_thought = self._last_thought, (id, part)
@@ -150,19 +164,19 @@ class AnswerFromHub:
 
     # Losses
 
-    def _lose_annotations(self, part: Content, at: int) -> None:
+    def _report_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
-            self._no_place(f"output[{at}].annotations", "what a text rests on")
+            self._report_loss(f"output[{at}].annotations", "the citations of a text")
 
-    def _no_place_for(self, at: int, part: Content) -> None:
-        self._no_place(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+    def _report_part(self, at: int, part: Content) -> None:
+        self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")
 
-    def _no_place(self, path: str, what: str) -> None:
+    def _report_loss(self, path: str, what: str) -> None:
         self._losses.add(path, what, "an editor's response has no place for it")
 
 
 def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:
-    """The parts of a whole answer: pieces of one text, and of one thought, are one part (STR-14)."""
+    """Join the parts of a response that is not streamed: adjacent text, and thinking of one item (STR-14)."""
     whole: list[ResponsePart] = []
     for part in parts:
         last: Any = whole[-1] if whole else None

@@ -1,4 +1,4 @@
-"""Errors as an editor can show them: ours, and beside it the word that the editor itself has for errors of the kind."""
+"""Translates errors for an editor, and adds the editor's own name for this kind of error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from antiphon.errors import ApiError
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return the status and the body."""
     return error.status, msgspec.json.encode({"error": error_out(error)})
 
 
 def error_out(error: ApiError) -> ErrorOut:
-    """An error as it stands in a body and in a line."""
+    """Return the error object for a body or a line."""
     return ErrorOut(
         name=NAMES.get(error.status, UNSET),
         type=error.type,
@@ -27,4 +27,10 @@ def error_out(error: ApiError) -> ErrorOut:
     )
 
 
-NAMES: Final[dict[int, str]] = {401: "NoPermissions", 402: "Blocked", 403: "NoPermissions", 404: "NotFound", 429: "Blocked"}
+NAMES: Final[dict[int, str]] = {
+    401: "NoPermissions",
+    402: "Blocked",
+    403: "NoPermissions",
+    404: "NotFound",
+    429: "Blocked",
+}

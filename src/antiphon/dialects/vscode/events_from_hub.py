@@ -1,6 +1,6 @@
-"""Hub events → an editor's stream: a line of JSON for each response part, and a last one that says how it ended (C-4).
+"""Writes hub events as a stream for an editor: one line of JSON for each response part, and a last line (C-4).
 
-A failure is an error line, and so is a stream that ends without a terminal event: what was cut never looks whole.
+A failure is an error line. A stream that ends without a terminal event ends with an error line, too.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ class EventsFromHub:
     """Writes one stream."""
 
     def __init__(self, request: Request) -> None:
-        del request  # the editor knows its tools by the names it gave them
+        del request  # tools keep the editor's names, so nothing of the request is needed
         self.losses = Losses()
         self._answer = AnswerFromHub(self.losses)
-        self._is_told = False  # whether the end was told
+        self._has_sent_end = False  # the last line was sent
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The lines that an event makes."""
+        """Return the lines for an event."""
         if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
             return _text(event.delta)
         match event:
             case ResponseCompleted() | ResponseIncomplete():
-                self._is_told = True
+                self._has_sent_end = True
                 return encode_line(self._answer.done_line(event.response))
             case ErrorEvent():
                 return self._error(error_of_event(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_of_response(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_of_response(event.response.error))
             case _:
                 return b"".join(map(encode_line, self._answer.feed(event)))
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other."""
+        """Return the bytes of a run of deltas."""
         return b"".join(map(_text, run.deltas))
 
     def finish(self) -> bytes:
-        """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_of_response(STREAM_CUT_ERROR))
+        """Return an error line if the response did not end."""
+        return b"" if self._has_sent_end else self._error(error_of_response(STREAM_CUT_ERROR))
 
     def _error(self, error: ApiError) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         return encode_line(ErrorLine(error=error_out(error)))
 
 

@@ -1,6 +1,7 @@
-"""An editor's messages as hub items, in their order: what was said together, and calls, results and thoughts apart (A-1 … A-5).
+"""Translates an editor's messages into hub items, in their order (A-1 … A-5).
 
-Content types follow from the role (C-2). What the hub has no place for, and what nobody knows, is reported.
+Calls, results and thinking become separate items. The role sets the content type (C-2). Unknown parts, and parts that
+the hub cannot hold, are reported as losses.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class InstructionsAndItems(NamedTuple):
 
 
 def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
-    """A-6: the system prompt becomes `instructions`; a message of the system's further down stays where it is."""
+    """A-6: the system prompt becomes `instructions`; later system messages keep their position."""
     prompts = system_prompts(messages, choices)
     items: list[ItemParam] = []
     for at, message in enumerate(messages):
@@ -43,14 +44,14 @@ def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losse
         if message.name:
             losses.add(f"{path}.name", f"the name {message.name!r}", "messages have no names there")
         if at < len(prompts):
-            _lose_marks(message, path, losses)
+            _report_marks(message, path, losses)
         else:
             items += _Message(message, path, choices, losses).items()
     return InstructionsAndItems("\n\n".join(prompts) or UNSET, items)
 
 
 class _Message:
-    """One message, taken apart."""
+    """Splits one message into items."""
 
     def __init__(self, message: MessageIn, path: str, choices: ChoicesIn, losses: Losses) -> None:
         self._message = message
@@ -59,8 +60,8 @@ class _Message:
         self._losses = losses
         self._role = self._role_of(message.role)
         self._items: list[ItemParam] = []
-        self._parts: list[Any] = []  # what was said since the last item
-        self._thought: str | None = None  # whose thinking the last item is, while more of it may follow
+        self._parts: list[Any] = []  # content parts since the last item
+        self._thinking_id: str | None = None  # id of the last item, if it is thinking that may continue
 
     def items(self) -> list[ItemParam]:
         content = self._message.content
@@ -68,81 +69,83 @@ class _Message:
             return [MessageParam(role=self._role, content=content)]
         for at, part in enumerate(content):
             if isinstance(part, str):
-                self._say(part)
+                self._add_text(part)
             else:
-                self._take(part, f"{self._path}.content[{at}]")
+                self._add_part(part, f"{self._path}.content[{at}]")
         self._flush()
         return self._items
 
     def _role_of(self, role: Any) -> MessageRole:
-        """A-1: whoever is unknown is the user."""
-        known = ROLES.get(role) if isinstance(role, int) else None
-        if known is None:
-            self._losses.add(f"{self._path}.role", f"the role {role!r}", "nobody knows it: it is told as the user's")
-        return known or "user"
+        """A-1: an unknown role becomes the user."""
+        hub_role = ROLES.get(role) if isinstance(role, int) else None
+        if hub_role is None:
+            self._losses.add(f"{self._path}.role", f"the role {role!r}", "it is unknown; 'user' is used")
+        return hub_role or "user"
 
-    def _take(self, part: PartIn, path: str) -> None:
+    def _add_part(self, part: PartIn, path: str) -> None:
         kind = part_kind(part)
         if kind is None:
-            self._losses.add(path, "a part that is neither text, data, a call, a result nor thinking", "nobody knows what it is")
+            self._losses.add(
+                path, "a part that is neither text, data, a call, a result nor thinking", "its kind is unknown"
+            )
             return
         report_unknown_fields(part, path, self._losses)
         match kind:
             case "text":
-                self._say(self._text_of(part, path))
+                self._add_text(self._text_of(part, path))
             case "data":
                 self._data(part, path)
             case "thinking":
-                self._think(part)
+                self._add_thinking(part)
             case "tool_call":
-                self._add(self._call(part, path))
+                self._add_item(self._call(part, path))
             case "tool_result":
-                self._add(result_to_hub(part, path, self._choices, self._losses))
+                self._add_item(result_to_hub(part, path, self._choices, self._losses))
             case _ as never:
                 assert_never(never)
 
     def _text_of(self, part: PartIn, path: str) -> str:
-        """The text of a part; one that calls itself text and holds something else is told as JSON."""
+        """Return the text of a part. A value that is no string becomes JSON."""
         value = require_member(part.value, f"{path}.value")
         return value if isinstance(value, str) else codec.encode(value).decode()
 
-    def _say(self, text: str) -> None:
-        """A-2, C-2."""
-        self._thought = None
+    def _add_text(self, text: str) -> None:
+        """A-2, C-2: add a text part."""
+        self._thinking_id = None
         if text:
             self._parts.append(OutputTextParam(text=text) if self._role == "assistant" else InputText(text=text))
 
     def _data(self, part: PartIn, path: str) -> None:
         if data_form(require_member(part.mime_type, f"{path}.mimeType")) == "mark":
-            self._mark(part, path)
+            self._apply_mark(part, path)
         elif self._role == "assistant":
-            self._say(assistant_data_to_text(part, path, self._losses))
+            self._add_text(assistant_data_to_text(part, path, self._losses))
         else:
-            self._thought = None
+            self._thinking_id = None
             self._parts.append(user_data_to_hub(part, path, self._choices, self._losses))
 
-    def _mark(self, part: PartIn, path: str) -> None:
-        """A mark stands on what was said, or given, right before it."""
+    def _apply_mark(self, part: PartIn, path: str) -> None:
+        """Apply a mark to the part or item before it."""
         mark = cache_marker(part, path)
         if mark is None:
             self._losses.add(path, f"the mark {part.mime_type!r}", "it is the editor's own")
             return
         marked: list[Any] = self._parts or self._items
         if not marked or isinstance(marked[-1], ReasoningParam):
-            self._losses.add(path, "where the prompt may be cached", "nothing stands before the mark")
+            self._losses.add(path, "where the prompt may be cached", "there is no part before the mark")
             return
         marked[-1] = replace(marked[-1], extra={**(marked[-1].extra or {}), "cache_control": mark})
 
     def _call(self, part: PartIn, path: str) -> FunctionCallParam:
-        """A-4: the input is an object here, and the text of its JSON there."""
+        """A-4: translate a call. The editor's input is an object; the hub's is JSON text."""
         return FunctionCallParam(
             call_id=require_member(part.call_id, f"{path}.callId"),
             name=require_member(part.name, f"{path}.name"),
             arguments=codec.encode(part.input or {}).decode(),
         )
 
-    def _think(self, part: PartIn) -> None:
-        """RSN-2. Thinking comes in pieces, as it was told; those of one id are one thought, whose seal is on any of them."""
+    def _add_thinking(self, part: PartIn) -> None:
+        """RSN-2: join the pieces of thinking with the same id. Any piece may have the signature."""
         pieces = part.value if isinstance(part.value, list) else [part.value]
         text = "".join(piece for piece in pieces if isinstance(piece, str))
         signature = (part.metadata or {}).get("signature")
@@ -150,17 +153,17 @@ class _Message:
         if not text and not sealed:
             return
         id = part.id or ""
-        last = self._items[-1] if self._items and self._thought == id else None
+        last = self._items[-1] if self._items and self._thinking_id == id else None
         if not isinstance(last, ReasoningParam):
-            self._add(_reasoning(text, sealed))
+            self._add_item(_reasoning(text, sealed))
         else:
-            self._items[-1] = _reasoning(_thought_in(last) + text, (last.encrypted_content or "") + sealed)
-        self._thought = id
+            self._items[-1] = _reasoning(_reasoning_text(last) + text, (last.encrypted_content or "") + sealed)
+        self._thinking_id = id
 
-    def _add(self, item: ItemParam) -> None:
+    def _add_item(self, item: ItemParam) -> None:
         self._flush()
         self._items.append(item)
-        self._thought = None
+        self._thinking_id = None
 
     def _flush(self) -> None:
         if self._parts:
@@ -173,12 +176,12 @@ def _reasoning(text: str, sealed: str) -> ReasoningParam:
     return ReasoningParam(summary=[], content=content, encrypted_content=sealed or UNSET)
 
 
-def _thought_in(item: ReasoningParam) -> str:
+def _reasoning_text(item: ReasoningParam) -> str:
     return "".join(part.text for part in item.content or () if isinstance(part, ReasoningText))
 
 
-def _lose_marks(message: MessageIn, path: str, losses: Losses) -> None:
-    """E-4: instructions are one text, with no place for marks."""
+def _report_marks(message: MessageIn, path: str, losses: Losses) -> None:
+    """E-4: report marks in the system prompt, because instructions are plain text."""
     if isinstance(message.content, str):
         return
     for at, part in enumerate(message.content):

@@ -1,6 +1,6 @@
-"""Single parts of an editor's messages as the hub has them: what kind each is, its bytes, and what a message may hold of it (A-3).
+"""Translates single parts of an editor's messages: their kind, their bytes and their hub content (A-3).
 
-Data without a media type is no data but a mark of the editor's own, such as where a prompt may be cached.
+A data part whose type is no media type is a mark of the editor, such as a cache marker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DataForm = Literal["image", "text", "json", "mark", "other"]
 
 
 def part_kind(part: PartIn) -> EditorPartKind | None:
-    """What a part is: what it says itself, or what its members say; None if nobody knows."""
+    """Return the kind of a part, by its type or its members. None if it is unknown."""
     if part.type is not UNSET:
         return KINDS.get(part.type)
     if part.call_id is not UNSET:
@@ -33,7 +33,7 @@ def part_kind(part: PartIn) -> EditorPartKind | None:
 
 
 def data_form(mime_type: str) -> DataForm:
-    """What is made of data of a media type."""
+    """Return the form of data of a media type."""
     kind, slash, rest = mime_type.partition(";")[0].strip().lower().partition("/")
     if not slash:
         return "mark"
@@ -43,14 +43,14 @@ def data_form(mime_type: str) -> DataForm:
 
 
 def require_member(value: Any, path: str) -> Any:
-    """A member that parts of this kind must have."""
+    """Return a member that parts of this kind must have."""
     if value is UNSET:
         raise MissingField(f"{path} is missing", param=path)
     return value
 
 
 def decode_bytes(data: Any, path: str) -> bytes:
-    """Bytes as base64, or in one of the forms that JavaScript's own serialisation gives to an array of them."""
+    """Decode bytes from base64, or from a form in which JavaScript serializes byte arrays."""
     try:
         match data:
             case str():
@@ -61,11 +61,11 @@ def decode_bytes(data: Any, path: str) -> bytes:
                 return bytes(data[str(at)] for at in range(len(data)))
     except (binascii.Error, ValueError, TypeError, KeyError):
         pass
-    raise InvalidValue(f"{path}: wanted bytes, as base64 or as an array of numbers up to 255", param=path)
+    raise InvalidValue(f"{path}: wanted bytes, as base64 or as an array of numbers from 0 to 255", param=path)
 
 
 def decode_text(data: bytes, path: str, losses: Losses) -> str:
-    """Bytes as text."""
+    """Decode bytes as UTF-8 text."""
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and text.encode() != data:
         losses.add(path, "bytes that are no UTF-8", "they were replaced by U+FFFD")
@@ -77,12 +77,14 @@ def data_url(mime_type: str, data: bytes) -> str:
 
 
 def binary_placeholder(mime_type: str) -> str:
-    """What stands in a text for data that has no place there."""
+    """Return the text that replaces binary data."""
     return f"[Binary data: {mime_type}]"
 
 
-def user_data_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> InputText | InputImageParam | InputFileParam:
-    """A-3: data that somebody gives the model."""
+def user_data_to_hub(
+    part: PartIn, path: str, choices: ChoicesIn, losses: Losses
+) -> InputText | InputImageParam | InputFileParam:
+    """A-3: translate data in a user or system message."""
     mime_type = str(part.mime_type)
     data = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
     form = data_form(mime_type)
@@ -94,17 +96,17 @@ def user_data_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses
 
 
 def assistant_data_to_text(part: PartIn, path: str, losses: Losses) -> str:
-    """A-3: data that the model gave in an earlier turn, which an answer has no place for."""
+    """A-3: translate data in an assistant message, which can hold only text."""
     mime_type = str(part.mime_type)
     data = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
     if data_form(mime_type) in ("text", "json"):
         return decode_text(data, f"{path}.data", losses)
-    losses.add(path, f"data of the type {mime_type!r}", "a message of the assistant's has no place for it: a note stands there")
+    losses.add(path, f"data of the type {mime_type!r}", "an assistant message cannot hold it: a note replaces it")
     return binary_placeholder(mime_type)
 
 
 def cache_marker(part: PartIn, path: str) -> Raw | None:
-    """The mark that a prompt may be cached up to here, as servers that know it are told; None if it is another mark."""
+    """Return the value of `cache_control`, or None if the part is another mark."""
     if part.mime_type != CACHE_CONTROL:
         return None
     kind = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")

@@ -1,7 +1,7 @@
-"""The shapes of an editor's request: its messages, parts, tools and options, under the editor's own names.
+"""The shapes of an editor's request: messages, parts, tools and options, with the editor's names.
 
-The editor's parts are objects of classes, which JSON does not keep: a part is known by its members, or by a `type` where a client
-writes one. Marks that the editor's own serialisation leaves (`$mid`, `audience`) have a place here and no meaning.
+JSON does not keep the classes of the editor's parts. A part is identified by its members, or by `type` if the client
+sends one. `$mid` and `audience` are left by the editor's serialization and are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EditorPartKind = Literal["text", "thinking", "tool_call", "tool_result", "data"]
 
 
 class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """One of text, thinking, a call, a result, data."""
+    """A part of any kind: text, thinking, a call, a result or data."""
 
     type: str | UnsetType = UNSET
     value: Any = UNSET
@@ -46,11 +46,11 @@ class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
     name: Annotated[str, Meta(min_length=1)]
     description: str | None | UnsetType = UNSET
     input_schema: JsonSchema | None | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET  # by which the editor's user finds it
+    tags: list[str] | UnsetType = UNSET  # used in the editor only
 
 
 class ModelOptionsIn(Shape, frozen=True, kw_only=True):
-    """The editor leaves these to the model: they have the names that the hub has, and one that everybody else has."""
+    """Options for the model. The names are those of the hub, and `max_tokens`."""
 
     temperature: Number | None | UnsetType = UNSET
     top_p: Number | None | UnsetType = UNSET
@@ -67,13 +67,13 @@ class OptionsIn(Shape, frozen=True, kw_only=True, rename="camel"):
     model_options: ModelOptionsIn | None | UnsetType = UNSET
     tools: list[ToolIn] | None | UnsetType = UNSET
     tool_mode: int | None | UnsetType = UNSET
-    # Who asks and why is between the editor and its user.
+    # Ignored: used in the editor only.
     justification: str | None | UnsetType = UNSET
     request_initiator: Any = UNSET
 
 
 class ChoicesIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """How to read what can be read in two ways."""
+    """How to read ambiguous content."""
 
     json: Literal["text", "file"] = "text"
     leading_assistant: Literal["auto", "system", "turn"] = "auto"

@@ -1,6 +1,6 @@
-"""An editor's request as a hub request: the settings and the tools; the conversation is read in modules of its own.
+"""Translates an editor's request into a hub request: settings and tools. `messages_to_hub` translates the messages.
 
-Options that the hub has no name for go on under their own (REQ-7), so that `chat:stop`, say, reaches servers of chat.
+Unknown options keep their names (REQ-7), so that `chat:stop`, for example, reaches chat servers.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from antiphon.protocol.tools import FunctionToolParam, ToolChoiceValue, ToolPara
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(body, RequestIn)
+    """Return a client's body as a hub request, and the losses."""
+    editor_request: RequestIn = codec.decode_as(body, RequestIn)
     losses = Losses()
-    report_unknown_fields(asked, "body", losses)
-    report_unknown_fields(asked.choices, "choices", losses)
-    conversation = messages_to_hub(asked.messages, asked.choices, losses)
-    options = asked.options or OptionsIn()
+    report_unknown_fields(editor_request, "body", losses)
+    report_unknown_fields(editor_request.choices, "choices", losses)
+    conversation = messages_to_hub(editor_request.messages, editor_request.choices, losses)
+    options = editor_request.options or OptionsIn()
     report_unknown_fields(options, "options", losses)
-    told = options.model_options or ModelOptionsIn()
+    model_options = options.model_options or ModelOptionsIn()
     request = Request(
-        model=asked.model,
+        model=editor_request.model,
         instructions=conversation.instructions,
         input=conversation.items,
         tools=_tools(options.tools, losses) if options.tools else UNSET,
         tool_choice=_tool_choice(options, losses),
-        parallel_tool_calls=told.parallel_tool_calls,
-        text=told.text,
-        max_output_tokens=told.max_output_tokens or told.max_tokens or UNSET,
-        temperature=told.temperature,
-        top_p=told.top_p,
-        presence_penalty=told.presence_penalty,
-        frequency_penalty=told.frequency_penalty,
-        # RSN-2: the editor keeps what is sealed with the thinking that it shows.
+        parallel_tool_calls=model_options.parallel_tool_calls,
+        text=model_options.text,
+        max_output_tokens=model_options.max_output_tokens or model_options.max_tokens or UNSET,
+        temperature=model_options.temperature,
+        top_p=model_options.top_p,
+        presence_penalty=model_options.presence_penalty,
+        frequency_penalty=model_options.frequency_penalty,
+        # RSN-2: the editor stores encrypted reasoning with the thinking that it shows.
         include=[ENCRYPTED_IF_ANY],
-        reasoning=told.reasoning,
-        stream=asked.stream,
+        reasoning=model_options.reasoning,
+        stream=editor_request.stream,
         store=False,
-        extra=_others(told, losses),
+        extra=_unknown_options(model_options, losses),
     )
     return request, losses
 
 
 def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
-    """A-7: flat functions."""
+    """A-7: translate the tools to flat functions."""
     return [_tool(tool, f"options.tools[{at}]", losses) for at, tool in enumerate(tools)]
 
 
@@ -62,27 +62,27 @@ def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
         name=tool.name,
         description=tool.description,
         parameters=tool.input_schema,
-        strict=False,  # the editor's schemas were not written for it
+        strict=False,  # the editor's schemas are not written for strict mode
     )
 
 
 def _tool_choice(options: OptionsIn, losses: Losses) -> ToolChoiceValue | UnsetType:
-    """A-7. The editor always names a mode; without tools it has nothing to say."""
+    """A-7: translate the tool mode. The editor always sends one; without tools it is ignored."""
     mode = options.tool_mode
     if not options.tools or mode is UNSET or mode is None:
         return UNSET
     if mode not in TOOL_MODES:
-        losses.add("options.toolMode", f"the tool mode {mode}", "nobody knows it: it is told as 'auto'")
+        losses.add("options.toolMode", f"the tool mode {mode}", "it is unknown; 'auto' is used")
     return TOOL_MODES.get(mode, "auto")
 
 
-def _others(told: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
-    """What the hub has no name for. What it has a name for but no option here would be another way around the rest of the body."""
-    others = told.extra or {}
-    for name in others.keys() & BESIDE_OPTIONS:
+def _unknown_options(model_options: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
+    """Return the unknown options, without those that are named like a request field: they would bypass the body."""
+    unknown = model_options.extra or {}
+    for name in unknown.keys() & REQUEST_FIELDS:
         losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it is no option of the model's")
-    return {name: raw for name, raw in others.items() if name not in BESIDE_OPTIONS} or UNSET
+    return {name: raw for name, raw in unknown.items() if name not in REQUEST_FIELDS} or UNSET
 
 
 TOOL_MODES: Final[dict[int, ToolChoiceValue]] = {1: "auto", 2: "required"}
-BESIDE_OPTIONS: Final = frozenset(Request.__struct_fields__)
+REQUEST_FIELDS: Final = frozenset(Request.__struct_fields__)

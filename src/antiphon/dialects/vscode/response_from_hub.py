@@ -1,6 +1,6 @@
-"""A whole answer for an editor, by way of the stream (STR-14): all its parts, pieces of one text joined, and how it ended.
+"""Writes a response that is not streamed for an editor, with the code of the stream (STR-14).
 
-An error in place of an answer is raised: the endpoint then answers with `error_from_hub`, as for any error.
+An error in place of a response is raised; the endpoint then uses `error_from_hub`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class ResponseOut(Struct, frozen=True, kw_only=True):
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """A response as parts. Raises the error of one that failed, or that did not come to its end."""
-    del request  # the editor knows its tools by the names it gave them
+    """Encode a response as parts. Raises the error of a failed or unfinished response."""
+    del request  # tools keep the editor's names, so nothing of the request is needed
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(losses)

@@ -1,7 +1,4 @@
-"""The lines of an answer to an editor: its response parts by their own names, and the two lines that end a stream.
-
-One line is one JSON object, whatever its texts hold.
-"""
+"""The lines of a stream for an editor: response parts, and the two kinds of last line. One line is one JSON object."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class TextPart(Struct, frozen=True, kw_only=True, tag="text"):
 
 
 class ThinkingPart(Struct, frozen=True, kw_only=True, tag="thinking"):
-    """A piece of a thought; with its last one comes the seal, which has to come back with it (RSN-2)."""
+    """A piece of thinking. The last piece of an item has the signature, which the editor must send back (RSN-2)."""
 
     value: str
     id: str
@@ -50,7 +47,7 @@ class UsageOut(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DoneLine(Struct, frozen=True, kw_only=True, tag="done", rename="camel"):
-    """The end of an answer: whether it is whole, if not why, and what it cost."""
+    """The end of a response: status, reason and usage."""
 
     response_id: str
     model: str
@@ -60,7 +57,7 @@ class DoneLine(Struct, frozen=True, kw_only=True, tag="done", rename="camel"):
 
 
 class ErrorOut(Struct, frozen=True, kw_only=True):
-    """`name` is what the editor calls errors of this kind, if it has a word for them."""
+    """An error. `name` is the editor's name for errors of this kind, if it has one."""
 
     name: str | UnsetType = UNSET
     type: str

@@ -1,7 +1,7 @@
-"""What a tool gave, as the output of its call (A-5): texts joined by line breaks, images among them where they are wanted.
+"""Translates tool results into outputs of calls (A-5): texts joined by line breaks, and images if they are wanted.
 
-A tool may give anything. What is no part of the editor's is told as its JSON, what is binary by a note. Values of prompt-tsx are
-trees; the editor itself shows them as the text of their leaves, and so does this.
+Unknown values become JSON, binary data becomes a note. Values of prompt-tsx are trees and become the text of their
+leaves, as in the editor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from antiphon.dialects.common.tool_errors import ERROR_MARK
-from antiphon.dialects.vscode.parts_to_hub import binary_placeholder, data_form, data_url, decode_bytes, decode_text, require_member
+from antiphon.dialects.vscode.parts_to_hub import (
+    binary_placeholder,
+    data_form,
+    data_url,
+    decode_bytes,
+    decode_text,
+    require_member,
+)
 from antiphon.dialects.vscode.request_in import ChoicesIn, PartIn
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputImageParam, InputText, ToolOutputContentParam
@@ -20,15 +27,17 @@ from antiphon.protocol.losses import Losses
 
 
 def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> FunctionCallOutputParam:
-    """A result as an item of its own."""
+    """Translate a result part into an item."""
     call_id = require_member(part.call_id, f"{path}.callId")
     content = require_member(part.content, f"{path}.content")
-    given = [_given(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
-    return FunctionCallOutputParam(call_id=call_id, output=_joined(given), extra=ERROR_MARK if part.is_error else UNSET)
+    members = [_member_to_hub(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
+    return FunctionCallOutputParam(
+        call_id=call_id, output=_joined(members), extra=ERROR_MARK if part.is_error else UNSET
+    )
 
 
 def flattened(value: Any) -> str:
-    """A value of prompt-tsx as text. What is no tree of its kind is told as JSON."""
+    """Return a value of prompt-tsx as text. A value that is no such tree becomes JSON."""
     match value:
         case str():
             return value
@@ -38,13 +47,13 @@ def flattened(value: Any) -> str:
             return codec.encode(value).decode()
 
 
-def _given(member: Any, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
+def _member_to_hub(member: Any, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
     match member:
         case str():
             return member
-        case {"value": value} if member.keys() <= OF_VALUES:
+        case {"value": value} if member.keys() <= VALUE_MEMBERS:
             return flattened(value)
-        case {"mimeType": str() as mime_type, "data": data} if member.keys() <= OF_DATA:
+        case {"mimeType": str() as mime_type, "data": data} if member.keys() <= DATA_MEMBERS:
             return _data(mime_type, decode_bytes(data, f"{path}.data"), path, choices, losses)
         case _:
             return codec.encode(member).decode()
@@ -56,16 +65,16 @@ def _data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Lo
         return decode_text(data, f"{path}.data", losses)
     if form == "image" and choices.images_in_results == "keep":
         return InputImageParam(image_url=data_url(mime_type, data))
-    losses.add(path, f"data of the type {mime_type!r}", "a result has no place for it: a note stands there")
+    losses.add(path, f"data of the type {mime_type!r}", "a result cannot hold it: a note replaces it")
     return binary_placeholder(mime_type)
 
 
-def _joined(given: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
-    texts = [member for member in given if isinstance(member, str)]
-    if len(texts) == len(given):
+def _joined(members: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
+    texts = [member for member in members if isinstance(member, str)]
+    if len(texts) == len(members):
         return "\n".join(texts)
     parts: list[ToolOutputContentParam] = []
-    for member in given:
+    for member in members:
         if not isinstance(member, str):
             parts.append(member)
         elif parts and isinstance(parts[-1], InputText):
@@ -76,20 +85,20 @@ def _joined(given: list[str | InputImageParam]) -> str | list[ToolOutputContentP
 
 
 def _leaves(root: dict[str, Any]) -> list[str]:
-    """The texts of a tree in their order, without recursion: trees may be as deep as JSON can be."""
+    """Return the texts of a tree in order. No recursion, because trees may be very deep."""
     texts: list[str] = []
-    left: list[Any] = [root]
-    while left:
-        match left.pop():
+    pending: list[Any] = [root]
+    while pending:
+        match pending.pop():
             case {"type": 2, "text": str() as text, **rest}:
                 texts.append(f"\n{text}" if rest.get("lineBreakBefore") else text)
             case {"type": 1, "ctor": 3}:
                 texts.append(IMAGE_NOTE)
             case {"type": 1, "children": list() as children}:
-                left += reversed(children)
+                pending += reversed(children)
     return texts
 
 
-OF_VALUES: Final = frozenset({"type", "value", "$mid", "audience"})
-OF_DATA: Final = frozenset({"type", "mimeType", "data", "$mid", "audience"})
+VALUE_MEMBERS: Final = frozenset({"type", "value", "$mid", "audience"})
+DATA_MEMBERS: Final = frozenset({"type", "mimeType", "data", "$mid", "audience"})
 IMAGE_NOTE: Final = binary_placeholder("image")

@@ -1,4 +1,4 @@
-"""VT Code's log of its own work, as `vtcode exec --json` prints it. An agent is only ever a server, so only that half is here."""
+"""The VT Code dialect: the log of `vtcode exec --json`. It has servers only, no clients."""
 
 from antiphon.dialects.vtcode.events_to_hub import EventsToHub
 

@@ -1,4 +1,4 @@
-"""`EventsToHub`: the thread events of this agent, line by line, as the hub's events."""
+"""`EventsToHub` translates the thread events of this agent into hub events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.protocol.stamps import Stamps
 
 
 class EventsToHub(AgentLinesToHub):
-    """Lines in, the hub's events out; what the hub has no word for is an extension, `vtcode:…`."""
+    """Translates lines into hub events. Events without a hub equivalent become extensions named `vtcode:…`."""
 
     def __init__(
         self,
@@ -19,5 +19,5 @@ class EventsToHub(AgentLinesToHub):
         stamps: Stamps,
         wire: ThreadWire = ThreadWire(slug="vtcode"),  # noqa: B008
     ) -> None:
-        del request  # every dialect's has one; here nothing of it is needed
+        del request  # part of the common signature; unused here
         super().__init__(opening, stamps, wire)
