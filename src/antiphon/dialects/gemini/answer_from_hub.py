@@ -75,10 +75,10 @@ class AnswerFromHub:
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed_indexes: set[int] = set()  # output indexes of items that were told piece by piece
         self._last_thought: Hashable = None
         self._citations: list[CitationSourceOut] = []
-        self._length = 0  # of the text that is whole, in bytes: citations count them
+        self._text_length = 0  # of the text that is whole, in bytes: citations count them
         self._is_refusal = False
 
     def feed(self, event: StreamEvent) -> CandidateOut | None:
@@ -93,9 +93,9 @@ class AnswerFromHub:
             case RefusalDelta():
                 return self._refusal(event.delta)
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
-                self._cite(event.part)
+                self._collect_citations(event.part)
             case ItemAdded() if event.item is not None:
                 self._begin(event.output_index, event.item)
             case ItemDone() if event.item is not None:
@@ -119,14 +119,16 @@ class AnswerFromHub:
             return "SAFETY" if self._is_refusal else "STOP"
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
-            self._losses.add("incomplete_details.reason", f"this API has no finish reason for {reason!r}: it is told as 'OTHER'")
+            self._losses.add(
+                "incomplete_details.reason", f"this API has no finish reason for {reason!r}: it is told as 'OTHER'"
+            )
         return FINISH_REASON.get(reason, "OTHER")
 
     # Items
 
     def _begin(self, at: int, item: Item) -> None:
-        is_known = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_own(item)
-        if not is_known:
+        is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
+        if not is_supported:
             self._losses.add(f"output[{at}]", f"this API has no place for an item of type {type_of(item)!r}")
 
     def _end(self, at: int, item: Item) -> CandidateOut | None:
@@ -139,11 +141,11 @@ class AnswerFromHub:
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "this API has no place for the phase of a message")
-                return None if at in self._told else self._whole_message(at, item)
+                return None if at in self._streamed_indexes else self._whole_message(at, item)
             case Reasoning():
-                thoughts = [] if at in self._told else self._whole_reasoning(at, item)
-                return _piece([*thoughts, *self._seal(item.encrypted_content or "")])
-            case UnknownItem() if _is_own(item):
+                thoughts = [] if at in self._streamed_indexes else self._whole_reasoning(at, item)
+                return _piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
+            case UnknownItem() if _is_native_item(item):
                 own, signature = native_part(item), self._take_signature()
                 return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
             case _:
@@ -157,8 +159,8 @@ class AnswerFromHub:
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
         # A client knows its tools by the names it gave; only what it could not name itself is flattened.
         name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
-        told = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
-        return _piece([AnswerPartOut(function_call=told, thought_signature=self._take_signature())])
+        function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
+        return _piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 
     def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
         """The arguments as an object; None if they were cut."""
@@ -177,7 +179,9 @@ class AnswerFromHub:
 
     def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
         if item.role != "assistant":
-            self._losses.add(f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer")
+            self._losses.add(
+                f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer"
+            )
             return None
         pieces: list[CandidateOut | None] = []
         for part in item.content:
@@ -186,18 +190,18 @@ class AnswerFromHub:
             match part:
                 case OutputText():
                     pieces.append(self._text(part.text, part.logprobs or []))
-                    self._cite(part)
+                    self._collect_citations(part)
                 case Text(text=text) | InputText(text=text):
                     pieces.append(self._text(text, []))
                 case Refusal():
                     pieces.append(self._refusal(part.refusal))
                 case _:
-                    self._no_place_for(at, part)
+                    self._report_unsupported_part(at, part)
         return join_candidates([piece for piece in pieces if piece is not None])
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[AnyAnswerPart]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
-        return [told for text, part in thoughts for told in self._thought(text, part)]
+        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
+        return [answer_part for text, part in thoughts for answer_part in self._thought(text, part)]
 
     # Parts
 
@@ -209,7 +213,7 @@ class AnswerFromHub:
 
     def _refusal(self, text: str) -> CandidateOut | None:
         self._is_refusal = True
-        self._length += len(text.encode())
+        self._text_length += len(text.encode())
         return self._text(text, [])
 
     def _thought(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
@@ -218,37 +222,46 @@ class AnswerFromHub:
             return []
         last, self._last_thought = self._last_thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._waiting(), AnswerPartOut(text=gap + text, thought=True)]
+        return [*self._pending_signature_part(), AnswerPartOut(text=gap + text, thought=True)]
 
-    def _seal(self, sealed: str) -> list[AnyAnswerPart]:
+    def _keep_signature(self, sealed: str) -> list[AnyAnswerPart]:
         """What a reasoning item ends with: its seal, which the next part will carry, and one that waited for that."""
         if not sealed:
             return []
-        parts = self._waiting()
+        parts = self._pending_signature_part()
         self.pending_signature = base64.b64encode(sealed.encode()).decode()
         return parts
 
-    def _waiting(self) -> list[AnyAnswerPart]:
+    def _pending_signature_part(self) -> list[AnyAnswerPart]:
         """The signature that waits, on a part of its own: before a thought, or another signature."""
-        return [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())] if self.pending_signature else []
+        return (
+            [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())]
+            if self.pending_signature
+            else []
+        )
 
     def _take_signature(self) -> str | UnsetType:
         signature, self.pending_signature = self.pending_signature, ""
         return signature or UNSET
 
-    def _cite(self, part: Content) -> None:
+    def _collect_citations(self, part: Content) -> None:
         """STR-11: what a text rests on, told at the end; the places are counted in the bytes of the whole text."""
         if not isinstance(part, OutputText):
             return
-        for found in part.annotations:
-            if isinstance(found, UnknownAnnotation):
-                self._losses.add("annotations", f"this API has no place for an annotation of type {found.kind!r}")
+        for annotation in part.annotations:
+            if isinstance(annotation, UnknownAnnotation):
+                self._losses.add("annotations", f"this API has no place for an annotation of type {annotation.kind!r}")
                 continue
-            start, end = (self._length + len(part.text[:at].encode()) for at in (found.start_index, found.end_index))
-            self._citations.append(CitationSourceOut(start_index=start, end_index=end, uri=found.url, title=found.title))
-        self._length += len(part.text.encode())
+            start, end = (
+                self._text_length + len(part.text[:at].encode())
+                for at in (annotation.start_index, annotation.end_index)
+            )
+            self._citations.append(
+                CitationSourceOut(start_index=start, end_index=end, uri=annotation.url, title=annotation.title)
+            )
+        self._text_length += len(part.text.encode())
 
-    def _no_place_for(self, at: int, part: Content) -> None:
+    def _report_unsupported_part(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"this API has no place for a part of type {type_of(part)!r}")
 
 
@@ -257,19 +270,19 @@ def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
     if not pieces:
         return None
     parts: list[AnyAnswerPart] = []
-    for part in [part for piece in pieces for part in piece.content.parts if part != NOTHING]:
-        if parts and (joined := _joined(parts[-1], part)) is not None:
+    for part in [part for piece in pieces for part in piece.content.parts if part != EMPTY_PART]:
+        if parts and (joined := _join_texts(parts[-1], part)) is not None:
             parts[-1] = joined
         else:
             parts.append(part)
     logprobs = [piece.logprobs_result for piece in pieces if piece.logprobs_result]
     return CandidateOut(
-        content=AnswerContentOut(parts=parts or [NOTHING]),
+        content=AnswerContentOut(parts=parts or [EMPTY_PART]),
         finish_reason=pieces[-1].finish_reason,
         citation_metadata=pieces[-1].citation_metadata,
         logprobs_result=LogprobsResultOut(
-            chosen_candidates=[token for found in logprobs for token in found.chosen_candidates],
-            top_candidates=[top for found in logprobs for top in found.top_candidates],
+            chosen_candidates=[token for result in logprobs for token in result.chosen_candidates],
+            top_candidates=[top for result in logprobs for top in result.top_candidates],
         )
         if logprobs
         else UNSET,
@@ -292,11 +305,11 @@ def _piece(parts: list[AnyAnswerPart]) -> CandidateOut | None:
     return CandidateOut(content=AnswerContentOut(parts=parts)) if parts else None
 
 
-def _is_own(item: Item) -> bool:
+def _is_native_item(item: Item) -> bool:
     return isinstance(item, UnknownItem) and item.kind.startswith(PREFIX)
 
 
-def _joined(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
+def _join_texts(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
     """Two pieces of one text; None if they are none. A signature stands before the text it is for, and behind a thought."""
     if isinstance(last, dict) or isinstance(part, dict) or last.text is UNSET or part.text is UNSET:
         return None
@@ -307,15 +320,17 @@ def _joined(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
 
 def _logprobs(logprobs: list[LogProb]) -> LogprobsResultOut:
     return LogprobsResultOut(
-        chosen_candidates=[TokenOut(token=found.token, log_probability=found.logprob) for found in logprobs],
+        chosen_candidates=[TokenOut(token=logprob.token, log_probability=logprob.logprob) for logprob in logprobs],
         top_candidates=[
-            TopCandidatesOut(candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in found.top_logprobs])
-            for found in logprobs
+            TopCandidatesOut(
+                candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in logprob.top_logprobs]
+            )
+            for logprob in logprobs
         ],
     )
 
 
-NOTHING: Final = AnswerPartOut(text="")
+EMPTY_PART: Final = AnswerPartOut(text="")
 FINISH_REASON: Final[dict[str, str]] = {
     "max_output_tokens": "MAX_TOKENS",
     "max_output_bytes": "MAX_TOKENS",

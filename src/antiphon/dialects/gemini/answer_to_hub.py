@@ -68,19 +68,23 @@ class AnswerToHub:
                 tokens = None
             self._part(part)
         if tokens:
-            self._losses.add("logprobsResult", "the log probabilities of tokens outside the text have no place in the hub")
+            self._losses.add(
+                "logprobsResult", "the log probabilities of tokens outside the text have no place in the hub"
+            )
         self._grounding = candidate.grounding_metadata or self._grounding
         self._citations = candidate.citation_metadata or self._citations
 
     def finish(self, outcome: StreamOutcome) -> None:
         """The answer is over. What is whole is closed; the rest closes with the response."""
-        self._cite()
+        self._write_citations()
         if outcome == "completed":
             self._end_message()
             self._end_reasoning()
         elif self._text_signature:
             self._losses.add(
-                "thoughtSignature", "the signature of a text that was cut is left out", "the text is not what was signed"
+                "thoughtSignature",
+                "the signature of a text that was cut is left out",
+                "the text is not what was signed",
             )
 
     # Parts
@@ -93,12 +97,12 @@ class AnswerToHub:
         elif part.thought:
             self._thought(part.text or "", signature)
         elif own := next((name for name in OWN_PARTS if getattr(part, name) is not None), None):
-            self._own(OWN_PARTS[own], getattr(part, own), signature)
+            self._native_part(OWN_PARTS[own], getattr(part, own), signature)
         elif signature:
             if self._text_signature:
                 self._end_message()
             self._text_signature = signature
-            self._settle()
+            self._update_open_text()
         elif part.text is None:
             self._losses.add("content.parts", "a part of a kind that nobody knows has no place in the hub")
 
@@ -108,7 +112,7 @@ class AnswerToHub:
         if self._message is None:
             self._end_reasoning()
             self._message = self._next_key()
-            self._settle()
+            self._update_open_text()
         self.message_texts.append(text)
         self._writer.text(self._message, text, logprobs=tokens)
 
@@ -126,9 +130,11 @@ class AnswerToHub:
             self._close_reasoning(self._reasoning)
 
     def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
-        self._begin_other(signature, "call")
+        self._end_open_items(signature, "call")
         if call.will_continue or call.partial_args:
-            self._losses.add("functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece")
+            self._losses.add(
+                "functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece"
+            )
             return
         if not call.name:
             self._losses.add("functionCall", "a call without a name is not delivered")
@@ -142,29 +148,31 @@ class AnswerToHub:
             self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
             self._writer.custom_input(key, one.feed(arguments) + one.finish())
             if one.left_over:
-                self._losses.add("functionCall.args", f"a custom tool takes one string: {one.left_over[:80]!r} is left over")
+                self._losses.add(
+                    "functionCall.args", f"a custom tool takes one string: {one.left_over[:80]!r} is left over"
+                )
         else:
             self._writer.call(key, name=name, call_id=call_id, namespace=called.namespace)
             self._writer.arguments(key, arguments)
         self._writer.close(key)
 
-    def _own(self, name: str, value: Any, signature: str) -> None:
+    def _native_part(self, name: str, value: Any, signature: str) -> None:
         """ITEM-5: a part of this dialect's own, as an extension."""
-        self._begin_other(signature, "part")
+        self._end_open_items(signature, "part")
         kind = PREFIX + name
-        told = (
+        payload = (
             value
             if isinstance(value, dict)
-            else {key: told for key, told in msgspec.to_builtins(value).items() if told is not None}
+            else {key: member for key, member in msgspec.to_builtins(value).items() if member is not None}
         )
-        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: told}
+        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: payload}
         self._writer.whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
 
-    def _begin_other(self, signature: str, on: str) -> None:
+    def _end_open_items(self, signature: str, on: str) -> None:
         self._end_message()
         self._end_reasoning()
         if signature:
-            self._seal_alone(signature, on)
+            self._add_signature_item(signature, on)
 
     # Ends
 
@@ -174,10 +182,10 @@ class AnswerToHub:
             self._writer.close(self._message)
             self._message = None
         if self._text_signature:
-            self._seal_alone(self._text_signature, "text")
+            self._add_signature_item(self._text_signature, "text")
             self._text_signature = ""
         self.message_texts = TextPieces()
-        self._settle()
+        self._update_open_text()
 
     def _end_reasoning(self) -> None:
         """A thought that nobody signed is sealed all the same: so its maker is known, who does not want it back."""
@@ -189,7 +197,7 @@ class AnswerToHub:
         self._writer.close(key)
         self._reasoning, self._thoughts = None, TextPieces()
 
-    def _seal_alone(self, signature: str, on: str) -> None:
+    def _add_signature_item(self, signature: str, on: str) -> None:
         key = self._next_key()
         self._seal(key, {"on": on, "signature": signature})
         self._writer.close(key)
@@ -199,16 +207,16 @@ class AnswerToHub:
 
     # Citations
 
-    def _cite(self) -> None:
+    def _write_citations(self) -> None:
         """STR-11: what the text rests on, told at the end and counted in bytes, as citations of its characters."""
-        found = [*_grounds(self._grounding, self._losses), *_sources(self._citations)]
-        if not found:
+        citations = [*_grounding_citations(self._grounding, self._losses), *_source_citations(self._citations)]
+        if not citations:
             return
         if self._message is None:
             self._losses.add("groundingMetadata", "the sources of a text have no place behind what followed it")
             return
         text = "".join(self.message_texts).encode()
-        for start, end, url, title in found:
+        for start, end, url, title in citations:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
 
@@ -218,20 +226,20 @@ class AnswerToHub:
         self._items += 1
         return self._items
 
-    def _settle(self) -> None:
+    def _update_open_text(self) -> None:
         self.open_text_key = None if self._text_signature else self._message
 
 
-_Cited = tuple[int, int, str, str]  # from, to, address, title
+_Citation = tuple[int, int, str, str]  # from, to, address, title
 
 
-def _grounds(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Cited]:
+def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Citation]:
     if grounding is None:
         return []
     if grounding.web_search_queries:
         losses.add("groundingMetadata.webSearchQueries", "the searches that were made have no place in the hub")
     chunks = grounding.grounding_chunks or []
-    found: list[_Cited] = []
+    citations: list[_Citation] = []
     for support in grounding.grounding_supports or ():
         segment = support.segment
         for at in support.grounding_chunk_indices or ():
@@ -239,13 +247,13 @@ def _grounds(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Cit
             if web is None or segment is None:
                 losses.add("groundingMetadata", "a source that is no page has no place in the hub")
             else:
-                found.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
-    if chunks and not found:
+                citations.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
+    if chunks and not citations:
         losses.add("groundingMetadata.groundingChunks", "sources of no place in the text have no place in the hub")
-    return found
+    return citations
 
 
-def _sources(citations: CitationMetadataIn | None) -> list[_Cited]:
+def _source_citations(citations: CitationMetadataIn | None) -> list[_Citation]:
     if citations is None:
         return []
     return [

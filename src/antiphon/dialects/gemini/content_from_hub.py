@@ -41,22 +41,25 @@ class ContentFromHub:
         """Every part that holds something: the API refuses empty ones."""
         if isinstance(content, str):
             return [PartOut(text=content)] if content else []
-        found = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
-        return [part for part in found if not (type(part) is PartOut and part.text == "")]
+        parts = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        return [part for part in parts if not (type(part) is PartOut and part.text == "")]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
         """Where only text may stand: in the system's words."""
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)
+            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses)
+            for at, part in enumerate(content, first)
         ]
 
     def _part(self, part: ContentParam, path: str) -> AnyPartOut:
         match part:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
-                    self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them")
+                    self._losses.add(
+                        f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them"
+                    )
                 return self._media(part, path, part.image_url or None, "image")
             case InputFileParam():
                 return self._file(part, path)
@@ -64,7 +67,7 @@ class ContentFromHub:
                 return self._media(part, path, part.video_url, "video")
             case InputAudio(input_audio=audio):
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
-                return self._with_own_fields(
+                return self._with_native_fields(
                     PartOut(inline_data=BlobOut(mime_type=f"audio/{audio.format}", data=audio.data)), part, path
                 )
             case UnknownContent() if part.kind.startswith(PREFIX):
@@ -85,23 +88,31 @@ class ContentFromHub:
             url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
         return self._media(part, path, url, part.filename or "")
 
-    def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> AnyPartOut:
+    def _media(
+        self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str
+    ) -> AnyPartOut:
         """Media by data or by address; `name` is a file's, or the kind of media."""
         if not url:
-            return PartOut(text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses))
+            return PartOut(
+                text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses)
+            )
         if url.startswith("data:"):
             head, _, data = url.removeprefix("data:").partition(",")
-            return self._with_own_fields(PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path)
+            return self._with_native_fields(
+                PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path
+            )
         if not self._wire.urls:
             return PartOut(
-                text=replace_with_placeholder(part, path, "the server takes no addresses, and nothing is fetched", self._losses)
+                text=replace_with_placeholder(
+                    part, path, "the server takes no addresses, and nothing is fetched", self._losses
+                )
             )
-        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or USUAL.get(name, UNSET)
-        return self._with_own_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
+        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or DEFAULT_TYPES.get(name, UNSET)
+        return self._with_native_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
 
-    def _with_own_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
+    def _with_native_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
         """Fields that a client of this dialect set beside the media go back where they stood; others are losses."""
-        own = {name: raw for name, raw in (part.extra or {}).items() if name in OWN_FIELDS}
+        own = {name: raw for name, raw in (part.extra or {}).items() if name in NATIVE_FIELDS}
         if not own:
             report_unknown_fields(part, path, self._losses)
             return sent
@@ -110,7 +121,7 @@ class ContentFromHub:
 
 def native_part(part: Unknown) -> dict[str, Raw]:
     """A part of this dialect's own, as it came: what the hub put beside it is taken off."""
-    return {name: raw for name, raw in part.raw_members().items() if name not in OF_THE_HUB}
+    return {name: raw for name, raw in part.raw_members().items() if name not in HUB_MEMBERS}
 
 
 def _type_of_name(name: str) -> str | UnsetType:
@@ -118,14 +129,14 @@ def _type_of_name(name: str) -> str | UnsetType:
 
 
 def _type_of_data(data: str) -> str:
-    return next((kind for head, kind in BEGINNINGS.items() if data.startswith(head)), "application/pdf")
+    return next((kind for head, kind in BASE64_PREFIXES.items() if data.startswith(head)), "application/pdf")
 
 
 NO_PLACE: Final = "this API has no place for it"
-OF_THE_HUB: Final = frozenset({"type", "id", "status"})
-OWN_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
+HUB_MEMBERS: Final = frozenset({"type", "id", "status"})
+NATIVE_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
 #: What an address without an ending mostly is.
-USUAL: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
+DEFAULT_TYPES: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
 TYPES: Final[dict[str, str | UnsetType]] = {
     "pdf": "application/pdf",
     "txt": "text/plain",
@@ -147,4 +158,9 @@ TYPES: Final[dict[str, str | UnsetType]] = {
     "webm": "video/webm",
 }
 #: The first characters of base64 of files that say what they are.
-BEGINNINGS: Final = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+BASE64_PREFIXES: Final = {
+    "iVBORw0KGgo": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}

@@ -59,9 +59,9 @@ def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam
     return items.whole()
 
 
-def instructions_to_hub(asked: RequestIn, losses: Losses) -> str | UnsetType:
+def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
     """`systemInstruction`, in any of its forms. It holds text alone."""
-    match asked.system_instruction:
+    match request.system_instruction:
         case str() as text:
             return text
         case ContentIn(parts=given):
@@ -113,27 +113,27 @@ class _Items:
     def _take_from_model(self, part: PartIn, path: str) -> None:
         if part.thought and isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
-            self._think(part.text)
+            self._add_thought(part.text)
             self._take_signature(part)
             return
         self._take_signature(part)
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
-            self._say(part.text)
+            self._add_text(part.text)
         elif (item := self._call_or_output(part, path)) is not None:
             self._add(item)
-        elif own := _own(part):
-            self._add(UnknownItem(kind=own.kind, raw=own.raw))
+        elif native := _native_part(part):
+            self._add(UnknownItem(kind=native.kind, raw=native.raw))
         elif not part.thought_signature:
             self._losses.add(path, "a part that holds nothing")
 
-    def _think(self, text: str) -> None:
+    def _add_thought(self, text: str) -> None:
         if self._thought is None:
             self._end()
             self._thought = []
         self._thought.append(text)
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if text:  # an empty one is the end of a stream, or carries a signature
             self._end_thought()
             self._text.append(text)
@@ -141,9 +141,9 @@ class _Items:
     def _take_signature(self, part: PartIn) -> None:
         """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
         sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
-        if sealed and sealed not in STAND_INS:
+        if sealed and sealed not in PLACEHOLDER_SIGNATURES:
             if self._thought is None:
-                self._think("")
+                self._add_thought("")
             self._end_thought(sealed)
 
     def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
@@ -170,20 +170,20 @@ class _Items:
     # What the user said
 
     def _take_from_user(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
-        said: list[ContentParam] = []
+        content: list[ContentParam] = []
         for path, part in parts:
             item = self._call_or_output(part, path)
             if item is None:
-                said += self._content(part, path)
+                content += self._content(part, path)
                 continue
-            self._add_message(role, said)
-            said = []
+            self._add_message(role, content)
+            content = []
             self._add(item)
-        self._add_message(role, said)
+        self._add_message(role, content)
 
-    def _add_message(self, role: MessageRole, said: list[ContentParam]) -> None:
-        if said:
-            self._add(MessageParam(role=role, content=said))
+    def _add_message(self, role: MessageRole, content: list[ContentParam]) -> None:
+        if content:
+            self._add(MessageParam(role=role, content=content))
 
     def _content(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
@@ -191,14 +191,14 @@ class _Items:
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             return [InputText(text=part.text)]
-        medium = media_to_hub(part, path, self._losses)
-        if medium is not None:
-            return [replace(medium, extra=unknown_fields_of(part) or UNSET)]
-        own = _own(part)
-        if own is None:
+        media = media_to_hub(part, path, self._losses)
+        if media is not None:
+            return [replace(media, extra=unknown_fields_of(part) or UNSET)]
+        native = _native_part(part)
+        if native is None:
             self._losses.add(path, "a part that holds nothing")
             return []
-        return [own]
+        return [native]
 
     # Calls and results
 
@@ -219,60 +219,64 @@ class _Items:
     def _output(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
         """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
         report_unknown_fields(result, path, self._losses)
-        told = _told(result)
-        own = {} if told.is_all else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
+        result_text = _result_text(result)
+        native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
             call_id=self._ids.id_of_result(result),
-            output=[InputText(text=told.text), *media] if media else told.text,
-            extra={**own, **(ERROR_MARK if told.failed else {})} or UNSET,
+            output=[InputText(text=result_text.text), *media] if media else result_text.text,
+            extra={**native, **(ERROR_MARK if result_text.failed else {})} or UNSET,
         )
 
     def _result_part(self, part: ResultMediaIn, path: str) -> ToolOutputContentParam:
-        medium = media_to_hub(part, path, self._losses)
-        if medium is None or isinstance(medium, InputAudio):
-            note = placeholder_for(medium) if medium else "[part omitted: nothing was given]"
+        media = media_to_hub(part, path, self._losses)
+        if media is None or isinstance(media, InputAudio):
+            note = placeholder_for(media) if media else "[part omitted: nothing was given]"
             self._losses.add(path, note.strip("[]"), "a tool output has no place for it")
             return InputText(text=note)
-        return replace(medium, extra=unknown_fields_of(part) or UNSET)
+        return replace(media, extra=unknown_fields_of(part) or UNSET)
 
 
-def _own(part: PartIn) -> UnknownContent | None:
+def _native_part(part: PartIn) -> UnknownContent | None:
     """ITEM-5: a part that only servers of this dialect know, with all that stands in it; None if nothing does."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
-    own = {name: raw for name, raw in members.items() if name not in OF_EVERY_PART and bytes(raw) != b"null"}
-    name = next((name for name in own if name not in BESIDE), None)
+    own = {name: raw for name, raw in members.items() if name not in COMMON_MEMBERS and bytes(raw) != b"null"}
+    name = next((name for name in own if name not in METADATA_MEMBERS), None)
     if name is None:
         return None
     kind = PREFIX + name
     return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **own})))
 
 
-class _Told(NamedTuple):
+class _ResultText(NamedTuple):
     """What a tool gave as one text, and whether that says all: one string needs no object around it."""
 
     text: str
-    is_all: bool
+    is_complete: bool
     failed: bool = False
 
 
-def _told(result: FunctionResponseIn) -> _Told:
+def _result_text(result: FunctionResponseIn) -> _ResultText:
     match result.response:
         case None | UnsetType():
-            return _Told("", True)
+            return _ResultText("", True)
         case {"output": str() as text} if len(result.response) == 1:
-            return _Told(text, True)
+            return _ResultText(text, True)
         case {"result": str() as text} if len(result.response) == 1:
-            return _Told(text, False)
-        case {"error": error} if error and len(result.response) == 1:  # the member by which this API says that a tool failed
+            return _ResultText(text, False)
+        case {"error": error} if (
+            error and len(result.response) == 1
+        ):  # the member by which this API says that a tool failed
             is_text = isinstance(error, str)
-            return _Told(error if is_text else codec.encode(error).decode(), is_text, failed=True)
+            return _ResultText(error if is_text else codec.encode(error).decode(), is_text, failed=True)
         case response:
-            return _Told(codec.encode(response).decode(), False)
+            return _ResultText(codec.encode(response).decode(), False)
 
 
 #: What clients send in place of a signature that they do not have; whoever writes for a server of this API knows its word for that.
-STAND_INS: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
+PLACEHOLDER_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
 #: What any part may have, and what says how another member of it is to be taken.
-OF_EVERY_PART: Final = frozenset({"text", "thought", "thoughtSignature"})
-BESIDE: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"})
+COMMON_MEMBERS: Final = frozenset({"text", "thought", "thoughtSignature"})
+METADATA_MEMBERS: Final = frozenset(
+    {"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"}
+)

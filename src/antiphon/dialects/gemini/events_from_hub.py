@@ -40,15 +40,20 @@ class EventsFromHub:
         self._answer = AnswerFromHub(request, self.losses)
         self._array = as_json_array
         self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
-        self._frame = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
+        self._answer_template = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
-        self._is_told = False  # whether the end was told: a finish reason, or an error
-        self._is_over = False
+        self._has_sent_end = False  # whether the end was told: a finish reason, or an error
+        self._is_finished = False
 
     def feed(self, event: StreamEvent) -> bytes:
         """The frames that an event makes."""
         # The hot path.
-        if type(event) is OutputTextDelta and not event.logprobs and not self._array and not self._answer.pending_signature:
+        if (
+            type(event) is OutputTextDelta
+            and not event.logprobs
+            and not self._array
+            and not self._answer.pending_signature
+        ):
             return self._text(event.delta)
         match event:
             case ResponseCreated():
@@ -59,10 +64,10 @@ class EventsFromHub:
             case ErrorEvent():
                 return self._error(error_frame_data(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_frame_data(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_frame_data(event.response.error))
             case _:
                 piece = self._answer.feed(event)
-                return self._told(candidates=[piece]) if piece else b""
+                return self._answer_frame(candidates=[piece]) if piece else b""
 
     def text_run(self, run: TextRun) -> bytes:
         """The bytes of a run of deltas: those of its events, one after the other."""
@@ -72,41 +77,47 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """What the stream ends with."""
-        if self._is_over:
+        if self._is_finished:
             return b""
-        self._is_over = True
-        return (b"" if self._is_told else self._error(error_frame_data(STREAM_CUT_ERROR))) + (b"]" if self._array else b"")
+        self._is_finished = True
+        return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + (
+            b"]" if self._array else b""
+        )
 
     def _text(self, text: str) -> bytes:
         """A frame of text alone: no signature waits for it, and every frame begins alike."""
         if not text:
             return b""
-        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else escape_line_ends(_encode(text)), self._tail)
+        return b"%b%b%b" % (
+            self._head,
+            _encode(text) if text.isascii() else escape_line_ends(_encode(text)),
+            self._tail,
+        )
 
     def _begin(self, response: Response) -> None:
-        self._frame = initial_answer(response)
+        self._answer_template = initial_answer(response)
         self._head, self._tail = self._around_text()
 
     def _end(self, response: Response) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
-        return self._told(candidates=[self._answer.final_candidate(response)], **usage)
+        return self._answer_frame(candidates=[self._answer.final_candidate(response)], **usage)
 
     def _around_text(self) -> tuple[bytes, bytes]:
         """What stands in every frame before and behind its text."""
         candidate = CandidateOut(content=AnswerContentOut(parts=[AnswerPartOut(text="")]))
-        data = escape_line_ends(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
+        data = escape_line_ends(_encode(msgspec.structs.replace(self._answer_template, candidates=[candidate])))
         head, _, tail = data.partition(b'""')
         return self._before + head, tail + self._after
 
     def _error(self, data: bytes) -> bytes:
-        self._is_told = True
-        return self._written(data)
+        self._has_sent_end = True
+        return self._write_frame(data)
 
-    def _told(self, **members: Any) -> bytes:
-        return self._written(_encode(msgspec.structs.replace(self._frame, **members)))
+    def _answer_frame(self, **members: Any) -> bytes:
+        return self._write_frame(_encode(msgspec.structs.replace(self._answer_template, **members)))
 
-    def _written(self, data: bytes) -> bytes:
+    def _write_frame(self, data: bytes) -> bytes:
         written = self._before + escape_line_ends(data) + self._after
         if self._array:
             self._before = b","

@@ -101,12 +101,12 @@ class EventsToHub(StreamToHub):
         try:
             chunk = _decode(data)
         except ValueError:  # every complaint of msgspec's is a ValueError
-            self._refused(data)
+            self._read_undecodable(data)
             return None
         self._chunk(chunk)
         return chunk
 
-    def _refused(self, data: bytes) -> None:
+    def _read_undecodable(self, data: bytes) -> None:
         """What the typed decode did not take: white space, the end as other dialects tell it, or nonsense."""
         data = data.strip()
         if data and data != sse.DONE:
@@ -125,7 +125,9 @@ class EventsToHub(StreamToHub):
             if candidate is None:
                 continue
             if candidate.index or (candidate.index is None and at):
-                self.losses.add(f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response")
+                self.losses.add(
+                    f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response"
+                )
                 continue
             self._answer.add_candidate(candidate)
             self._stop_reason = candidate.finish_reason or self._stop_reason
@@ -135,15 +137,19 @@ class EventsToHub(StreamToHub):
         """REQ-3: a prompt that is blocked ends the answer before it begins, as a filter does in its midst."""
         if feedback.block_reason:
             self._stop_reason = "SAFETY"
-            self._finish_message = f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+            self._finish_message = (
+                f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+            )
 
     def _end_response(self) -> None:
-        reason, told = self._stop_reason, sanitize(self._finish_message)
-        if told:
-            self.losses.add("finishMessage", told, "the hub has no place for it")
+        reason, finish_message = self._stop_reason, sanitize(self._finish_message)
+        if finish_message:
+            self.losses.add("finishMessage", finish_message, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
-            self.losses.add("finishReason", f"{sanitize(reason)[:50]!r} is told as completed", "the hub has no word for it")
+            self.losses.add(
+                "finishReason", f"{sanitize(reason)[:50]!r} is told as completed", "the hub has no word for it"
+            )
         self._end_as(incomplete)
 
     def _final_usage(self) -> Usage | None:

@@ -22,17 +22,17 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
     done: list[ContentOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
-            said: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
+            model_parts: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
             results: list[AnyPartOut] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
                 arguments = arguments_as_json_object(call.arguments)
                 if arguments is None:
                     return None
                 name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
-                said.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
+                model_parts.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
                 response = {"error" if output == NO_RESULT else "output": output}
                 results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
-            done.append(ContentOut(role="model", parts=said))
+            done.append(ContentOut(role="model", parts=model_parts))
             done.append(ContentOut(role="user", parts=results))
         elif not turn.is_user:
             done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))

@@ -56,7 +56,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []
-    extra = _own_fields(request, wire, losses)
+    extra = _native_fields(request, wire, losses)
     generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
     generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
     _report_fields(request, losses)
@@ -65,10 +65,12 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
         system_instruction=_system([*leading_system_texts, *history.system]),
         tools=tools.encoded,
         tool_config=tools.tool_config(request, losses),
-        generation_config=_members(generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses)
+        generation_config=_members(
+            generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses
+        )
         or UNSET,
     )
-    return _written(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
+    return _encode_body(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
 
 
 def _system(texts: list[str]) -> ContentOut | UnsetType:
@@ -95,13 +97,13 @@ class _Fields:
     """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: GeminiWire, losses: Losses) -> None:
-        self._known = wire.fields
+        self._accepted = wire.fields
         self._losses = losses
 
     def __call__(self, name: str, value: T | None | UnsetType, path: str) -> T | UnsetType:
         if value is None or value is UNSET:
             return UNSET
-        if name not in self._known:
+        if name not in self._accepted:
             self._losses.add(path, f"the field {path!r}", "the server has no place for it")
             return UNSET
         return value
@@ -109,27 +111,29 @@ class _Fields:
 
 def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
     """RSN-4: effort as a budget or as a level, by the model; thoughts are told where reasoning is wanted."""
-    asked = request.reasoning or ReasoningConfigParam()
-    effort, model = asked.effort or None, _model(request)
+    reasoning = request.reasoning or ReasoningConfigParam()
+    effort, model = reasoning.effort or None, _model(request)
     if wire.thinking == "none" or model.startswith(wire.unthinking_models):
         if effort and effort != "none":
             losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not think")
         return UNSET
-    shown = effort != "none" and bool(effort or asked.summary)
+    shows_thoughts = effort != "none" and bool(effort or reasoning.summary)
     if effort is None:
-        return ThinkingConfigOut(include_thoughts=True) if shown else UNSET
+        return ThinkingConfigOut(include_thoughts=True) if shows_thoughts else UNSET
     if wire.thinking == "level" or model.startswith(wire.level_models):
         level = nearest_effort(effort, wire.levels)
         if level != effort:
             losses.add("reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest that the model knows")
-        return ThinkingConfigOut(thinking_level=level, include_thoughts=shown or UNSET)
+        return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least")
+        losses.add(
+            "reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least"
+        )
         budget = wire.least_budget
     elif budget < EFFORT_BUDGETS[effort]:
         losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the most there is")
-    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shown or UNSET)
+    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
 def _with_format(
@@ -163,8 +167,12 @@ def _with_format(
         leading_system_texts.append(_rule(schema))
         return json
     if wire.schemas == "openapi":
-        return msgspec.structs.replace(json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses))
-    return msgspec.structs.replace(json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses))
+        return msgspec.structs.replace(
+            json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
+        )
+    return msgspec.structs.replace(
+        json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
+    )
 
 
 def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
@@ -186,16 +194,16 @@ def _model(request: Request) -> str:
     return (request.model or "").rpartition("/")[2]
 
 
-def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
+def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
     """Fields of clients of this dialect, under their own names, and those of others that mean the same (REQ-7)."""
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
-        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
+        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
         if is_handled_by_gateway(name, raw, request):
             continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
-        elif sent in RESERVED or (name in SAME_AS and sent not in wire.fields):
+        elif sent in RESERVED or (name in EQUIVALENT_FIELDS and sent not in wire.fields):
             losses.add(name, f"the field {name!r}", "the server has no place for it")
         else:
             own[sent] = _as_list(raw) if sent == "stopSequences" else raw
@@ -225,15 +233,15 @@ def _report_fields(request: Request, losses: Losses) -> None:
         report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
             losses.add("text.verbosity", "how much is to be said", "this API has no place for it")
-    for name in NO_PLACE:
+    for name in UNSUPPORTED_FIELDS:
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "this API has no place for it")
     for at, name in enumerate(request.include or ()):
-        if name not in INCLUDES:
+        if name not in KNOWN_INCLUDES:
             losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "this API has no such thing")
 
 
-def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
     if "toolConfig" in extra:  # as a client of this dialect wrote it, with what the hub has no words for
         body = msgspec.structs.replace(body, tool_config=UNSET)
     encoded = codec.encode(body)
@@ -244,8 +252,8 @@ JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the reader of the answer relies on them, or they are said by the hub's own.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
-INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
-NO_PLACE: Final = (
+KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
+UNSUPPORTED_FIELDS: Final = (
     "metadata",
     "service_tier",
     "safety_identifier",
@@ -255,7 +263,7 @@ NO_PLACE: Final = (
     "user",
 )
 #: Fields of other dialects' clients that mean the same here.
-SAME_AS: Final[dict[str, str]] = {
+EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:stop": "stopSequences",
     "messages:stop_sequences": "stopSequences",
     "chat:seed": "seed",

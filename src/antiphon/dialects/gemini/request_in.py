@@ -125,17 +125,17 @@ class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 def normalize_spelling(body: bytes) -> bytes:
     """`body` with the fields of the API in camel case and lists as lists; as it is if they are already, or if it is no JSON."""
-    if SNAKE.search(body) is None and LONE.search(body) is None:
+    if SNAKE_CASE_MEMBER.search(body) is None and LIST_WITHOUT_BRACKETS.search(body) is None:
         return body
     try:
-        return msgspec.json.encode(_respelled(decode_json(body)))
+        return msgspec.json.encode(_normalize(decode_json(body)))
     except ValueError:  # whoever reads it says what is wrong with it
         return body
 
 
 def to_camel_case(name: str) -> str:
     """`top_p` as `topP`."""
-    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
@@ -143,24 +143,24 @@ def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
     return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
 
 
-def _respelled(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     match value:
         case dict():
             named = {to_camel_case(name): member for name, member in value.items()}
-            named |= {name: [named[name]] for name in LISTS if isinstance(named.get(name), dict)}
-            return {name: member if name in OF_THE_USER else _respelled(member) for name, member in named.items()}
+            named |= {name: [named[name]] for name in LIST_MEMBERS if isinstance(named.get(name), dict)}
+            return {name: member if name in USER_JSON_MEMBERS else _normalize(member) for name, member in named.items()}
         case list():
-            return [_respelled(member) for member in value]
+            return [_normalize(member) for member in value]
         case _:
             return value
 
 
 UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
-SNAKE: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
-LISTS: Final = ("contents", "parts", "tools", "functionDeclarations")
-LONE: Final = re.compile(rb'"(?:contents|parts|tools|functionDeclarations)"\s*:\s*\{')
+SNAKE_CASE_MEMBER: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+LIST_MEMBERS: Final = ("contents", "parts", "tools", "functionDeclarations")
+LIST_WITHOUT_BRACKETS: Final = re.compile(rb'"(?:contents|parts|tools|functionDeclarations)"\s*:\s*\{')
 #: Members whose inside is the user's own. The names of properties are, too; `schema_to_hub` knows both spellings of the rest.
-OF_THE_USER: Final = frozenset(
+USER_JSON_MEMBERS: Final = frozenset(
     {
         "args",
         "response",

@@ -40,21 +40,25 @@ from antiphon.protocol.request import (
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
+    client_request: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
     losses = Losses()
-    settings = asked.generation_config or GenerationConfigIn()
+    settings = client_request.generation_config or GenerationConfigIn()
     if settings.candidate_count and settings.candidate_count > 1:
         path = "generationConfig.candidateCount"
-        raise UnsupportedParameter(f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path)
-    extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()}
+        raise UnsupportedParameter(
+            f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path
+        )
+    extra = _native_fields(client_request, losses) | {
+        PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
+    }
     format = _format(settings, extra)
     include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
-        model=asked.model.removeprefix("models/") if asked.model else UNSET,
-        instructions=instructions_to_hub(asked, losses),
-        input=contents_to_hub(asked.contents, losses),
-        tools=tools_to_hub(asked.tools or []),
-        tool_choice=tool_choice_to_hub(asked),
+        model=client_request.model.removeprefix("models/") if client_request.model else UNSET,
+        instructions=instructions_to_hub(client_request, losses),
+        input=contents_to_hub(client_request.contents, losses),
+        tools=tools_to_hub(client_request.tools or []),
+        tool_choice=tool_choice_to_hub(client_request),
         text=TextParam(format=format) if format else UNSET,
         max_output_tokens=settings.max_output_tokens,
         temperature=settings.temperature,
@@ -64,17 +68,17 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_logprobs=settings.logprobs,
         reasoning=_reasoning(settings.thinking_config, extra),
         include=include,
-        store=bool(asked.store),
+        store=bool(client_request.store),
         extra=extra or UNSET,
     )
     return request, losses
 
 
-def _own_fields(asked: RequestIn, losses: Losses) -> dict[str, Raw]:
+def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
     """The fields beside `generationConfig` that only this dialect knows."""
-    config = native_tool_config(asked)
+    config = native_tool_config(client_request)
     own = {PREFIX + "toolConfig": config} if config is not None else {}
-    for name, raw in unknown_fields_of(asked).items():
+    for name, raw in unknown_fields_of(client_request).items():
         if name in TOP_LEVEL_FIELDS:
             own[PREFIX + name] = raw
         else:
@@ -104,7 +108,9 @@ def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
     return None
 
 
-def _reasoning(thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:
+def _reasoning(
+    thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]
+) -> ReasoningConfigParam | UnsetType:
     """RSN-4. What the hub's word for the effort does not say to the letter goes along as it came."""
     if not thinking:
         return UNSET

@@ -24,9 +24,9 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
     candidate = join_candidates([*pieces, answer.final_candidate(response)])
-    told = msgspec.structs.replace(
+    body = msgspec.structs.replace(
         initial_answer(response),
         candidates=[candidate],
         usage_metadata=usage_from_hub(response.usage) if response.usage else UNSET,
     )
-    return msgspec.json.encode(told), losses
+    return msgspec.json.encode(body), losses

@@ -21,29 +21,29 @@ def schema_to_hub(schema: JsonSchema, path: str, budget: SchemaBudget | None = N
 
 def _to_hub(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
     counter.enter(schema)
-    found: JsonSchema = {}
+    result: JsonSchema = {}
     for name, value in schema.items():
-        name = SPELLED.get(name, name)
+        name = KEYWORD_SPELLINGS.get(name, name)
         match value:
             case str() if name == "type":
                 if value != "TYPE_UNSPECIFIED":
-                    found[name] = value.lower()
+                    result[name] = value.lower()
             case list() if name == "type":
                 counter.add_members(value)
-                found[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
-            case dict() if name in HOLD_NAMED:
+                result[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
+            case dict() if name in NAMED_SUBSCHEMAS:
                 counter.add_members(value)
-                found[name] = {key: _inner(member, counter) for key, member in value.items()}
-            case dict() | list() if name in HOLD_SCHEMAS:
-                found[name] = _inner(value, counter)
-            case str() if name in COUNTS and value.isdecimal():
-                found[name] = int(value)
+                result[name] = {key: _inner(member, counter) for key, member in value.items()}
+            case dict() | list() if name in SUBSCHEMAS:
+                result[name] = _inner(value, counter)
+            case str() if name in INTEGER_KEYWORDS and value.isdecimal():
+                result[name] = int(value)
             case _ if name == "example":
-                found["examples"] = [value]
+                result["examples"] = [value]
             case _:
-                found[name] = value
+                result[name] = value
     counter.leave()
-    return _with_null(found) if found.pop("nullable", False) is True else found
+    return _with_null(result) if result.pop("nullable", False) is True else result
 
 
 def _inner(value: Any, counter: SchemaCounter) -> Any:
@@ -57,28 +57,38 @@ def _with_null(schema: JsonSchema) -> JsonSchema:
     """`nullable`, as JSON schema says it."""
     match schema:
         case {"type": str() as kind}:
-            told = {**schema, "type": [kind, "null"]}
+            nullable = {**schema, "type": [kind, "null"]}
         case {"anyOf": list() as options}:
-            told = {**schema, "anyOf": [*options, {"type": "null"}]}
+            nullable = {**schema, "anyOf": [*options, {"type": "null"}]}
         case _:
             return schema  # what has no type may be null already
-    if isinstance(told.get("enum"), list):
-        told["enum"] = [*told["enum"], None]
-    return told
+    if isinstance(nullable.get("enum"), list):
+        nullable["enum"] = [*nullable["enum"], None]
+    return nullable
 
 
 #: Keywords whose value is a schema or a list of them, and those that have one for each name.
-HOLD_SCHEMAS: Final = frozenset(
+SUBSCHEMAS: Final = frozenset(
     {
-        *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "propertyNames"),
+        *(
+            "items",
+            "prefixItems",
+            "additionalItems",
+            "unevaluatedItems",
+            "contains",
+            "additionalProperties",
+            "propertyNames",
+        ),
         *("unevaluatedProperties", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"),
     }
 )
-HOLD_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+NAMED_SUBSCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 #: 64-bit numbers, which the API's own JSON writes as strings.
-COUNTS: Final = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
+INTEGER_KEYWORDS: Final = frozenset(
+    {"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"}
+)
 #: Keywords that the API writes otherwise, and takes in either spelling.
-SPELLED: Final = {
+KEYWORD_SPELLINGS: Final = {
     "any_of": "anyOf",
     "one_of": "oneOf",
     "all_of": "allOf",

@@ -109,7 +109,7 @@ class ToolsFromHub:
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "this API has no equivalent")
                 return
-        if not any(member in OWN_MEMBERS for member in tool.extra or ()):
+        if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
             report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
@@ -121,7 +121,7 @@ class ToolsFromHub:
         if tool.strict:
             self.losses.add(f"{path}.strict", "that arguments must obey the schema", "this API has no such thing")
         declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
-        own = {OWN_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in OWN_MEMBERS}
+        own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
         return replace(declared, **own) if own else declared
 
     def _custom(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
@@ -132,18 +132,20 @@ class ToolsFromHub:
         return self._declared(name, description, schema, path)
 
     def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
-        told = description or UNSET
-        if not schema.get("properties") and set(schema) <= SAYS_NO_MORE:
-            return FunctionDeclarationOut(name=name, description=told)  # the API refuses objects of no members in some versions
+        sent_description = description or UNSET
+        if not schema.get("properties") and set(schema) <= UNCONSTRAINING_KEYWORDS:
+            return FunctionDeclarationOut(
+                name=name, description=sent_description
+            )  # the API refuses objects of no members in some versions
         if schema.get("type") != "object":
             if "type" in schema:
                 self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
             sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
-            return FunctionDeclarationOut(name=name, description=told, parameters_json_schema=sent)
+            return FunctionDeclarationOut(name=name, description=sent_description, parameters_json_schema=sent)
         sent = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
-        return FunctionDeclarationOut(name=name, description=told, parameters=sent)
+        return FunctionDeclarationOut(name=name, description=sent_description, parameters=sent)
 
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None
@@ -152,14 +154,18 @@ class ToolsFromHub:
             return UNSET
         if not self._functions:
             return UNSET
-        return ToolConfigOut(function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET))
+        return ToolConfigOut(
+            function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET)
+        )
 
 
 #: What only clients of this dialect say of a function, by its own name and by ours.
-OWN_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
+NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
 MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 #: A schema with nothing but these, and no members, asks for nothing.
-SAYS_NO_MORE: Final = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
+UNCONSTRAINING_KEYWORDS: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "$schema", "title", "description"}
+)
 #: The older form of schemas: a part of what OpenAPI has.
 OPENAPI_SUBSET: Final = Narrowing(
     keywords=frozenset(

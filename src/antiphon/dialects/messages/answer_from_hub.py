@@ -97,10 +97,12 @@ class AnswerFromHub:
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
-        self._parts = EventSequencer(_part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone))
+        self._parts = EventSequencer(
+            _part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone)
+        )
         self._block = 0  # the index of the open block, or of the next one
         self._is_open = False
-        self._is_told = False  # whether the item was told piece by piece
+        self._is_streamed = False  # whether the item was told piece by piece
         self._thought: Hashable = None  # the part of the reasoning that was told last
         self._calls = 0
         self._has_refused = False
@@ -112,24 +114,26 @@ class AnswerFromHub:
             return []
         if not hasattr(event, "output_index"):
             return []
-        return [piece for told in self._items.feed(event) for piece in self._in_item(told)]
+        return [piece for item_event in self._items.feed(event) for piece in self._in_item(item_event)]
 
     def final_delta(self, response: Response) -> FinalDeltaOut:
         """REQ-3: why it ended."""
-        told = response.extra or {}
-        for name, raw in told.items():
+        extra = response.extra or {}
+        for name, raw in extra.items():
             if not name.startswith(PREFIX):
                 report_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
-        sequence = msgspec.json.decode(told.get(STOP_SEQUENCE_FIELD, b"null"))
-        return FinalDeltaOut(stop_reason=self._reason(response, told, sequence), stop_sequence=sequence)
+        sequence = msgspec.json.decode(extra.get(STOP_SEQUENCE_FIELD, b"null"))
+        return FinalDeltaOut(stop_reason=self._reason(response, extra, sequence), stop_sequence=sequence)
 
-    def _reason(self, response: Response, told: dict[str, Raw], sequence: str | None) -> str:
-        if STOP_REASON_FIELD in told:
-            return str(msgspec.json.decode(told[STOP_REASON_FIELD]))
+    def _reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
+        if STOP_REASON_FIELD in extra:
+            return str(msgspec.json.decode(extra[STOP_REASON_FIELD]))
         if response.incomplete_details is not None:
             reason = response.incomplete_details.reason
             if reason not in REASONS:
-                self._losses.add("incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'")
+                self._losses.add(
+                    "incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'"
+                )
             return REASONS.get(reason, "max_tokens")
         if self._has_refused:
             return "refusal"
@@ -150,8 +154,8 @@ class AnswerFromHub:
             case ArgumentsDone() | CustomInputDone():
                 return []
             case _:
-                self._is_told = True
-                return [piece for told in self._parts.feed(event) for piece in self._in_part(told)]
+                self._is_streamed = True
+                return [piece for part_event in self._parts.feed(event) for piece in self._in_part(part_event)]
 
     def _in_part(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ReasoningDelta:
@@ -159,7 +163,7 @@ class AnswerFromHub:
         match event:
             case OutputTextDelta():
                 if event.logprobs:
-                    self._lose_logprobs(event.output_index)
+                    self._report_logprobs(event.output_index)
                 pieces = self._text(event.delta)
                 if self._is_open:
                     self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block)
@@ -169,7 +173,7 @@ class AnswerFromHub:
             case AnnotationAdded():
                 return [] if event.annotation is None else self._citation(event.annotation, event.output_index)
             case ContentPartDone(part=OutputText() as part):
-                self._lose_stretches(part, event.output_index)
+                self._report_partial_citations(part, event.output_index)
                 return self._close()
             case ContentPartDone(part=Refusal()):
                 return self._close()
@@ -181,13 +185,16 @@ class AnswerFromHub:
     # Items
 
     def _begin(self, item: Item, at: int) -> list[BlockEvent]:
-        self._is_told = False
+        self._is_streamed = False
         match item:
             case FunctionCall():
                 return self._call(item, self._names.wire_name(ToolRef("function", item.name, item.namespace or None)))
             case CustomToolCall():
                 name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
-                return [*self._call(item, name), self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX))]
+                return [
+                    *self._call(item, name),
+                    self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
+                ]
             case Message() | Reasoning():
                 self._thought = None
             case UnknownItem() if block_from_item(item) is not None:
@@ -202,9 +209,11 @@ class AnswerFromHub:
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall():
-                pieces = [] if self._is_told else self._arguments(item.arguments)
+                pieces = [] if self._is_streamed else self._arguments(item.arguments)
                 if item.arguments and not is_json_object(item.arguments):
-                    self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others")
+                    self._losses.add(
+                        f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others"
+                    )
                 return pieces + self._close()
             case CustomToolCall():
                 return self._end_custom(item)
@@ -213,7 +222,7 @@ class AnswerFromHub:
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "the phase of a message", "a message has no place for it")
-                return [] if self._is_told else self._whole_message(item, at)
+                return [] if self._is_streamed else self._whole_message(item, at)
             case UnknownItem():
                 block = block_from_item(item)
                 return [] if block is None else [self._open(block), *self._close()]
@@ -225,18 +234,18 @@ class AnswerFromHub:
         return [self._open(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
 
     def _arguments(self, piece: str) -> list[BlockEvent]:
-        self._is_told = True
+        self._is_streamed = True
         return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
 
     def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
-        pieces = [] if self._is_told else self._arguments(freeform_tools.wrap_delta(call.input))
+        pieces = [] if self._is_streamed else self._arguments(freeform_tools.wrap_delta(call.input))
         if call.status != ItemStatus.INCOMPLETE:  # what was cut must not look whole
             pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
         return pieces + self._close()
 
     def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
         """RSN-2: the sealed form stands where this dialect keeps its own, right before the end of the block."""
-        pieces = [] if self._is_told else self._whole_reasoning(item, at)
+        pieces = [] if self._is_streamed else self._whole_reasoning(item, at)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
             return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
@@ -245,7 +254,7 @@ class AnswerFromHub:
         return pieces + self._close()
 
     def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
+        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
         return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
     def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
@@ -260,8 +269,8 @@ class AnswerFromHub:
         match part:
             case OutputText():
                 if part.logprobs:
-                    self._lose_logprobs(at)
-                self._lose_stretches(part, at)
+                    self._report_logprobs(at)
+                self._report_partial_citations(part, at)
                 pieces = self._text(part.text)
                 pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, at)]
                 return pieces + self._close()
@@ -270,13 +279,13 @@ class AnswerFromHub:
             case Refusal(refusal=refusal):
                 return self._refusal(refusal) + self._close()
             case _:
-                self._no_place_for(at, part)
+                self._report_unsupported_part(at, part)
                 return []
 
     # Blocks
 
     def _text(self, piece: str) -> list[BlockEvent]:
-        return [*self._opened(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
 
     def _refusal(self, piece: str) -> list[BlockEvent]:
         self._has_refused = True
@@ -285,9 +294,11 @@ class AnswerFromHub:
     def _citation(self, annotation: Annotation, at: int) -> list[BlockEvent]:
         citation = citation_from_hub(annotation)
         if citation is None:
-            self._losses.add(f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so")
+            self._losses.add(
+                f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so"
+            )
             return []
-        return [*self._opened(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
 
     def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
         """One text for all the reasoning of an item, each part of a summary a paragraph of its own."""
@@ -295,9 +306,12 @@ class AnswerFromHub:
             return []
         last, self._thought = self._thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._opened(AnswerThinkingBlock(thinking="", signature="")), self._delta(ThinkingDeltaOut(thinking=gap + piece))]
+        return [
+            *self._open_if_closed(AnswerThinkingBlock(thinking="", signature="")),
+            self._delta(ThinkingDeltaOut(thinking=gap + piece)),
+        ]
 
-    def _opened(self, block: AnswerBlockOut) -> list[BlockEvent]:
+    def _open_if_closed(self, block: AnswerBlockOut) -> list[BlockEvent]:
         return [] if self._is_open else [self._open(block)]
 
     def _open(self, block: AnswerBlockOut) -> BlockEvent:
@@ -315,16 +329,18 @@ class AnswerFromHub:
 
     # Losses
 
-    def _lose_logprobs(self, at: int) -> None:
+    def _report_logprobs(self, at: int) -> None:
         self._losses.add(f"output[{at}].logprobs", "log probabilities", "a message has no place for them")
 
-    def _lose_stretches(self, part: OutputText, at: int) -> None:
+    def _report_partial_citations(self, part: OutputText, at: int) -> None:
         whole = (0, len(part.text))
-        for found in part.annotations:
-            if isinstance(found, UrlCitation) and (found.start_index, found.end_index) != whole:
-                self._losses.add(f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there")
+        for annotation in part.annotations:
+            if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
+                self._losses.add(
+                    f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there"
+                )
 
-    def _no_place_for(self, at: int, part: Content) -> None:
+    def _report_unsupported_part(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
 
 

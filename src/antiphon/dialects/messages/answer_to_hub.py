@@ -83,7 +83,7 @@ class AnswerToHub:
         """A piece of a block. Text and thoughts for a block that never began begin one."""
         block = self._blocks.get(index)
         if delta.text:
-            self._say(index, block if type(block) is _Text else self._in_place(index, _Text()), delta.text)
+            self._add_text(index, block if type(block) is _Text else self._in_place(index, _Text()), delta.text)
         if delta.thinking or delta.signature:
             thinking = block if type(block) is _Thinking else self._in_place(index, _Thinking())
             self._think(thinking, delta.thinking or "", delta.signature or "")
@@ -101,7 +101,9 @@ class AnswerToHub:
             return
         members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
         if not members:
-            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON")
+            self._losses.add(
+                f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON"
+            )
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
 
     def stop_block(self, index: int) -> None:
@@ -178,9 +180,9 @@ class AnswerToHub:
         text = _Text(citations=list(block.citations or ()))
         self._blocks[index] = text
         if block.text:
-            self._say(index, text, block.text)
+            self._add_text(index, text, block.text)
 
-    def _say(self, index: int, block: _Text, text: str) -> None:
+    def _add_text(self, index: int, block: _Text, text: str) -> None:
         if block.key is None:
             self._begin(block)
             assert block.key is not None
@@ -248,13 +250,13 @@ class AnswerToHub:
         self._begin(call)
         announce = self._writer.call if call.one_string is None else self._writer.custom_call
         announce(call.key, name=name, call_id=self._returnable.id(block.id or ""), namespace=called.namespace)
-        kept = {
+        extra_fields = {
             name: value
             for name, value in _decode_members(raw).items()
             if name in KEPT and msgspec.json.decode(value) not in SAYS_NOTHING
         }
-        if kept:
-            self._writer.set_extra_fields(call.key, kept)
+        if extra_fields:
+            self._writer.set_extra_fields(call.key, extra_fields)
 
     def _argue(self, index: int, block: _Block | None, piece: str) -> None:
         match block:
@@ -301,7 +303,9 @@ class AnswerToHub:
             try:
                 block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
-                self._losses.add(f"content[{index}].input", f"the input of a {block.kind} block is no JSON, and left out")
+                self._losses.add(
+                    f"content[{index}].input", f"the input of a {block.kind} block is no JSON, and left out"
+                )
         self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
         self._last = self._last if self._last is not block else None
 

@@ -16,7 +16,15 @@ from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.citations import citation_from_hub
-from antiphon.dialects.messages.wire import Block, DocumentBlock, ImageBlock, KnownBlock, MessagesWire, SourceOut, TextBlock
+from antiphon.dialects.messages.wire import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    KnownBlock,
+    MessagesWire,
+    SourceOut,
+    TextBlock,
+)
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
@@ -48,14 +56,14 @@ class ContentFromHub:
     def blocks(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
         """Where every kind of part may stand: in user messages and tool outputs."""
         if isinstance(content, str):
-            return self._said(TextBlock(text=content), f"{path}.{member}")
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
         places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
         return [block for place, part in places for block in self._block(part, place)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
         """Where only text may stand, and blocks that only this dialect knows: in system and assistant messages."""
         if isinstance(content, str):
-            return self._said(TextBlock(text=content), f"{path}.{member}")
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
         places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
         return [block for place, part in places for block in self._text(part, place)]
 
@@ -63,9 +71,11 @@ class ContentFromHub:
         """The block with those unknown fields of the shape that this dialect knows; others are losses."""
         if not shape.extra:
             return block
-        kept = {name: raw for name, raw in shape.extra.items() if name in own}
-        report_unknown_fields(Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses)
-        return {**block_to_dict(block), **kept} if kept else block
+        native_fields = {name: raw for name, raw in shape.extra.items() if name in own}
+        report_unknown_fields(
+            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses
+        )
+        return {**block_to_dict(block), **native_fields} if native_fields else block
 
     def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
         match part:
@@ -91,9 +101,9 @@ class ContentFromHub:
                 return [part.raw]
             case _:
                 block = self._note(part, path, f"{NO_PLACE} there" if isinstance(part, MEDIA) else NO_PLACE)
-        return self._said(block, path)
+        return self._unless_blank(block, path)
 
-    def _said(self, block: Block, path: str) -> list[Block]:
+    def _unless_blank(self, block: Block, path: str) -> list[Block]:
         if block_text(block).strip():
             return [block]
         self._losses.add(path, "a text without words", "servers refuse it")
@@ -152,7 +162,10 @@ def block_to_dict(block: Block) -> dict[str, Any]:
         return block
     assert not isinstance(block, Raw)
     members = {name: getattr(block, name) for name in block.__struct_fields__}
-    return {"type": block.__struct_config__.tag, **{name: value for name, value in members.items() if value is not UNSET}}
+    return {
+        "type": block.__struct_config__.tag,
+        **{name: value for name, value in members.items() if value is not UNSET},
+    }
 
 
 def block_text(block: Block) -> str:
@@ -226,7 +239,9 @@ TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
 IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
 DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
 #: Blocks of this dialect that the hub has no part for; they are known by their own names.
-OWN_BLOCKS: Final = frozenset({"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"})
+OWN_BLOCKS: Final = frozenset(
+    {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
+)
 PDF: Final = "application/pdf"
 PDF_SIGN: Final = "JVBERi"  # %PDF, in base64
 TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})

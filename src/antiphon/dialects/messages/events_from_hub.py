@@ -52,7 +52,7 @@ class EventsFromHub:
         self._text: OpenTextBlock | None = None  # the text that `_head` belongs to
         self._output_index = self._content_index = -1
         self._head = b""
-        self._is_told = False  # whether the end was told: the message's, or an error
+        self._has_sent_end = False  # whether the end was told: the message's, or an error
 
     def feed(self, event: StreamEvent) -> bytes:
         """The events of the client's stream that an event makes."""
@@ -72,7 +72,7 @@ class EventsFromHub:
             case ErrorEvent():
                 return self._error(error_event_data(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_event_data(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_event_data(event.response.error))
             case _:
                 return self._blocks(event)
 
@@ -85,7 +85,7 @@ class EventsFromHub:
 
     def finish(self) -> bytes:
         """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_event_data(STREAM_CUT_ERROR))
+        return b"" if self._has_sent_end else self._error(error_event_data(STREAM_CUT_ERROR))
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
@@ -102,15 +102,17 @@ class EventsFromHub:
         self._output_index = self._content_index = -1
         if text is not None:
             self._output_index, self._content_index = text.output_index, text.content_index
-            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(b'""' + TAIL)
+            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(
+                b'""' + TAIL
+            )
 
     def _end(self, response: Response) -> bytes:
-        self._is_told = True
-        told = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
-        return _frame(told) + _frame(MessageStop())
+        self._has_sent_end = True
+        message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
+        return _frame(message_delta) + _frame(MessageStop())
 
     def _error(self, data: bytes) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         return sse.encode("error", data)
 
 

@@ -194,7 +194,11 @@ class EventsToHub(StreamToHub):
         for index, block in enumerate(message.content or ()):
             self._answer.start_block(index, block)
             self._answer.stop_block(index)
-        self._stop(DeltaIn(stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details))
+        self._stop(
+            DeltaIn(
+                stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details
+            )
+        )
 
     def _delta(self, event: EventIn, frame: sse.Frame) -> None:
         delta = event.delta or DeltaIn()
@@ -220,9 +224,9 @@ class EventsToHub(StreamToHub):
         self._stop_reason = delta.stop_reason or self._stop_reason
         self._stop_details = delta.stop_details or self._stop_details
         if delta.stop_sequence is not None:
-            self._tell(STOP_SEQUENCE_FIELD, delta.stop_sequence)
+            self._set_extra_field(STOP_SEQUENCE_FIELD, delta.stop_sequence)
 
-    def _tell(self, name: str, value: str) -> None:
+    def _set_extra_field(self, name: str, value: str) -> None:
         """What the hub has no place for, beside the response's own fields."""
         self._extra[name] = Raw(msgspec.json.encode(value))
         self._writer.update(extra=self._extra)
@@ -231,13 +235,15 @@ class EventsToHub(StreamToHub):
         if self._stop_reason:
             self._end_response()
         else:
-            self._fail(UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response"))
+            self._fail(
+                UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response")
+            )
 
     def _end_response(self) -> None:
         reason = self._stop_reason
         self._flush_all()
-        if reason not in SAID_BY_STATUS:
-            self._tell(STOP_REASON_FIELD, reason)
+        if reason not in STATUS_STOP_REASONS:
+            self._set_extra_field(STOP_REASON_FIELD, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
             self._answer.add_refusal(self._stop_details.explanation)
         self._end_as(INCOMPLETE.get(reason))
@@ -258,10 +264,10 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
     """REQ-4: null only where the upstream has none. What came from a cache or went into one counts as input there."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    cached, kept = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    read, written = (usage.input_tokens or 0) + cached + kept, usage.output_tokens or 0
+    cached, cache_written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    read, written = (usage.input_tokens or 0) + cached + cache_written, usage.output_tokens or 0
     thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(kept))} if kept else UNSET
+    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(cache_written))} if cache_written else UNSET
     return Usage(
         input_tokens=read,
         output_tokens=written,
@@ -293,7 +299,7 @@ def _bare(frame: sse.Frame) -> Any:
 DELTAS: Final = frozenset({"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"})
 TIERS: Final[dict[str, str]] = {"standard": "default"}
 #: Reasons that need not be told besides: the status and the output of the response say as much.
-SAID_BY_STATUS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
+STATUS_STOP_REASONS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
 INCOMPLETE: Final[dict[str, str]] = {
     "max_tokens": "max_output_tokens",
     "model_context_window_exceeded": "max_output_tokens",

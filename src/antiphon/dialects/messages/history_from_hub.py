@@ -21,7 +21,13 @@ from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import block_from_item
-from antiphon.dialects.messages.content_from_hub import ContentFromHub, block_text, block_to_dict, encode_raw, replace_text
+from antiphon.dialects.messages.content_from_hub import (
+    ContentFromHub,
+    block_text,
+    block_to_dict,
+    encode_raw,
+    replace_text,
+)
 from antiphon.dialects.messages.plain_history import VALID_CALL_ID, arguments_as_json_object, plain_messages
 from antiphon.dialects.messages.wire import (
     Block,
@@ -36,7 +42,14 @@ from antiphon.dialects.messages.wire import (
 )
 from antiphon.errors import InvalidValue
 from antiphon.protocol.content import UnknownContent
-from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.items import (
+    AdditionalTools,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
@@ -53,7 +66,9 @@ class SystemAndMessages(NamedTuple):
     @property
     def has_tool_loop_without_thinking(self) -> bool:
         """Whether the assistant's turn after the user's last word begins without any thoughts."""
-        of_user = [at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)]
+        of_user = [
+            at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)
+        ]
         answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
         return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
 
@@ -73,7 +88,7 @@ def general_history_from_hub(
     items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
 ) -> SystemAndMessages:
     """The same of any conversation: its items are put in order first."""
-    history = build_history([_as_said(item) for item in items], losses, wire.orphan_outputs)
+    history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, leading_system_texts)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
@@ -88,10 +103,14 @@ def general_history_from_hub(
     return messages.whole()
 
 
-def _as_said(item: ItemParam) -> ItemParam:
+def _as_message_item(item: ItemParam) -> ItemParam:
     """Blocks that only this dialect knows were said by the assistant, in their place."""
     block = block_from_item(item) if isinstance(item, UnknownItem) else None
-    return item if block is None else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+    return (
+        item
+        if block is None
+        else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+    )
 
 
 class _Messages:
@@ -111,8 +130,8 @@ class _Messages:
         self._phase_reported = False
 
     def whole(self) -> SystemAndMessages:
-        self._lose_thoughts()
-        self._tell_system()
+        self._drop_thoughts()
+        self._flush_system()
         if not self._done and not self._system:
             raise InvalidValue("input: got nothing that can be said in a message; wanted at least one", param="input")
         if not self._done or self._done[0].role != "user":
@@ -128,9 +147,9 @@ class _Messages:
     def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._report_fields(turn)
-        self._lose_thoughts()
+        self._drop_thoughts()
         if message.role == "user":
-            self._say("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
+            self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._system_waiting:
                 self._losses.add(turn.path, "the place of a system text", "it was moved behind the user's words")
             return
@@ -140,25 +159,31 @@ class _Messages:
         elif self._wire.system == "inline":
             self._system_waiting += texts
         elif self._wire.system == "top":
-            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._losses.add(
+                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+            )
             self._system += texts
         else:
             self._mark_as_system(texts, turn.path)
 
     def add_assistant(self, turn: AssistantTurn) -> None:
-        said = {**self._thoughts, **self._said(turn)}
+        blocks = {**self._thoughts, **self._turn_blocks(turn)}
         self._thoughts = {}
-        while said and isinstance(next(reversed(said.values())), THOUGHTS):  # servers refuse thoughts at the end of a turn
-            path, thought = said.popitem()
+        while blocks and isinstance(
+            next(reversed(blocks.values())), THOUGHTS
+        ):  # servers refuse thoughts at the end of a turn
+            path, thought = blocks.popitem()
             self._thoughts = {path: thought, **self._thoughts}
-        if said:  # else nothing of the assistant's follows, and a system message must not stand there
-            self._tell_system()
-        self._say("assistant", sorted(said.values(), key=_is_call))  # what stood behind a call would part it from its result
+        if blocks:  # else nothing of the assistant's follows, and a system message must not stand there
+            self._flush_system()
+        self._add_blocks(
+            "assistant", sorted(blocks.values(), key=_is_call)
+        )  # what stood behind a call would part it from its result
         if turn.calls:
-            self._lose_thoughts()
-            self._say("user", [self._result(answered) for answered in turn.calls])
+            self._drop_thoughts()
+            self._add_blocks("user", [self._result(answered) for answered in turn.calls])
 
-    def _say(self, role: Role, blocks: list[Block]) -> None:
+    def _add_blocks(self, role: Role, blocks: list[Block]) -> None:
         """A turn of the same role as the last goes on with it."""
         if not blocks:
             return
@@ -169,7 +194,7 @@ class _Messages:
 
     # System
 
-    def _tell_system(self) -> None:
+    def _flush_system(self) -> None:
         """A system message stands behind the user's and before the assistant's; where it cannot, it is the user's text."""
         waiting, self._system_waiting = self._system_waiting, []
         if waiting and self._done[-1].role == "user":
@@ -180,23 +205,27 @@ class _Messages:
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
             self._losses.add(path, "that a text is the system's", "it is sent as the user's, between marks")
-            self._say("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
+            self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
 
     # The assistant
 
-    def _said(self, turn: AssistantTurn) -> dict[str, Block]:
+    def _turn_blocks(self, turn: AssistantTurn) -> dict[str, Block]:
         """Thoughts, words and calls of a turn, each in its place."""
-        found: list[tuple[tuple[int, int], str, Block]] = []
+        placed_blocks: list[tuple[tuple[int, int], str, Block]] = []
         for thought in turn.reasoning:
             block = self._thought(thought)
             if block is not None:
-                found.append((_place(thought), thought.path, block))
+                placed_blocks.append((_place(thought), thought.path, block))
         for message in turn.messages:
             self._report_fields(message)
             texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
-            found += [(_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)]
-        found += [(_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls]
-        return {path: block for _, path, block in sorted(found, key=lambda entry: entry[0])}
+            placed_blocks += [
+                (_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)
+            ]
+        placed_blocks += [
+            (_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls
+        ]
+        return {path: block for _, path, block in sorted(placed_blocks, key=lambda entry: entry[0])}
 
     def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
         """RSN-2, RSN-3: what this server sealed is opened for it; all else stays here."""
@@ -205,13 +234,17 @@ class _Messages:
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             why = (
-                "only what the server itself has signed is taken" if not item.encrypted_content else "another server has sealed it"
+                "only what the server itself has signed is taken"
+                if not item.encrypted_content
+                else "another server has sealed it"
             )
         elif envelope.maker != self._wire.maker:
             why = f"it was made by {envelope.maker}"
         else:
             match envelope.content:
-                case {"thinking": str(thinking), "signature": str(signature)} if signature or self._wire.unsigned_thinking:
+                case {"thinking": str(thinking), "signature": str(signature)} if (
+                    signature or self._wire.unsigned_thinking
+                ):
                     return ThinkingBlock(thinking=thinking, signature=signature)
                 case {"redacted": str(data)}:
                     return RedactedThinkingBlock(data=data)
@@ -219,7 +252,7 @@ class _Messages:
         self._losses.add(path, "earlier reasoning", why)
         return None
 
-    def _lose_thoughts(self) -> None:
+    def _drop_thoughts(self) -> None:
         for path in self._thoughts:
             self._losses.add(path, "earlier reasoning", "it led to nothing")
         self._thoughts = {}
@@ -298,9 +331,9 @@ def _is_call(block: Block) -> bool:
 
 def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
     """Where an item stood in the input, and in the message that it was a part of."""
-    found = PLACE.match(placed.path)
-    assert found
-    return int(found[1]), int(found[2] or placed.first_part)
+    match = PLACE.match(placed.path)
+    assert match
+    return int(match[1]), int(match[2] or placed.first_part)
 
 
 def _holds_results(message: MessageOut) -> bool:

@@ -25,22 +25,22 @@ class LenientDecoder:
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._halves = SurrogateJoiner()
+        self._surrogates = SurrogateJoiner()
 
     def decode(self, data: bytes, type: type[T]) -> T | None:
         """The event or the message in `data`; None if there is none in it."""
-        value = self._sound(data)
+        value = self._decode_repaired(data)
         if value is None:
             return None
-        found = _typed(value, type)
-        if found is None:
-            usage_less = _without_usage(value)
-            found = _typed(usage_less, type)
-            if found is not None:
+        decoded = _typed(value, type)
+        if decoded is None:
+            without_usage = _without_usage(value)
+            decoded = _typed(without_usage, type)
+            if decoded is not None:
                 self._losses.add("usage", "it has a form that nobody knows")
-        return found
+        return decoded
 
-    def _sound(self, data: bytes) -> dict[str, Any] | None:
+    def _decode_repaired(self, data: bytes) -> dict[str, Any] | None:
         """The object in `data`, fit to be encoded."""
         text = data.decode("utf-8", "replace")
         try:
@@ -52,27 +52,29 @@ class LenientDecoder:
                 self._losses.add("stream", "bytes that are no UTF-8 were replaced by U+FFFD")
             match value:
                 case {"type": "content_block_delta", "delta": dict() as delta}:
-                    value = {**value, "delta": self._pieces(value.get("index", 0), delta)}
-            mended: dict[str, Any] = self._mended(value)
+                    value = {**value, "delta": self._join_surrogates(value.get("index", 0), delta)}
+            repaired: dict[str, Any] = self._repair(value)
         except ValueError:
             return None
-        return mended
+        return repaired
 
     def flush(self, index: int) -> DeltaIn | None:
         """A block is over: what stands for the halves that are still held back."""
-        held = {name: rest for name in PIECES if (rest := self._halves.flush((index, name)))}
-        if not held:
+        pending = {name: rest for name in TEXT_MEMBERS if (rest := self._surrogates.flush((index, name)))}
+        if not pending:
             return None
         self._losses.add(*SURROGATE_LOSS)
-        return msgspec.convert(held, DeltaIn)
+        return msgspec.convert(pending, DeltaIn)
 
-    def _pieces(self, index: Any, delta: dict[str, Any]) -> dict[str, Any]:
+    def _join_surrogates(self, index: Any, delta: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: self._halves.join((index, name), value) if name in PIECES and isinstance(value, str) else value
+            name: self._surrogates.join((index, name), value)
+            if name in TEXT_MEMBERS and isinstance(value, str)
+            else value
             for name, value in delta.items()
         }
 
-    def _mended(self, value: Any) -> Any:
+    def _repair(self, value: Any) -> Any:
         match value:
             case str():
                 whole, alone = SURROGATE.subn("\ufffd", value)
@@ -82,9 +84,9 @@ class LenientDecoder:
             case float():
                 return value if math.isfinite(value) else None
             case dict():
-                return {self._mended(name): self._mended(member) for name, member in value.items()}
+                return {self._repair(name): self._repair(member) for name, member in value.items()}
             case list():
-                return [self._mended(member) for member in value]
+                return [self._repair(member) for member in value]
             case _:
                 return value
 
@@ -103,4 +105,4 @@ def _without_usage(value: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "message": _without_usage(message)} if isinstance(message, dict) else rest
 
 
-PIECES: Final = ("text", "thinking", "partial_json")
+TEXT_MEMBERS: Final = ("text", "thinking", "partial_json")

@@ -23,15 +23,17 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
     done: list[MessageOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
-            said: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+            assistant_blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
             results: list[Block] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
                 arguments = arguments_as_json_object(call.arguments)
                 if arguments is None or VALID_CALL_ID.fullmatch(call.call_id) is None:
                     return None
-                said.append(ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments))
+                assistant_blocks.append(
+                    ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments)
+                )
                 results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
-            done.append(MessageOut(role="assistant", content=said))
+            done.append(MessageOut(role="assistant", content=assistant_blocks))
             done.append(MessageOut(role="user", content=results))
         elif not turn.is_user:
             done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))

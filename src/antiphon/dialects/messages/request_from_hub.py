@@ -104,31 +104,31 @@ class _Settings:
         return {**config, **written}
 
     def temperature(self) -> Number | UnsetType:
-        asked = self._given("temperature", self._request.temperature)
-        asked = self._thinking.drop_beside_thinking("temperature", asked, allowed=asked == 1)
-        if asked and asked > 1:
-            self._losses.add("temperature", f"a temperature of {asked}", "the highest that there is is 1")
+        temperature = self._given("temperature", self._request.temperature)
+        temperature = self._thinking.drop_beside_thinking("temperature", temperature, allowed=temperature == 1)
+        if temperature and temperature > 1:
+            self._losses.add("temperature", f"a temperature of {temperature}", "the highest that there is is 1")
             return 1
-        return asked
+        return temperature
 
     def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
-        asked = self._given("top_p", self._request.top_p)
-        asked = self._thinking.drop_beside_thinking("top_p", asked, allowed=asked is not UNSET and asked >= LEAST_TOP_P)
-        if asked is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
+        top_p = self._given("top_p", self._request.top_p)
+        top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
+        if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
             self._losses.add("top_p", "the field 'top_p'", "the server takes it or a temperature, and not both")
             return UNSET
-        return asked
+        return top_p
 
     def top_k(self) -> int | UnsetType:
-        name, asked = self._from_extra("top_k")
-        if asked is not None and not isinstance(asked, int):
+        name, top_k = self._from_extra("top_k")
+        if top_k is not None and not isinstance(top_k, int):
             self._losses.add(name, f"the field {name!r}", "it is no whole number")
             return UNSET
-        return self._thinking.drop_beside_thinking(name, self._given("top_k", asked, name))
+        return self._thinking.drop_beside_thinking(name, self._given("top_k", top_k, name))
 
     def stop_sequences(self) -> list[str] | UnsetType:
-        name, asked = self._from_extra("stop_sequences")
-        given = self._given("stop_sequences", asked, name)
+        name, value = self._from_extra("stop_sequences")
+        given = self._given("stop_sequences", value, name)
         texts = [] if given is UNSET else given if isinstance(given, list) else [given]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
@@ -146,12 +146,12 @@ class _Settings:
         return {"user_id": given} if given else UNSET
 
     def service_tier(self) -> str | UnsetType:
-        asked = self._request.service_tier
-        if not asked or PREFIX + "service_tier" in self._extra:
+        requested = self._request.service_tier
+        if not requested or PREFIX + "service_tier" in self._extra:
             return UNSET
-        tier = TIERS.get(asked)
-        if tier is None or asked == "priority":
-            self._losses.add("service_tier", f"the tier {asked!r}", "the server has no tier of this name")
+        tier = TIERS.get(requested)
+        if tier is None or requested == "priority":
+            self._losses.add("service_tier", f"the tier {requested!r}", "the server has no tier of this name")
         return UNSET if tier is None else self._given("service_tier", tier)
 
     def cache_control(self) -> dict[str, str] | UnsetType:
@@ -175,7 +175,9 @@ class _Settings:
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
             elif own in IN_TEST and own not in self._wire.fields:
-                self._losses.add(name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none")
+                self._losses.add(
+                    name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none"
+                )
             elif own != name or own in self._wire.pass_fields:
                 sent[own] = raw
             else:
@@ -211,12 +213,12 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     schema = format.schema or {"type": "object"}
     if format.description and "description" not in schema:
         schema = {**schema, "description": format.description}
-    found = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
-    if found is None:
+    enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
+    if enforced is None:
         losses.add("text.format", "that the output must match the schema", "the model is told, but nothing enforces it")
         first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
         return UNSET
-    return {"type": "json_schema", "schema": found}
+    return {"type": "json_schema", "schema": enforced}
 
 
 def _report_fields(request: Request, losses: Losses) -> None:

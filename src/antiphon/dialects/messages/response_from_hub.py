@@ -54,18 +54,18 @@ class _Blocks:
     """Puts blocks together."""
 
     def __init__(self) -> None:
-        self._begun: list[AnswerBlockOut] = []
+        self._blocks: list[AnswerBlockOut] = []
         self._deltas: list[list[DeltaOut]] = []
 
     def take(self, piece: BlockEvent) -> None:
         if isinstance(piece, BlockStart):
-            self._begun.append(piece.content_block)
+            self._blocks.append(piece.content_block)
             self._deltas.append([])
         elif isinstance(piece, BlockDelta):
             self._deltas[piece.index].append(piece.delta)
 
     def done(self) -> list[AnswerBlockOut]:
-        return [_whole(block, deltas) for block, deltas in zip(self._begun, self._deltas, strict=True)]
+        return [_whole(block, deltas) for block, deltas in zip(self._blocks, self._deltas, strict=True)]
 
 
 def _whole(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOut:

@@ -14,17 +14,19 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.tools import JsonSchema
 
 
-def enforceable_schema(schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None) -> JsonSchema | None:
+def enforceable_schema(
+    schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None
+) -> JsonSchema | None:
     """The schema as the server enforces it; None, and no losses, if it cannot. `budget` is that of the request's tools."""
     changes = Losses()
-    found = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
-    if not _is_sound(found):
+    narrowed = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
+    if not _is_enforceable(narrowed):
         return None
     losses.extend(changes)
-    return found
+    return narrowed
 
 
-def _is_sound(root: JsonSchema) -> bool:
+def _is_enforceable(root: JsonSchema) -> bool:
     """Whether every part says what it is, and no reference leads back to itself. Each definition is looked at once, however many
     references lead to it."""
     references: dict[str, list[str]] = {}  # of the definition behind a reference, or of the root
@@ -47,21 +49,21 @@ def _is_sound(root: JsonSchema) -> bool:
 
 def _references_in(schema: Any) -> list[str] | None:
     """The references in a schema; None if a part of it leaves open what a value is."""
-    found: list[str] = []
+    references: list[str] = []
     waiting = [schema]
     while waiting:
         part = waiting.pop()
-        if not isinstance(part, dict) or SAYS_WHAT.isdisjoint(part):
+        if not isinstance(part, dict) or TYPE_KEYWORDS.isdisjoint(part):
             return None
         if "$ref" in part:
             if not isinstance(part["$ref"], str):
                 return None
-            found.append(part["$ref"])
+            references.append(part["$ref"])
         elif _is_open(part):
             return None
         else:
             waiting += _children(part)
-    return found
+    return references
 
 
 def _is_open(schema: JsonSchema) -> bool:
@@ -75,13 +77,13 @@ def _is_open(schema: JsonSchema) -> bool:
 
 
 def _children(schema: JsonSchema) -> list[Any]:
-    found = [schema["items"]] if "items" in schema else []
+    children = [schema["items"]] if "items" in schema else []
     properties = schema.get("properties", {})
-    found += properties.values() if isinstance(properties, dict) else [None]
+    children += properties.values() if isinstance(properties, dict) else [None]
     for word in ("anyOf", "allOf"):
         forms = schema.get(word, [])
-        found += forms if isinstance(forms, list) else [None]
-    return found
+        children += forms if isinstance(forms, list) else [None]
+    return children
 
 
 def _target(reference: str, root: JsonSchema) -> Any:
@@ -94,7 +96,7 @@ def _target(reference: str, root: JsonSchema) -> Any:
 
 
 ROOT: Final = ""  # which no reference can be
-SAYS_WHAT: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
+TYPE_KEYWORDS: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
 ENFORCED_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {

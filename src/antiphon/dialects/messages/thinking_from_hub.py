@@ -29,10 +29,10 @@ class ThinkingFromHub:
         self._takes = model_thinking(wire, request.model or "")
         self._losses = losses
         self._max_tokens = max_tokens
-        asked = request.reasoning or None
+        reasoning = request.reasoning or None
         extra = request.extra or {}
-        self._effort: ReasoningEffort | None = (asked.effort or None) if asked else None
-        self._shows = bool(asked and asked.summary)
+        self._effort: ReasoningEffort | None = (reasoning.effort or None) if reasoning else None
+        self._shows = bool(reasoning and reasoning.summary)
         self.thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
         #: The word for how hard, for `output_config`.
         self.effort: ReasoningEffort | UnsetType = UNSET
@@ -142,18 +142,24 @@ class ThinkingFromHub:
         """Thoughts count towards the limit: some of it is left for the answer."""
         most = self._max_tokens * 3 // 4
         if most < LEAST_BUDGET:
-            self._losses.add("reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think")
+            self._losses.add(
+                "reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think"
+            )
             return UNSET
         budget = EFFORT_BUDGETS[effort]
         if budget > most:
-            self._losses.add("reasoning.effort", f"a budget of {budget} tokens", f"the limit of the answer leaves room for {most}")
+            self._losses.add(
+                "reasoning.effort", f"a budget of {budget} tokens", f"the limit of the answer leaves room for {most}"
+            )
         return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, most))
 
     def _show(self) -> None:
         if isinstance(self.thinking, ThinkingConfigOut) and self.is_on and self._wire.thinking_display:
             self.thinking = replace(self.thinking, display="summarized")
         else:
-            self._losses.add("reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will")
+            self._losses.add(
+                "reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will"
+            )
 
     def _switch_off(self, why: str) -> None:
         self.thinking, self.effort = self._off(), UNSET

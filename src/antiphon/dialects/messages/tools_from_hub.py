@@ -80,7 +80,9 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
         final = _with_fields(shown, tool, path, losses)
         if name in sent and encode_raw(sent[name]) != encode_raw(final):
-            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts"
+            )
         sent[name], places[name] = final, path
     return OfferedTools(sent, losses)
 
@@ -94,7 +96,9 @@ def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNam
     return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
 
 
-def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+def _choice(
+    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
     match choice:
         case None | UnsetType():
             return NO_CHOICE
@@ -129,7 +133,9 @@ def _mode(mode: str, sent: Collection[str], losses: Losses) -> ToolSelection:
     return NO_CHOICE
 
 
-def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+def _named(
+    choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
     report_unknown_fields(choice, "tool_choice", losses)
     name = names.wire_name(ToolRef.from_choice(choice))
     if name in sent:
@@ -144,7 +150,9 @@ def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, na
     return names.wire_name(ToolRef.from_choice(choice))
 
 
-def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget) -> ToolOut:
+def _function(
+    tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget
+) -> ToolOut:
     place = f"{path}.parameters"
     schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
     strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
@@ -167,9 +175,14 @@ def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
 def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
     if not tool.extra:
         return shown
-    kept = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
-    report_unknown_fields(Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses)
-    return {**{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET}, **kept}
+    native_fields = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
+    report_unknown_fields(
+        Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses
+    )
+    return {
+        **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET},
+        **native_fields,
+    }
 
 
 def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
@@ -184,7 +197,9 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
     for word in CHOICES:
         if word not in schema:
             continue
-        losses.add(f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together")
+        losses.add(
+            f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together"
+        )
         for form in schema[word] if isinstance(schema[word], list) else []:
             counter.add_nodes(1)
             if isinstance(form, dict):

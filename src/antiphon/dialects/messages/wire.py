@@ -91,14 +91,14 @@ def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
 def wire_after_refusal(wire: MessagesWire, model: str, refused: RefusedPart) -> MessagesWire | None:
     """The options under which a model is not sent the type of thinking that the server refused, but the other one."""
     taken = model_thinking(wire, model)
-    kept = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
-    if len(kept) == len(taken.thinking):
+    remaining = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
+    if len(remaining) == len(taken.thinking):
         return None
-    row = replace(taken, names=(WILDCARD,), thinking=kept)
+    row = replace(taken, names=(WILDCARD,), thinking=remaining)
     if refused == "thinking.adaptive":
-        row = replace(row, thinking=("enabled", *kept) if "enabled" not in kept else kept, efforts=())
-    elif refused == "thinking.enabled" and "adaptive" not in kept:
-        row = replace(row, thinking=("adaptive", *kept), efforts=taken.efforts or wire.efforts)
+        row = replace(row, thinking=("enabled", *remaining) if "enabled" not in remaining else remaining, efforts=())
+    elif refused == "thinking.enabled" and "adaptive" not in remaining:
+        row = replace(row, thinking=("adaptive", *remaining), efforts=taken.efforts or wire.efforts)
     return replace(wire, models=(row,))
 
 
@@ -145,7 +145,9 @@ class RedactedThinkingBlock(Struct, frozen=True, kw_only=True, gc=False, tag="re
     data: str
 
 
-KnownBlock = TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedThinkingBlock
+KnownBlock = (
+    TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedThinkingBlock
+)
 Block = KnownBlock | dict[str, Any] | Raw
 Role = Literal["user", "assistant", "system"]
 
