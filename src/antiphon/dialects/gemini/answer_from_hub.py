@@ -1,8 +1,8 @@
-"""Hub events → pieces of a gemini candidate. A stream sends each piece as it comes, a whole answer is all of them joined (STR-14).
+"""Translates hub events to pieces of a gemini candidate. A stream sends each piece; a whole answer joins them (STR-14).
 
-A call is told whole when it is done. Sealed reasoning is the signature of the next part (RSN-2), or of a part of its own where none
-follows or another one waits already. Thoughts are told to clients that asked for them, as the API does. What it has no place for is
-reported.
+A call is sent whole when it is done. Sealed reasoning becomes the signature of the next part (RSN-2), or of an empty
+part if no part follows or another signature is pending. Thoughts are sent only to clients that asked for them, as the
+API does. Unsupported content is reported as a loss.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ AnyAnswerPart = AnswerPartOut | dict[str, Raw]
 
 
 class AnswerFromHub:
-    """Tells one client of one answer."""
+    """Translates one answer for one client."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        #: Sealed reasoning that waits for the part it stands on.
+        #: Sealed reasoning that the next part will carry as its signature.
         self.pending_signature = ""
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
-        self._streamed_indexes: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed_indexes: set[int] = set()  # output indexes of items that were sent piece by piece
         self._last_thought: Hashable = None
         self._citations: list[CitationSourceOut] = []
-        self._text_length = 0  # of the text that is whole, in bytes: citations count them
+        self._text_length = 0  # bytes of complete text so far, because citations count bytes
         self._is_refusal = False
 
     def feed(self, event: StreamEvent) -> CandidateOut | None:
-        """The piece that an event brings, if any."""
+        """The piece for an event, if any."""
         match event:
             case OutputTextDelta():
                 return self._text(event.delta, event.logprobs or [])
@@ -105,7 +105,7 @@ class AnswerFromHub:
         return None
 
     def final_candidate(self, response: Response) -> CandidateOut:
-        """The piece that says why it ended. It has a part, as every piece must: clients take one without for a broken answer."""
+        """The piece with the finish reason. It has an empty part: clients reject a candidate without parts."""
         return CandidateOut(
             content=AnswerContentOut(parts=[AnswerPartOut(text="", thought_signature=self._take_signature())]),
             finish_reason=self._finish_reason(response),
@@ -113,7 +113,7 @@ class AnswerFromHub:
         )
 
     def _finish_reason(self, response: Response) -> str:
-        """REQ-3. That the model refused is told as what it comes to: the API has no other word for it."""
+        """REQ-3. A refusal becomes SAFETY: the API has no finish reason for it."""
         report_unknown_fields(response, "response", self._losses)
         if response.incomplete_details is None:
             return "SAFETY" if self._is_refusal else "STOP"
@@ -132,7 +132,7 @@ class AnswerFromHub:
             self._losses.add(f"output[{at}]", f"this API has no place for an item of type {type_of(item)!r}")
 
     def _end(self, at: int, item: Item) -> CandidateOut | None:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. An item that was not streamed is sent now."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
@@ -157,13 +157,13 @@ class AnswerFromHub:
             self._losses.add(f"output[{at}]", f"the call of {call.name} was cut, and is not delivered")
             return None
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
-        # A client knows its tools by the names it gave; only what it could not name itself is flattened.
+        # A client knows its tools by the names it gave; only a namespaced name must be flattened.
         name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
         function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
         return _piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 
     def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
-        """The arguments as an object; None if they were cut."""
+        """The arguments as an object; None if the call was cut."""
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
             return None if was_cut else Raw(freeform_tools.wrap_input(call.input).encode())
@@ -217,7 +217,7 @@ class AnswerFromHub:
         return self._text(text, [])
 
     def _thought(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
-        """Texts as they follow each other, each part of a summary a paragraph of its own."""
+        """A thought part. Each part of a summary starts a new paragraph."""
         if not self._shows_thoughts or not text:
             return []
         last, self._last_thought = self._last_thought, part
@@ -225,7 +225,7 @@ class AnswerFromHub:
         return [*self._pending_signature_part(), AnswerPartOut(text=gap + text, thought=True)]
 
     def _keep_signature(self, sealed: str) -> list[AnyAnswerPart]:
-        """What a reasoning item ends with: its seal, which the next part will carry, and one that waited for that."""
+        """Keep the seal of a reasoning item for the next part. Returns a part for an already pending signature."""
         if not sealed:
             return []
         parts = self._pending_signature_part()
@@ -233,7 +233,7 @@ class AnswerFromHub:
         return parts
 
     def _pending_signature_part(self) -> list[AnyAnswerPart]:
-        """The signature that waits, on a part of its own: before a thought, or another signature."""
+        """The pending signature on an empty part: before a thought, or before another signature."""
         return (
             [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())]
             if self.pending_signature
@@ -245,7 +245,7 @@ class AnswerFromHub:
         return signature or UNSET
 
     def _collect_citations(self, part: Content) -> None:
-        """STR-11: what a text rests on, told at the end; the places are counted in the bytes of the whole text."""
+        """STR-11: collect the sources of a text, sent at the end. Positions count bytes of the whole text."""
         if not isinstance(part, OutputText):
             return
         for annotation in part.annotations:
@@ -266,7 +266,7 @@ class AnswerFromHub:
 
 
 def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
-    """Pieces of one candidate as one piece; None if there are none."""
+    """Join pieces of one candidate into one piece; None if there are none."""
     if not pieces:
         return None
     parts: list[AnyAnswerPart] = []
@@ -290,7 +290,7 @@ def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
 
 
 def usage_from_hub(usage: Usage) -> UsageOut:
-    """REQ-4: thoughts are counted inside the output here and apart there; cached tokens inside the input on both sides."""
+    """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
     thoughts = usage.output_tokens_details.reasoning_tokens
     return UsageOut(
         prompt_token_count=usage.input_tokens,
@@ -310,7 +310,7 @@ def _is_native_item(item: Item) -> bool:
 
 
 def _join_texts(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
-    """Two pieces of one text; None if they are none. A signature stands before the text it is for, and behind a thought."""
+    """Join two pieces of one text; None if they cannot join. A signature precedes a text, and follows a thought."""
     if isinstance(last, dict) or isinstance(part, dict) or last.text is UNSET or part.text is UNSET:
         return None
     if last.thought is not part.thought or part.thought_signature or (last.thought and last.thought_signature):

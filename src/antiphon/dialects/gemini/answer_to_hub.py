@@ -1,8 +1,9 @@
-"""The parts of a gemini candidate, told to the writer: which item each part belongs to, and what begins where something else ends.
+"""Writes the parts of a gemini candidate to the response writer as hub items.
 
-Thoughts are what the API calls summaries of them, so they are summaries here. A signature is sealed with its maker's name (RSN-2):
-on a thought inside its item, on anything else in a reasoning item of its own, before a call and behind a text, since a text that
-streams is signed at its end. Parts that only this dialect knows are extension items `gemini:name`.
+The API's thoughts are summaries, so they become reasoning summaries. A signature is sealed with its maker's name
+(RSN-2): inside the reasoning item of its thought, else in a reasoning item of its own. That item stands before a call,
+and after a text, because a streamed text is signed at its end. Parts that only this dialect has become extension items
+`gemini:name`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `add_candidate` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """Translates one answer: `add_candidate` for each piece or for the whole, then `finish`."""
 
     def __init__(
         self, writer: ResponseWriter, losses: Losses, names: GeminiToolNames, new_id: Callable[[str], str], maker: str
@@ -50,17 +51,18 @@ class AnswerToHub:
         self._message: int | None = None
         self._reasoning: int | None = None
         self._thoughts = TextPieces()
-        self._text_signature = ""  # of the open message, which may still be given citations
+        self._text_signature = ""  # of the open message, which may still receive citations
         self._returnable = SendableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
-        #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
+        #: The writer's key of the open message while its text may be continued directly; else None.
         self.open_text_key: int | None = None
-        #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `open_text_key` adds to it.
+        #: The text pieces of the open message, because citations count its bytes. Code that writes by `open_text_key`
+        #: appends to it.
         self.message_texts = TextPieces()
 
     def add_candidate(self, candidate: CandidateIn) -> None:
-        """A piece of the answer."""
+        """Add a piece of the answer."""
         tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
         for part in (candidate.content and candidate.content.parts) or ():
             if not part.thought and (part.text or (part.text is not None and tokens)):
@@ -75,7 +77,7 @@ class AnswerToHub:
         self._citations = candidate.citation_metadata or self._citations
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """The answer is over. What is whole is closed; the rest closes with the response."""
+        """End the answer. Complete items are closed here; the others are closed with the response."""
         self._write_citations()
         if outcome == "completed":
             self._end_message()
@@ -90,7 +92,7 @@ class AnswerToHub:
     # Parts
 
     def _part(self, part: AnswerPartIn) -> None:
-        """Everything about a part but its text."""
+        """Write everything of a part except its text."""
         signature = part.thought_signature or ""
         if part.function_call is not None:
             self._call(part.function_call, signature)
@@ -157,7 +159,7 @@ class AnswerToHub:
         self._writer.close(key)
 
     def _native_part(self, name: str, value: Any, signature: str) -> None:
-        """ITEM-5: a part of this dialect's own, as an extension."""
+        """ITEM-5: write a part that only this dialect has as an extension item."""
         self._end_open_items(signature, "part")
         kind = PREFIX + name
         payload = (
@@ -177,7 +179,7 @@ class AnswerToHub:
     # Ends
 
     def _end_message(self) -> None:
-        """The text is over, and its signature comes behind it."""
+        """Close the open message and add its signature after it."""
         if self._message is not None:
             self._writer.close(self._message)
             self._message = None
@@ -188,7 +190,7 @@ class AnswerToHub:
         self._update_open_text()
 
     def _end_reasoning(self) -> None:
-        """A thought that nobody signed is sealed all the same: so its maker is known, who does not want it back."""
+        """Seal a thought without a signature too. The seal names its maker, which does not need the thought back."""
         if self._reasoning is not None:
             self._seal(self._reasoning, {"on": "thought"})
             self._close_reasoning(self._reasoning)
@@ -208,7 +210,7 @@ class AnswerToHub:
     # Citations
 
     def _write_citations(self) -> None:
-        """STR-11: what the text rests on, told at the end and counted in bytes, as citations of its characters."""
+        """STR-11: write the sources, which arrive at the end and count bytes, as citations that count characters."""
         citations = [*_grounding_citations(self._grounding, self._losses), *_source_citations(self._citations)]
         if not citations:
             return
@@ -220,7 +222,7 @@ class AnswerToHub:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
 
-    # Inside
+    # State
 
     def _next_key(self) -> int:
         self._items += 1
@@ -230,7 +232,7 @@ class AnswerToHub:
         self.open_text_key = None if self._text_signature else self._message
 
 
-_Citation = tuple[int, int, str, str]  # from, to, address, title
+_Citation = tuple[int, int, str, str]  # start, end, URL, title
 
 
 def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Citation]:
@@ -282,8 +284,8 @@ def _number(token: TokenIn) -> int | float:
     return LEAST if token.log_probability is None else token.log_probability
 
 
-LEAST: Final = -9999.0  # this API family's own word for "as good as never"
-#: Parts that only this dialect knows, by our name for the field and by its own.
+LEAST: Final = -9999.0  # this API family's value for a token of negligible probability
+#: Parts that only this dialect has: our field name and the name on the wire.
 OWN_PARTS: Final = {
     "inline_data": "inlineData",
     "file_data": "fileData",

@@ -1,7 +1,7 @@
-"""Ids for a gemini client's calls, which need not have any: the same conversation always gets the same ones.
+"""Assigns ids to the calls of a gemini client, which may omit them. One conversation always gets the same ids.
 
-Calls without ids are numbered through the whole conversation. A result without one belongs to the first call of its name that waits
-for one, in the turn before it.
+Calls without ids are numbered through the whole conversation. A result without an id belongs to the first unanswered
+call of that name in the preceding turn.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from antiphon.dialects.gemini.request_in import ContentIn, FunctionCallIn, Funct
 
 
 class CallIds:
-    """Both sides of the calls of one conversation, taken in its order."""
+    """Assigns ids to the calls and results of one conversation, in its order."""
 
     def __init__(self, contents: list[ContentIn]) -> None:
         calls = [part.function_call for content in contents for part in content.parts or () if part.function_call]
         self._client_ids = {call.id for call in calls if call.id}
         self._count = 0
-        self._unanswered: list[tuple[str, str]] = []  # name and id of the calls that nobody answered yet
+        self._unanswered: list[tuple[str, str]] = []  # name and id of each call without a result
         self._is_answering = False
 
     def id_of_call(self, call: FunctionCallIn) -> str:
-        """The id of a call. The first one after results begins another turn: what waited for a result in the last one has none."""
+        """The id of a call. The first call after results starts a new turn; unanswered calls of the last turn are
+        dropped.
+        """
         if self._is_answering:
             self._unanswered, self._is_answering = [], False
         id = call.id or self._next_free_id()
@@ -28,7 +30,7 @@ class CallIds:
         return id
 
     def id_of_result(self, result: FunctionResponseIn) -> str:
-        """The id of the call that a result is for; that of a result which is nobody's is made up too."""
+        """The id of the call that a result answers; a new id if there is no such call."""
         self._is_answering = True
         matches = [(name, id) for name, id in self._unanswered if id == result.id]
         if not matches and result.id not in self._client_ids:

@@ -1,7 +1,7 @@
-"""A gemini client's contents as hub items: parts come apart, and keep their order.
+"""Translates a gemini client's contents to hub items. Each part becomes an item or a content part; the order stays.
 
-What a model said in pieces, over several parts or contents, is one message: clients send back the pieces of a stream as they came.
-A signature is sealed reasoning (RSN-2): on a thought a member of its item, on anything else an item before that.
+Consecutive text parts of the model become one message, because clients send back the pieces of a stream. A signature is
+sealed reasoning (RSN-2): a member of the thought's item, or an item before any other part.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from antiphon.protocol.losses import Losses
 
 
 def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
-    """The conversation as items."""
+    """The conversation as hub items."""
     items = _Items(contents, losses)
     for at, content in enumerate(contents):
         items.take(content, f"contents[{at}]")
@@ -60,7 +60,7 @@ def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam
 
 
 def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
-    """`systemInstruction`, in any of its forms. It holds text alone."""
+    """The text of `systemInstruction`, in any of its forms. Parts other than text are losses."""
     match request.system_instruction:
         case str() as text:
             return text
@@ -78,22 +78,22 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
 
 
 def signature_to_hub(signature: str) -> str:
-    """The text that was sealed for a client of this dialect; one that we did not make stays as it came."""
+    """The sealed text in a signature that this gateway wrote; any other signature unchanged."""
     try:
         return base64.b64decode(standard_base64(signature), validate=True).decode()
-    except ValueError:  # no base64, no text in it, or a letter that base64 does not have
+    except ValueError:  # not base64, or not UTF-8 inside
         return signature
 
 
 class _Items:
-    """Reads contents, one by one."""
+    """Collects hub items from contents, one content at a time."""
 
     def __init__(self, contents: list[ContentIn], losses: Losses) -> None:
         self._losses = losses
         self._done: list[ItemParam] = []
         self._ids = CallIds(contents)
-        self._text: list[str] = []  # what the model says, until something else comes
-        self._thought: list[str] | None = None  # what it thinks, until it is signed or something else comes
+        self._text: list[str] = []  # text pieces of the open assistant message
+        self._thought: list[str] | None = None  # text pieces of the open thought
 
     def whole(self) -> list[ItemParam]:
         self._end()
@@ -108,7 +108,7 @@ class _Items:
         else:
             self._take_from_user(parts, "system" if content.role == "system" else "user")
 
-    # What the model said
+    # Parts of the model
 
     def _take_from_model(self, part: PartIn, path: str) -> None:
         if part.thought and isinstance(part.text, str):
@@ -134,12 +134,12 @@ class _Items:
         self._thought.append(text)
 
     def _add_text(self, text: str) -> None:
-        if text:  # an empty one is the end of a stream, or carries a signature
+        if text:  # empty text is the end of a stream, or carries a signature
             self._end_thought()
             self._text.append(text)
 
     def _take_signature(self, part: PartIn) -> None:
-        """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
+        """Add a signature to the open thought, or as a reasoning item of its own."""
         sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
         if sealed and sealed not in PLACEHOLDER_SIGNATURES:
             if self._thought is None:
@@ -167,7 +167,7 @@ class _Items:
         self._end()
         self._done.append(item)
 
-    # What the user said
+    # Parts of the user
 
     def _take_from_user(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
         content: list[ContentParam] = []
@@ -217,7 +217,9 @@ class _Items:
         return FunctionCallParam(call_id=self._ids.id_of_call(call), name=call.name, arguments=arguments)
 
     def _output(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
-        """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
+        """A tool result as text. Its original object is kept for servers of this dialect if the text does not contain
+        all of it.
+        """
         report_unknown_fields(result, path, self._losses)
         result_text = _result_text(result)
         native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
@@ -238,7 +240,7 @@ class _Items:
 
 
 def _native_part(part: PartIn) -> UnknownContent | None:
-    """ITEM-5: a part that only servers of this dialect know, with all that stands in it; None if nothing does."""
+    """ITEM-5: a part that only servers of this dialect know, with all its members; None if it has no content."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
     own = {name: raw for name, raw in members.items() if name not in COMMON_MEMBERS and bytes(raw) != b"null"}
     name = next((name for name in own if name not in METADATA_MEMBERS), None)
@@ -249,7 +251,7 @@ def _native_part(part: PartIn) -> UnknownContent | None:
 
 
 class _ResultText(NamedTuple):
-    """What a tool gave as one text, and whether that says all: one string needs no object around it."""
+    """A tool result as one text. `is_complete` says that the text holds everything in the result object."""
 
     text: str
     is_complete: bool
@@ -264,18 +266,16 @@ def _result_text(result: FunctionResponseIn) -> _ResultText:
             return _ResultText(text, True)
         case {"result": str() as text} if len(result.response) == 1:
             return _ResultText(text, False)
-        case {"error": error} if (
-            error and len(result.response) == 1
-        ):  # the member by which this API says that a tool failed
+        case {"error": error} if error and len(result.response) == 1:  # the API's member for a failed tool
             is_text = isinstance(error, str)
             return _ResultText(error if is_text else codec.encode(error).decode(), is_text, failed=True)
         case response:
             return _ResultText(codec.encode(response).decode(), False)
 
 
-#: What clients send in place of a signature that they do not have; whoever writes for a server of this API knows its word for that.
+#: Values that clients send when they have no signature. `history_from_hub` adds the value that a server expects.
 PLACEHOLDER_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
-#: What any part may have, and what says how another member of it is to be taken.
+#: Members that any part may have, and members that qualify another member of the part.
 COMMON_MEMBERS: Final = frozenset({"text", "thought", "thoughtSignature"})
 METADATA_MEMBERS: Final = frozenset(
     {"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"}

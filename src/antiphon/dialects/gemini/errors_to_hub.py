@@ -1,7 +1,7 @@
-"""A gemini server's errors. What its body says is read here, what it means is told by `common.upstream_errors` (ERR-4).
+"""Reads a gemini server's errors. `common.upstream_errors` decides what they mean (ERR-4).
 
-One form for all: an object under `error` with a number, a word for the status and details of many kinds; a stream that is no SSE
-has it inside a list. Of the details only the reason, the wait and the field are looked at.
+The body is an object under `error` with a number, a status name and details; a stream without SSE has it inside a list.
+Of the details only the reason, the retry delay and the field are read.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a server's answer of this status means. `headers` are lower-cased."""
+    """Translate an error response. The names in `headers` are lower-case."""
     error_body = _decode_body(body)
     if status in (404, 405) and not error_body.status:
-        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
+        # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
         return UpstreamFault(f"the upstream generates no content where it was asked to (status {status})")
     return _translate_error(status, headers, error_body)
 
 
 def error_in_answer(error: Any) -> ApiError:
-    """The error that an error object inside a stream or a body of status 200 means."""
+    """Translate an error object in a stream or in a body of status 200."""
     error_body = _parse_error(error)
     return _translate_error(STATUS_OF_WORD.get(error_body.status, error_body.number), {}, error_body)
 
 
 class _ErrorBody(NamedTuple):
-    """What an error body says."""
+    """The fields of an error body that are read."""
 
     message: str | None = None
     status: str = ""
@@ -44,7 +44,7 @@ class _ErrorBody(NamedTuple):
 def _translate_error(status: int, headers: Mapping[str, str], error_body: _ErrorBody) -> ApiError:
     code = None
     if error_body.reason in KEY_REASONS or (error_body.message and ACCOUNT_ERROR.search(error_body.message)):
-        status = 401  # told as the client's mistake, and it is the gateway's own key or account
+        status = 401  # the server blames the client, but the cause is the gateway's key or account
     elif status == 404 and error_body.message and MODEL_WORD.search(error_body.message):
         code = "model_not_found"
     if error_body.wait and "retry-after" not in headers:

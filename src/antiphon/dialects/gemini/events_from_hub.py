@@ -1,7 +1,7 @@
-"""Hub events → a gemini client's stream: a frame for each piece, the last with the finish reason and usage. No word ends it.
+"""Writes hub events as a gemini client's stream: one frame for each piece, the last with the finish reason and usage.
 
-A failure is an error object in the stream, and so is a stream that ends without a terminal event: what was cut never looks whole.
-Clients that did not ask for server-sent events get the same objects as the members of one JSON array.
+A failure is an error object in the stream. So is a stream without a terminal event, so that a cut answer never looks
+complete. Clients that did not ask for server-sent events get the same objects as one JSON array.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class EventsFromHub:
-    """Writes one stream; `as_json_array` writes it as one JSON array instead."""
+    """Writes one stream: server-sent events or, with `as_json_array`, one JSON array."""
 
     def __init__(self, request: Request, *, as_json_array: bool = False) -> None:
         self.losses = Losses()
@@ -42,12 +42,12 @@ class EventsFromHub:
         self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
         self._answer_template = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
-        self._has_sent_end = False  # whether the end was told: a finish reason, or an error
+        self._has_sent_end = False  # a finish reason or an error was sent
         self._is_finished = False
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The frames that an event makes."""
-        # The hot path.
+        """The frames for an event."""
+        # Hot path: plain text.
         if (
             type(event) is OutputTextDelta
             and not event.logprobs
@@ -70,13 +70,13 @@ class EventsFromHub:
                 return self._answer_frame(candidates=[piece]) if piece else b""
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other."""
+        """The frames of a run of text deltas, equal to those of its single events."""
         if self._array or self._answer.pending_signature:
             return b"".join(map(self.feed, run.events()))
         return b"".join(map(self._text, run.deltas))
 
     def finish(self) -> bytes:
-        """What the stream ends with."""
+        """The end of the stream."""
         if self._is_finished:
             return b""
         self._is_finished = True
@@ -85,7 +85,7 @@ class EventsFromHub:
         )
 
     def _text(self, text: str) -> bytes:
-        """A frame of text alone: no signature waits for it, and every frame begins alike."""
+        """A frame with text only. No signature is pending, so every such frame has the same head and tail."""
         if not text:
             return b""
         return b"%b%b%b" % (
@@ -104,7 +104,7 @@ class EventsFromHub:
         return self._answer_frame(candidates=[self._answer.final_candidate(response)], **usage)
 
     def _around_text(self) -> tuple[bytes, bytes]:
-        """What stands in every frame before and behind its text."""
+        """The bytes before and after the text in every text frame."""
         candidate = CandidateOut(content=AnswerContentOut(parts=[AnswerPartOut(text="")]))
         data = escape_line_ends(_encode(msgspec.structs.replace(self._answer_template, candidates=[candidate])))
         head, _, tail = data.partition(b'""')
@@ -125,5 +125,5 @@ class EventsFromHub:
 
 
 def initial_answer(response: Response) -> AnswerOut:
-    """An answer as far as it is known when the response begins."""
+    """The answer's fields that are set when the response starts."""
     return AnswerOut(candidates=[], model_version=response.model, response_id=response.id)

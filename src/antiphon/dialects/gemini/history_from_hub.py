@@ -1,7 +1,7 @@
-"""The hub's conversation as contents that a gemini server accepts: user and model in turns, results right behind their calls.
+"""Writes the hub's conversation as gemini contents: user and model alternate, results directly after their calls.
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled, in the order in which its items stood. A
-signature that this server made is put back on the part it was made for (RSN-2); everybody else's reasoning is left out (RSN-3).
+`dialects/common/history` builds the turns; this module writes each one, in the order of its items. A signature that
+this server made goes back on its part (RSN-2); the reasoning of other servers is left out (RSN-3).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SystemAndContents(NamedTuple):
 
 
 def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
-    """The whole conversation, and the system's words at its beginning."""
+    """The contents of the conversation, with the system texts at its start."""
     stand_in = _stand_in(request, wire)
     plain = plain_contents(input_items(request), names, wire) if not stand_in else None
     return SystemAndContents([], plain) if plain else general_history_from_hub(request, names, wire, losses, stand_in)
@@ -69,7 +69,7 @@ def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire,
 def general_history_from_hub(
     request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
 ) -> SystemAndContents:
-    """The same of any conversation: its items are put in order first."""
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
     contents = _Contents(names, wire, losses, stand_in)
     of_user = [
@@ -86,27 +86,27 @@ def general_history_from_hub(
 
 
 def _stand_in(request: Request, wire: GeminiWire) -> str:
-    """What is sent in place of a signature that is missing; nothing to a model that does not miss it."""
+    """The value that replaces a missing signature; empty for models that do not need one."""
     model = (request.model or "").rpartition("/")[2]
     return wire.missing_signature if model.startswith(wire.signed_models) else ""
 
 
 def _starts_model_turn(message: MessageParam) -> bool:
-    """Whether a message begins a turn of the model's: media alone do not."""
+    """Whether a message starts a turn of the model. A message with only media does not."""
     if message.role != "user" or isinstance(message.content, str):
         return message.role == "user"
     return any(type(part) not in MEDIA for part in message.content)
 
 
 def _as_message_item(item: ItemParam) -> ItemParam:
-    """A part of the dialect's own came as an item by itself: it is a piece of what the model said."""
+    """An item of a kind that only this dialect has, as an assistant message."""
     if type(item) is UnknownItem and item.kind.startswith(PREFIX):
         return MessageParam(role="assistant", content=[UnknownContent(kind=item.kind, raw=item.raw)])
     return item
 
 
 class _Signatures:
-    """Signatures that wait for the part they belong on."""
+    """Signatures that are pending until their part is written."""
 
     def __init__(self) -> None:
         self.for_text = ""
@@ -122,7 +122,7 @@ class _Signatures:
 
 
 class _Contents:
-    """Writes contents, turn by turn."""
+    """Collects contents, turn by turn."""
 
     def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
         self._names = names
@@ -137,7 +137,7 @@ class _Contents:
     def whole(self) -> SystemAndContents:
         first = self._done[0] if self._done else None
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
-            # The API refuses calls that answer nobody.
+            # The API refuses a call without a user message before it.
             self._losses.add(
                 "input", "that a call comes first", "the API wants a user's word before it, which was made up"
             )
@@ -148,7 +148,7 @@ class _Contents:
         return SystemAndContents(self._system, self._done)
 
     def add(self, turn: HistoryTurn, *, is_current: bool) -> None:
-        """A turn; `is_current` says that it is a step towards the answer that is asked for now."""
+        """Add a turn; `is_current` says that it comes after the last user message."""
         if type(turn) is AssistantTurn:
             self._add_model(turn, is_current)
         elif turn.item.role == "user":
@@ -176,7 +176,7 @@ class _Contents:
             self._add_parts("user", [PartOut(text=f"[{turn.item.role}] {text}")])
 
     def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
-        """What the model said and did, in its order, then what its calls gave."""
+        """Add the model's reasoning, messages and calls in their order, then the results of the calls."""
         waiting = _Signatures()
         for path, entry in _in_input_order(turn):
             if isinstance(entry, ReasoningParam):
@@ -217,10 +217,11 @@ class _Contents:
                     waiting.for_text = signature
             case {"on": "call" | "part", "signature": str() as signature}:
                 waiting.for_other = signature
-            # Anything else is a summary of thoughts, which the server told and does not take: nothing is lost by leaving it out.
+            # Anything else is a summary of thoughts, which the server sends but does not accept: leaving it out is no
+            # loss.
 
     def _sign_last_text(self, signature: str) -> bool:
-        """Signs the text that the model said just now; whether there was one."""
+        """Sign the last text of the model. Returns whether there was one."""
         if not self._done or self._done[-1].role != "model":
             return False
         parts = self._done[-1].parts
@@ -295,7 +296,7 @@ class _Contents:
     def _media(
         self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]
     ) -> list[ResultMediaOut]:
-        """TOOL-6: media stay in the result, or go into `lifted`, named by their call; a note stays in their place."""
+        """TOOL-6: media stay in the result or move to `lifted`, labelled with their call; a note replaces them."""
         result_media: list[ResultMediaOut] = []
         for at, part in enumerate(media, 1):
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
@@ -306,7 +307,7 @@ class _Contents:
         return result_media
 
     def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
-        """The API wants the roles in turn: what one of them says on is said in one."""
+        """Add parts for a role. The API wants roles to alternate, so parts of the same role are joined."""
         if not parts:
             return
         if self._done and self._done[-1].role == role:
@@ -327,7 +328,7 @@ _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
 
 
 def _in_input_order(turn: AssistantTurn) -> list[_Entry]:
-    """Everything in a turn as it stood in the input: a signature belongs to what stands next to it."""
+    """The entries of a turn in their input order: a signature belongs to the entry next to it."""
     entries: list[tuple[list[int], _Entry]] = [
         *((_place(one.path, one.first_part), (one.path, one.item)) for one in turn.reasoning),
         *((_place(one.path, one.first_part), (one.path, one)) for one in turn.messages),

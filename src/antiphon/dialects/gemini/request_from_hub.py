@@ -1,7 +1,7 @@
-"""A hub request as the body of `:generateContent` or `:streamGenerateContent`, and what it could not carry.
+"""Writes a hub request as the body of `:generateContent` or `:streamGenerateContent`, with the losses.
 
-The conversation and the tools are translated in modules of their own; here stand the settings. Neither the model nor whether the
-answer streams is in the body: both are in the address.
+This module writes the settings; the conversation and the tools have modules of their own. The model and streaming are
+in the URL, not in the body.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """The body for a server, with the losses."""
     losses = Losses()
     names = GeminiToolNames(request)
     history = history_from_hub(request, names, wire, losses)
@@ -94,7 +94,7 @@ def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_t
 
 
 class _Fields:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: GeminiWire, losses: Losses) -> None:
         self._accepted = wire.fields
@@ -110,7 +110,7 @@ class _Fields:
 
 
 def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
-    """RSN-4: effort as a budget or as a level, by the model; thoughts are told where reasoning is wanted."""
+    """RSN-4: effort as a budget or a level, depending on the model. Thoughts are requested together with reasoning."""
     reasoning = request.reasoning or ReasoningConfigParam()
     effort, model = reasoning.effort or None, _model(request)
     if wire.thinking == "none" or model.startswith(wire.unthinking_models):
@@ -145,7 +145,7 @@ def _with_format(
     *,
     beside_tools: bool,
 ) -> GenerationConfigOut:
-    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+    """REQ-1: the output format in the server's form. A schema that it cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return settings
@@ -176,7 +176,7 @@ def _with_format(
 
 
 def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
-    """The schema that is asked for, and in it what is said of it."""
+    """The requested schema, with its description."""
     schema = format.schema or None
     if format.description and schema is not None and "description" not in schema:
         return {**schema, "description": format.description}
@@ -190,12 +190,12 @@ def _rule(schema: JsonSchema | None) -> str:
 
 
 def _model(request: Request) -> str:
-    """The name by which profiles know the model."""
+    """The model name that profiles match."""
     return (request.model or "").rpartition("/")[2]
 
 
 def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
-    """Fields of clients of this dialect, under their own names, and those of others that mean the same (REQ-7)."""
+    """Fields of clients of this dialect under their own names, and equivalent fields of other dialects (REQ-7)."""
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
@@ -211,7 +211,7 @@ def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[s
 
 
 def _as_list(raw: Raw) -> Raw:
-    """One dialect may give a single stop sequence as it is."""
+    """Wrap a single stop sequence, which one dialect allows, in a list."""
     return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
 
 
@@ -226,7 +226,9 @@ def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses)
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What this API has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report the fields that this API does not have. Fields that the gateway serves itself (`store`, `truncation` …)
+    are no losses.
+    """
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
     if request.text:
@@ -242,7 +244,7 @@ def _report_fields(request: Request, losses: Losses) -> None:
 
 
 def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
-    if "toolConfig" in extra:  # as a client of this dialect wrote it, with what the hub has no words for
+    if "toolConfig" in extra:  # the client's own `toolConfig`, which may hold more than the hub can express
         body = msgspec.structs.replace(body, tool_config=UNSET)
     encoded = codec.encode(body)
     return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
@@ -250,7 +252,7 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 
 JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you call no more tools."
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
-#: Never taken from unknown fields: the reader of the answer relies on them, or they are said by the hub's own.
+#: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
 KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 UNSUPPORTED_FIELDS: Final = (
@@ -262,7 +264,7 @@ UNSUPPORTED_FIELDS: Final = (
     "client_metadata",
     "user",
 )
-#: Fields of other dialects' clients that mean the same here.
+#: Fields of other dialects with the same meaning.
 EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:stop": "stopSequences",
     "messages:stop_sequences": "stopSequences",

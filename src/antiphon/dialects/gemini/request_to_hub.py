@@ -1,7 +1,7 @@
-"""A gemini client's request as the hub's: here stand its settings; its contents and its tools have modules of their own.
+"""Translates the settings of a gemini client's request to the hub. Contents and tools have modules of their own.
 
-The model and whether the answer streams are in the address, not in the body: whoever read the address sets both. Settings that only
-this dialect knows travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7).
+The model and streaming are in the URL, not in the body; the code that reads the URL sets both. Settings that only this
+dialect has travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from antiphon.protocol.request import (
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
+    """Translate a client's body to a hub request, with the losses."""
     client_request: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
     losses = Losses()
     settings = client_request.generation_config or GenerationConfigIn()
@@ -75,7 +75,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
-    """The fields beside `generationConfig` that only this dialect knows."""
+    """The fields beside `generationConfig` that only this dialect has."""
     config = native_tool_config(client_request)
     own = {PREFIX + "toolConfig": config} if config is not None else {}
     for name, raw in unknown_fields_of(client_request).items():
@@ -87,7 +87,9 @@ def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
 
 
 def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
-    """REQ-1. A form that the hub has no word for (one of several words, say) is asked of servers of this dialect alone."""
+    """REQ-1. An output format that the hub cannot express (an enum, for example) is sent only to servers of this
+    dialect.
+    """
     schema = _schema(settings)
     kind = settings.response_mime_type or ("application/json" if schema else "text/plain")
     if kind == "text/plain":
@@ -111,7 +113,7 @@ def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
 def _reasoning(
     thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]
 ) -> ReasoningConfigParam | UnsetType:
-    """RSN-4. What the hub's word for the effort does not say to the letter goes along as it came."""
+    """RSN-4. Thinking settings that the hub's effort does not express exactly also travel unchanged in `extra`."""
     if not thinking:
         return UNSET
     level = (thinking.thinking_level or "").lower()

@@ -1,7 +1,7 @@
-"""Tools and tool choice for a gemini server (TOOL-1, TOOL-2): every function in one list of declarations.
+"""Translates tools and tool choice for a gemini server (TOOL-1, TOOL-2). All functions are in one list of declarations.
 
-Namespaces are flattened and custom tools become functions of one string. The dialect's own tools, which only its clients can offer,
-are passed on as they came; hosted tools of others are losses.
+Namespaces are flattened, and custom tools become functions with one string parameter. Tools that only this dialect has
+are sent unchanged; hosted tools of other APIs are losses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from antiphon.protocol.tools import (
 
 
 class ToolsFromHub:
-    """The tools of a request, as they are sent, and what was lost of them."""
+    """The tools of a request in wire form, with the losses."""
 
     def __init__(self, request: Request, names: GeminiToolNames, wire: GeminiWire) -> None:
         self.losses = Losses()
@@ -65,7 +65,7 @@ class ToolsFromHub:
         return bool(self._functions)
 
     def tool_config(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
-        """The choice among the functions that were sent; one that cannot be made is a loss."""
+        """The tool choice among the functions that were sent; an impossible choice is a loss."""
         choice = request.tool_choice
         if request.parallel_tool_calls is False and self._functions:
             losses.add("parallel_tool_calls", "that at most one tool is called", "this API has no such thing")
@@ -89,7 +89,7 @@ class ToolsFromHub:
                 ]
                 if choice.mode == "required":
                     return self._mode("ANY", allowed, losses)
-                # TOOL-3: names may be allowed only where a call is forced; calls outside the set are withheld by policy.
+                # TOOL-3: the API takes allowed names only with a forced call; policy withholds calls outside the set.
                 return self._mode(MODES[choice.mode or "auto"], None, losses)
             case _ as never:
                 assert_never(never)
@@ -128,7 +128,7 @@ class ToolsFromHub:
         description = freeform_tools.description(tool, path, self.losses)
         schema = freeform_tools.schema()
         if self._wire.schemas == "openapi":
-            del schema["additionalProperties"]  # which says nothing about one string
+            del schema["additionalProperties"]  # it adds nothing for one string
         return self._declared(name, description, schema, path)
 
     def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
@@ -136,7 +136,7 @@ class ToolsFromHub:
         if not schema.get("properties") and set(schema) <= UNCONSTRAINING_KEYWORDS:
             return FunctionDeclarationOut(
                 name=name, description=sent_description
-            )  # the API refuses objects of no members in some versions
+            )  # some API versions refuse an object without properties
         if schema.get("type") != "object":
             if "type" in schema:
                 self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
@@ -159,14 +159,14 @@ class ToolsFromHub:
         )
 
 
-#: What only clients of this dialect say of a function, by its own name and by ours.
+#: Function members that only clients of this dialect set: their wire name and our field name.
 NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
 MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
-#: A schema with nothing but these, and no members, asks for nothing.
+#: Keywords that constrain nothing if the schema has no properties.
 UNCONSTRAINING_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "$schema", "title", "description"}
 )
-#: The older form of schemas: a part of what OpenAPI has.
+#: The older schema form of the API: a subset of OpenAPI.
 OPENAPI_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {
@@ -199,9 +199,9 @@ OPENAPI_SUBSET: Final = Narrowing(
     types="capitals",
     enum_of_strings=True,
 )
-#: JSON schema as it is, but for references that have company, which the API refuses.
+#: JSON schema without references that have sibling keywords, which the API refuses.
 TOOL_SUBSET: Final = Narrowing(references="inline_unless_plain")
-#: Of JSON schema, what the API has of it where the output is to obey one.
+#: The subset of JSON schema that the API accepts for structured output.
 OUTPUT_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {

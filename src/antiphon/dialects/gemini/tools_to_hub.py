@@ -1,7 +1,7 @@
-"""A gemini client's tools and how they may be called, as the hub has them.
+"""Translates a gemini client's tools and tool choice to the hub.
 
-Functions are functions. The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as unknown tools, one for
-each, and reach servers of this dialect as they came; for others they are losses.
+The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as one unknown tool each. They reach
+servers of this dialect unchanged and are losses for others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from antiphon.protocol.tools import (
 
 
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
-    """Every function, and every tool of the API's own, in their order."""
+    """Every function and every tool of the API's own, in their order."""
     hub_tools: list[ToolParam] = []
     budget = SchemaBudget()
     for at, tool in enumerate(tools):
@@ -48,7 +48,7 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
 
 
 def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
-    """How tools may be called. `VALIDATED` leaves the choice to the model."""
+    """The tool choice. `VALIDATED` leaves the choice to the model."""
     calling = request.tool_config.function_calling_config if request.tool_config else UNSET
     if not calling:
         return UNSET
@@ -66,7 +66,7 @@ def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
 
 
 def native_tool_config(request: RequestIn) -> Raw | None:
-    """The whole `toolConfig` if it says more than a tool choice can."""
+    """The whole `toolConfig` if a tool choice cannot express all of it."""
     config = request.tool_config
     if not config:
         return None
@@ -78,7 +78,7 @@ def native_tool_config(request: RequestIn) -> Raw | None:
 
 
 def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) -> FunctionToolParam:
-    """Its result's schema and whatever else it says of itself is carried along."""
+    """A function tool. Its result schema and other own members travel in `extra`."""
     parameters: JsonSchema | UnsetType = UNSET
     if declared.parameters_json_schema:
         parameters = schema_to_hub(declared.parameters_json_schema, f"{path}.parametersJsonSchema", budget)
@@ -88,7 +88,7 @@ def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) 
         name=declared.name,
         description=declared.description or UNSET,
         parameters=parameters,
-        strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
+        strict=False,  # the API has no strict mode; without a value, servers would apply different defaults
         extra=unknown_fields_of(declared) or UNSET,
     )
 
@@ -105,5 +105,5 @@ MODES: Final[dict[str, ToolChoiceValue]] = {
     "NONE": "none",
     "VALIDATED": "auto",
 }
-#: With these the API passes over `allowedFunctionNames`.
+#: Modes for which the API ignores `allowedFunctionNames`.
 MODES_WITHOUT_NAMES: Final = ("MODE_UNSPECIFIED", "AUTO", "NONE")
