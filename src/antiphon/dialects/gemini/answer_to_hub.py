@@ -52,7 +52,7 @@ class AnswerToHub:
         self._reasoning: int | None = None
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still receive citations
-        self._returnable = SendableCalls("functionCall", losses, new_id)
+        self._sendable_calls = SendableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
         #: The writer's key of the open message while its text may be continued directly; else None.
@@ -142,16 +142,17 @@ class AnswerToHub:
             self._losses.add("functionCall", "a call without a name is not delivered")
             return
         called = self._names.original_tool(call.name)
-        name = self._returnable.name(called)
-        key, call_id = self._next_key(), self._returnable.id(call.id or "")
+        name = self._sendable_calls.name(called)
+        key, call_id = self._next_key(), self._sendable_calls.id(call.id or "")
         arguments = msgspec.json.encode(call.args or {}).decode()
         if called.kind == "custom":
-            one = FreeformInput()
+            freeform_input = FreeformInput()
             self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
-            self._writer.custom_input(key, one.feed(arguments) + one.finish())
-            if one.left_over:
+            self._writer.custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
+            if freeform_input.left_over:
                 self._losses.add(
-                    "functionCall.args", f"a custom tool takes one string: {one.left_over[:80]!r} is left over"
+                    "functionCall.args",
+                    f"a custom tool takes one string: {freeform_input.left_over[:80]!r} is left over",
                 )
         else:
             self._writer.call(key, name=name, call_id=call_id, namespace=called.namespace)

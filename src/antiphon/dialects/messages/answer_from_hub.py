@@ -1,8 +1,8 @@
-"""Hub events → the blocks of a message, begun, continued and ended strictly one after the other (`EventSequencer`).
+"""Translates hub events to the blocks of a message, strictly one block after the other (`EventSequencer`).
 
-Reasoning is a thinking block with its sealed form as the signature, or a redacted block if it has no words; each text and each
-refusal is a text block, each call a `tool_use`. What has no words makes no block: servers refuse empty ones when they come back.
-What this dialect has no place for is reported.
+Reasoning becomes a thinking block with the sealed reasoning as its signature, or a redacted block if it has no text.
+Each text and each refusal becomes a text block, each call a `tool_use` block. Empty content makes no block, because
+servers refuse empty blocks in the history. Unsupported content is reported as a loss.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from antiphon.protocol.status import ItemStatus
 
 
 class OpenTextBlock(NamedTuple):
-    """A text that is being told: where it stands in the hub, and in which block."""
+    """The text that is being sent: its position in the hub, and its block."""
 
     output_index: int
     content_index: int
@@ -89,10 +89,10 @@ class OpenTextBlock(NamedTuple):
 
 
 class AnswerFromHub:
-    """Tells one client of one answer."""
+    """Translates one answer for one client."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        #: The text whose deltas go straight into the open block.
+        #: The text whose deltas go directly into the open block.
         self.open_text: OpenTextBlock | None = None
         self._losses = losses
         self._names = ToolNames.for_request(request)
@@ -102,13 +102,13 @@ class AnswerFromHub:
         )
         self._block = 0  # the index of the open block, or of the next one
         self._is_open = False
-        self._is_streamed = False  # whether the item was told piece by piece
-        self._thought: Hashable = None  # the part of the reasoning that was told last
+        self._is_streamed = False  # whether the item was sent piece by piece
+        self._thought: Hashable = None  # the part of the reasoning that was sent last
         self._calls = 0
         self._has_refused = False
 
     def feed(self, event: StreamEvent) -> list[BlockEvent]:
-        """What an event makes of the message, and what had to wait for it."""
+        """The block events for an event, and for events that waited for it."""
         if type(event) is UnknownEvent:
             self._losses.add("events", f"an event of type {event.kind!r}", "a message has no place for it")
             return []
@@ -117,7 +117,7 @@ class AnswerFromHub:
         return [piece for item_event in self._items.feed(event) for piece in self._in_item(item_event)]
 
     def final_delta(self, response: Response) -> FinalDeltaOut:
-        """REQ-3: why it ended."""
+        """REQ-3: the stop reason."""
         extra = response.extra or {}
         for name, raw in extra.items():
             if not name.startswith(PREFIX):
@@ -204,7 +204,7 @@ class AnswerFromHub:
         return []
 
     def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. An item that was not streamed is sent now."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
@@ -239,12 +239,12 @@ class AnswerFromHub:
 
     def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
         pieces = [] if self._is_streamed else self._arguments(freeform_tools.wrap_delta(call.input))
-        if call.status != ItemStatus.INCOMPLETE:  # what was cut must not look whole
+        if call.status != ItemStatus.INCOMPLETE:  # a call that was cut must not look complete
             pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
         return pieces + self._close()
 
     def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        """RSN-2: the sealed form stands where this dialect keeps its own, right before the end of the block."""
+        """RSN-2: the sealed reasoning is the signature, directly before the end of the block."""
         pieces = [] if self._is_streamed else self._whole_reasoning(item, at)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
@@ -301,7 +301,7 @@ class AnswerFromHub:
         return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
 
     def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
-        """One text for all the reasoning of an item, each part of a summary a paragraph of its own."""
+        """A thinking delta. An item's reasoning is one text, in which each part of a summary starts a new paragraph."""
         if not piece:
             return []
         last, self._thought = self._thought, part
@@ -345,7 +345,7 @@ class AnswerFromHub:
 
 
 def is_json_object(arguments: str) -> bool:
-    """Whether the arguments of a call are what they should be."""
+    """Whether the arguments of a call are a JSON object."""
     try:
         return isinstance(decode_json(arguments), dict)
     except ValueError:

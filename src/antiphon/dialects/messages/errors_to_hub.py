@@ -1,6 +1,6 @@
-"""What a Messages server's error says; what it means is told by `common.upstream_errors` (ERR-4).
+"""Reads a Messages server's errors. `common.upstream_errors` decides what they mean (ERR-4).
 
-The API has one form, `{"type": "error", "error": {"type", "message"}}`; proxies and servers that only speak like it have others.
+The API has one form, `{"type": "error", "error": {"type", "message"}}`; proxies and compatible servers have others.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a server's answer of this status means. `headers` are lower-cased."""
+    """Translate an error response. The names in `headers` are lower-case."""
     error_body = _decode_body(body)
     if status in (404, 405) and not error_body.is_api_error:
-        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
+        # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
         return UpstreamFault(f"the upstream has no messages where they were looked for (status {status})")
     return upstream_error(status, headers, error_body.code, error_body.message, error_body.param)
 
 
 def error_in_answer(error: Any) -> ApiError:
-    """The error that an error object inside a stream or a body of status 200 means."""
+    """Translate an error object in a stream or in a body of status 200."""
     error_body = _parse_error(error)
     status = STATUS_OF_TYPE.get(error_body.type or "") or status_from_codes(error_body.code, error_body.type)
     return upstream_error(status, {}, error_body.code, error_body.message, error_body.param)
@@ -32,7 +32,7 @@ def error_in_answer(error: Any) -> ApiError:
 class _ErrorBody(NamedTuple):
     message: str | None = None
     type: str | None = None
-    code: str | None = None  # of gateways like ours, which put one beside the type
+    code: str | None = None  # set by gateways like this one
     param: str | None = None
     is_api_error: bool = True
 
@@ -71,7 +71,7 @@ def _nonempty_string(value: Any) -> str | None:
 
 
 MAX_WRAPS: Final = 4
-# What a web framework says for itself where no route matches.
+# Messages of web frameworks for an unknown route.
 ROUTER_MESSAGES: Final = frozenset({"Not Found", "Method Not Allowed"})
-#: The API's types that other servers do not use.
+#: The API's error types that other servers do not use.
 STATUS_OF_TYPE: Final[dict[str, int]] = {"billing_error": 402, "api_error": 500}

@@ -1,8 +1,8 @@
-"""The hub's conversation as messages that the server accepts: user and assistant by turns, results right after their calls.
+"""Writes the hub's conversation as messages: user and assistant alternate, results directly after their calls.
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled. Inside a turn of the assistant calls come last;
-all else keeps its place, since servers check that their thoughts stand where they stood. Item ids and statuses have no place here
-and are not reported: they are the hub's own bookkeeping.
+`dialects/common/history` builds the turns; this module writes each one. Within an assistant turn calls come last; other
+blocks keep their order, because servers check the position of their thoughts. Item ids and statuses have no equivalent
+and are not reported: they belong to the hub.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class SystemAndMessages(NamedTuple):
 
     @property
     def ends_with_assistant(self) -> bool:
-        """Whether it ends in words of the assistant, which the answer goes on from."""
+        """Whether the last message is the assistant's, which the answer then continues."""
         return self.messages[-1].role == "assistant"
 
     @property
     def has_tool_loop_without_thinking(self) -> bool:
-        """Whether the assistant's turn after the user's last word begins without any thoughts."""
+        """Whether the assistant's turn after the last user message starts without thoughts."""
         of_user = [
             at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)
         ]
@@ -76,7 +76,7 @@ class SystemAndMessages(NamedTuple):
 def history_from_hub(
     request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
 ) -> SystemAndMessages:
-    """The conversation; `leading_system_texts` are the texts that the system begins with."""
+    """The messages of the conversation; `leading_system_texts` start the system text."""
     items = input_items(request)
     plain = plain_messages(items, names)
     if plain is not None:
@@ -87,7 +87,7 @@ def history_from_hub(
 def general_history_from_hub(
     items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
 ) -> SystemAndMessages:
-    """The same of any conversation: its items are put in order first."""
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, leading_system_texts)
     for turn in history.turns:
@@ -104,7 +104,7 @@ def general_history_from_hub(
 
 
 def _as_message_item(item: ItemParam) -> ItemParam:
-    """Blocks that only this dialect knows were said by the assistant, in their place."""
+    """An item that holds a block of this dialect, as an assistant message."""
     block = block_from_item(item) if isinstance(item, UnknownItem) else None
     return (
         item
@@ -114,7 +114,7 @@ def _as_message_item(item: ItemParam) -> ItemParam:
 
 
 class _Messages:
-    """Writes messages, turn by turn."""
+    """Collects messages, turn by turn."""
 
     def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
         self._names = names
@@ -123,10 +123,10 @@ class _Messages:
         self._content = ContentFromHub(wire, losses)
         self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
         self._done: list[MessageOut] = []
-        self._system_waiting: list[Block] = []  # for the place where a system message may stand
-        self._thoughts: dict[str, Block] = {}  # by their paths: what has led to nothing yet
+        self._system_waiting: list[Block] = []  # until a system message is allowed
+        self._thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
         self._call_ids: set[str] = set()
-        self._id_of: dict[str, str] = {}  # what a call id was sent as, the last time
+        self._id_of: dict[str, str] = {}  # the last wire id of each call id
         self._phase_reported = False
 
     def whole(self) -> SystemAndMessages:
@@ -174,17 +174,17 @@ class _Messages:
         ):  # servers refuse thoughts at the end of a turn
             path, thought = blocks.popitem()
             self._thoughts = {path: thought, **self._thoughts}
-        if blocks:  # else nothing of the assistant's follows, and a system message must not stand there
+        if blocks:  # else no assistant message follows, and a system message is not allowed
             self._flush_system()
         self._add_blocks(
             "assistant", sorted(blocks.values(), key=_is_call)
-        )  # what stood behind a call would part it from its result
+        )  # a block after a call would separate it from its result
         if turn.calls:
             self._drop_thoughts()
             self._add_blocks("user", [self._result(answered) for answered in turn.calls])
 
     def _add_blocks(self, role: Role, blocks: list[Block]) -> None:
-        """A turn of the same role as the last goes on with it."""
+        """Add blocks for a role. Blocks of the same role are joined."""
         if not blocks:
             return
         if self._done and self._done[-1].role == role:
@@ -195,7 +195,7 @@ class _Messages:
     # System
 
     def _flush_system(self) -> None:
-        """A system message stands behind the user's and before the assistant's; where it cannot, it is the user's text."""
+        """Add the pending system texts: a system message after a user message, else a marked user text."""
         waiting, self._system_waiting = self._system_waiting, []
         if waiting and self._done[-1].role == "user":
             self._done.append(MessageOut(role="system", content=waiting))
@@ -210,7 +210,7 @@ class _Messages:
     # The assistant
 
     def _turn_blocks(self, turn: AssistantTurn) -> dict[str, Block]:
-        """Thoughts, words and calls of a turn, each in its place."""
+        """The thoughts, texts and calls of a turn, in their order, by path."""
         placed_blocks: list[tuple[tuple[int, int], str, Block]] = []
         for thought in turn.reasoning:
             block = self._thought(thought)
@@ -228,7 +228,7 @@ class _Messages:
         return {path: block for _, path, block in sorted(placed_blocks, key=lambda entry: entry[0])}
 
     def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
-        """RSN-2, RSN-3: what this server sealed is opened for it; all else stays here."""
+        """RSN-2, RSN-3: unseal reasoning that this server made. Other reasoning is a loss."""
         path, item = placed.path, placed.item
         report_unknown_fields(item, path, self._losses)
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
@@ -271,7 +271,7 @@ class _Messages:
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 
     def _arguments(self, arguments: str, path: str) -> Raw:
-        """A text that is no object is put into one."""
+        """Arguments as a JSON object; a text that is not one is wrapped in one."""
         own = arguments_as_json_object(arguments)
         if own is not None:
             return own
@@ -279,7 +279,7 @@ class _Messages:
         return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
-        """The id under which a call goes out: its own if it can. Ids are unique over the whole conversation."""
+        """A new wire id for a call: its own if possible. Ids are unique in the conversation."""
         sent, mark = outgoing_call_id(call_id), call_id
         while sent in self._call_ids:
             mark += "'"
@@ -294,8 +294,8 @@ class _Messages:
         content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
         if is_failed(output):
             if not content or (isinstance(content, str) and not content.strip()):
-                content = tool_error_text("")  # servers refuse an error without words
-            elif isinstance(content, list) and not all(map(block_text, content)):  # and one with more than text
+                content = tool_error_text("")  # servers refuse an error without text
+            elif isinstance(content, list) and not all(map(block_text, content)):  # and an error with other content
                 output, content = without_error_mark(output), _marked(content)
         block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
@@ -309,7 +309,7 @@ class _Messages:
 
 
 def outgoing_call_id(call_id: str) -> str:
-    """The id under which a call goes out: servers take letters, digits, `_` and `-`."""
+    """The wire id of a call: servers accept letters, digits, `_` and `-`."""
     return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
 
 
@@ -318,7 +318,7 @@ def _shortened(id: str, mark: str) -> str:
 
 
 def _marked(blocks: list[Block]) -> list[Block]:
-    """What a failed tool gave, with words that say so."""
+    """The output of a failed tool, with a text that says so."""
     for at, block in enumerate(blocks):
         if text := block_text(block):
             return [*blocks[:at], replace_text(block, tool_error_text(text)), *blocks[at + 1 :]]
@@ -330,7 +330,7 @@ def _is_call(block: Block) -> bool:
 
 
 def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
-    """Where an item stood in the input, and in the message that it was a part of."""
+    """The position of an item in the input, and of its part in the message."""
     match = PLACE.match(placed.path)
     assert match
     return int(match[1]), int(match[2] or placed.first_part)

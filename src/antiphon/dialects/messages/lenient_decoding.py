@@ -1,7 +1,7 @@
-"""Events that one typed decode refuses: read again, leniently, or given up.
+"""Decodes events that the typed decoder refused, after repairing them.
 
-Bytes that are no UTF-8, numbers that are none and characters cut in two by the server are mended here; the halves of a character
-that stand in two pieces of one text are put together. Once a stream needed this, all the rest of it comes this way.
+It replaces invalid UTF-8, non-finite numbers and lone surrogates, and joins surrogate pairs that two pieces of one text
+split. Once a stream needed it, it decodes the rest of the stream.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class LenientDecoder:
-    """Bytes in, sound JSON out."""
+    """Decodes damaged events."""
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._surrogates = SurrogateJoiner()
 
     def decode(self, data: bytes, type: type[T]) -> T | None:
-        """The event or the message in `data`; None if there is none in it."""
+        """Decode `data` as `type`; None if that is impossible."""
         value = self._decode_repaired(data)
         if value is None:
             return None
@@ -41,7 +41,7 @@ class LenientDecoder:
         return decoded
 
     def _decode_repaired(self, data: bytes) -> dict[str, Any] | None:
-        """The object in `data`, fit to be encoded."""
+        """The JSON object in `data`, repaired so that it can be encoded."""
         text = data.decode("utf-8", "replace")
         try:
             check_nesting(data)
@@ -59,7 +59,7 @@ class LenientDecoder:
         return repaired
 
     def flush(self, index: int) -> DeltaIn | None:
-        """A block is over: what stands for the halves that are still held back."""
+        """The replacement for pending surrogates at the end of a block."""
         pending = {name: rest for name in TEXT_MEMBERS if (rest := self._surrogates.flush((index, name)))}
         if not pending:
             return None
@@ -99,7 +99,7 @@ def _typed(value: dict[str, Any], type: type[T]) -> T | None:
 
 
 def _without_usage(value: dict[str, Any]) -> dict[str, Any]:
-    """Usage stands at the top, or in the message there."""
+    """Remove usage at the top and in the message."""
     rest = {name: member for name, member in value.items() if name != "usage"}
     message = rest.get("message")
     return {**rest, "message": _without_usage(message)} if isinstance(message, dict) else rest

@@ -1,7 +1,7 @@
-"""A hub request as the body that a Messages server accepts.
+"""Writes a hub request as the body for a Messages server.
 
-The history, the tools and thinking are translated in modules of their own; here stand the settings. Fields that only this
-dialect knows come through the hub as `extra["messages:name"]` and go out under their own name (REQ-7).
+This module writes the settings; the history, the tools and thinking have modules of their own. Fields that only this
+dialect has travel as `extra["messages:name"]` and are sent under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """The body for a server, with the losses."""
     losses = Losses()
     names = ToolNames.for_request(request)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
@@ -78,7 +78,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
 
 
 class _Settings:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, request: Request, wire: MessagesWire, losses: Losses, thinking: ThinkingFromHub) -> None:
         self._request = request
@@ -89,7 +89,7 @@ class _Settings:
         self._extra.pop(THINKING_FIELD, None)
 
     def output_config(self, format: dict[str, Any] | UnsetType) -> dict[str, Any]:
-        """The client's own words count before ours."""
+        """`output_config`. The client's own members override ours."""
         config: dict[str, Any] = {}
         if self._thinking.effort:
             config["effort"] = self._thinking.effort
@@ -155,7 +155,7 @@ class _Settings:
         return UNSET if tier is None else self._given("service_tier", tier)
 
     def cache_control(self) -> dict[str, str] | UnsetType:
-        """A hint that the prompt will come again; whose it is, the server does not ask."""
+        """A hint that the prompt will be repeated. The server does not use the client's cache key."""
         request = self._request
         if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
             return UNSET
@@ -166,7 +166,7 @@ class _Settings:
         return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
 
     def extra(self) -> dict[str, Raw]:
-        """Unknown fields that go out: those of clients of this dialect, and those that the profile lets pass."""
+        """Unknown fields that are sent: those of clients of this dialect, and those that the profile passes on."""
         sent: dict[str, Raw] = {}
         for name, raw in self._extra.items():
             own = name.removeprefix(PREFIX)
@@ -174,7 +174,7 @@ class _Settings:
                 continue
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
-            elif own in IN_TEST and own not in self._wire.fields:
+            elif own in BETA_FIELDS and own not in self._wire.fields:
                 self._losses.add(
                     name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none"
                 )
@@ -193,13 +193,13 @@ class _Settings:
         return value
 
     def _from_extra(self, name: str) -> tuple[str, Any]:
-        """A field that several dialects know and the hub does not: how it is spelled, and what it says."""
+        """A field that several dialects have and the hub does not: its name in `extra`, and its value."""
         spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
         return spelled, msgspec.json.decode(self._extra.pop(spelled, NULL))
 
 
 def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
-    """REQ-1: the form of the output, in the server's own way. One that it cannot enforce is told in the system text."""
+    """REQ-1: the output format in the server's form. A format that it cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
@@ -222,7 +222,9 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What messages have no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report the fields that messages do not have. Fields that the gateway serves itself (`store`, `truncation` …) are
+    no losses.
+    """
     for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "messages have no place for it")
@@ -239,19 +241,20 @@ def _report_fields(request: Request, losses: Losses) -> None:
 
 ENCODER: Final = msgspec.json.Encoder()
 SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
-LEAST_TOP_P: Final = 0.95  # beside thinking
+LEAST_TOP_P: Final = 0.95  # with thinking
 NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
-#: Never taken from unknown fields: they are made of the request's own.
+#: Never taken from unknown fields: hub fields set them.
 RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
-#: Fields of features in test, which servers refuse unless a header names the feature: a profile that passes such headers has them.
-IN_TEST: Final = ("context_management", "mcp_servers", "compaction")
-#: What clients of this dialect and of others call it, as it comes through the hub.
+#: Beta fields, which servers refuse without a header that names the feature. A profile that sends such headers lists
+#: the fields.
+BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
+#: The names of a field in `extra`, for clients of this dialect and of others.
 SPELLINGS: Final = {
     "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),
     "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
 }
-#: `auto` may use what was paid for in advance, as `priority` wants.
+#: `auto` may use reserved capacity, as `priority` requests.
 TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 OBJECT_RULE: Final = "Answer with one JSON object, and with nothing else."
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"

@@ -1,7 +1,7 @@
-"""A Messages client's request as a hub request.
+"""Translates a Messages client's request to the hub.
 
-The conversation and the tools are read in modules of their own; here stand the settings. Fields that only this dialect knows travel
-through the hub as `extra["messages:name"]` and reach servers of this dialect under their own name (REQ-7).
+This module translates the settings; the conversation and the tools have modules of their own. Fields that only this
+dialect has travel as `extra["messages:name"]` and reach its servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from antiphon.protocol.request import (
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
+    """Translate a client's body to a hub request, with the losses."""
     client_request: RequestIn = codec.decode_as(body, RequestIn)
     if isinstance(client_request.thread, dict):
         raise UnsupportedParameter(
@@ -62,7 +62,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         max_output_tokens=client_request.max_tokens,
         temperature=client_request.temperature,
         top_p=client_request.top_p,
-        # RSN-2: the client keeps what is sealed in its history, whether it asked for thinking or not.
+        # RSN-2: the client stores sealed reasoning in its history, whether it asked for thinking or not.
         include=[ENCRYPTED_IF_ANY],
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         user=client_request.metadata.user_id if client_request.metadata else UNSET,
@@ -75,7 +75,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
-    """RSN-4: how hard to think, in one word; a server of this dialect also gets `thinking` as it was said."""
+    """RSN-4: the effort as one word. A server of this dialect also gets the original `thinking`."""
     effort_name = client_request.output_config.effort if client_request.output_config else UNSET
     effort = EFFORTS.get(effort_name or "", UNSET)
     match client_request.thinking:
@@ -88,7 +88,7 @@ def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
 
 
 def _format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
-    """REQ-1: the form of the output, which has two places; the server holds to it always."""
+    """REQ-1: the output format, which may be in two places. The server always enforces it."""
     format = (
         client_request.output_config.format if client_request.output_config else UNSET
     ) or client_request.output_format
@@ -97,11 +97,11 @@ def _format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam 
     report_unknown_fields(format, "output_config.format", losses)
     return JsonSchemaFormatParam(
         name="response", schema=format.schema, strict=True
-    )  # servers of the hub's own API want a name
+    )  # servers of the hub's own API require a name
 
 
 def _remaining_config(client_request: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:
-    """What stands in `output_config` and is said by nothing else in the hub."""
+    """The members of `output_config` that no hub field expresses."""
     config = client_request.output_config
     if not config:
         return {}
@@ -116,11 +116,11 @@ def _remaining_config(client_request: RequestIn, effort: ReasoningEffort | Unset
 def _extra(
     client_request: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType
 ) -> dict[str, Raw] | UnsetType:
-    """What only this dialect knows, each under its own name."""
+    """Fields that only this dialect has, each under its own name."""
     own: dict[str, Any] = {
         name: getattr(client_request, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")
     }
-    if effort and not client_request.thinking:  # an effort alone does not ask for thinking here, as it does elsewhere
+    if effort and not client_request.thinking:  # in this API an effort alone does not request thinking
         own["thinking"] = None
     own["top_k"] = UNSET if client_request.top_k is None else client_request.top_k
     own["output_config"] = _remaining_config(client_request, effort) or UNSET

@@ -1,6 +1,7 @@
-"""JSON schemas that a Messages server enforces, of the output or of a strict tool: narrowed to what it knows, every change a loss.
+"""Narrows JSON schemas of outputs and strict tools to the subset that a Messages server enforces. Every change is a
+loss.
 
-Some schemas cannot be enforced at all: those that leave open what a value is, and those that go round in a circle.
+Some schemas cannot be enforced: those that leave the type of a value open, and recursive ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from antiphon.protocol.tools import JsonSchema
 def enforceable_schema(
     schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None
 ) -> JsonSchema | None:
-    """The schema as the server enforces it; None, and no losses, if it cannot. `budget` is that of the request's tools."""
+    """The schema that the server enforces; None, without losses, if it cannot. `budget` is the request's budget."""
     changes = Losses()
     narrowed = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
     if not _is_enforceable(narrowed):
@@ -27,9 +28,8 @@ def enforceable_schema(
 
 
 def _is_enforceable(root: JsonSchema) -> bool:
-    """Whether every part says what it is, and no reference leads back to itself. Each definition is looked at once, however many
-    references lead to it."""
-    references: dict[str, list[str]] = {}  # of the definition behind a reference, or of the root
+    """Whether every part states its type, and no reference is recursive. Each definition is checked once."""
+    references: dict[str, list[str]] = {}  # references in the root or in a definition, by reference
     waiting = [ROOT]
     while waiting:
         reference = waiting.pop()
@@ -48,7 +48,7 @@ def _is_enforceable(root: JsonSchema) -> bool:
 
 
 def _references_in(schema: Any) -> list[str] | None:
-    """The references in a schema; None if a part of it leaves open what a value is."""
+    """The references in a schema; None if a part leaves the type of a value open."""
     references: list[str] = []
     waiting = [schema]
     while waiting:
@@ -67,7 +67,9 @@ def _references_in(schema: Any) -> list[str] | None:
 
 
 def _is_open(schema: JsonSchema) -> bool:
-    """Whether a value may be more than is said. An object without known members could hold nothing, and that is not meant."""
+    """Whether a value is not fully described. A closed object without properties could hold nothing, which is not
+    intended.
+    """
     kind, values = schema.get("type"), schema.get("enum", [])
     if kind == "object" and not schema.get("properties"):
         return True
@@ -95,7 +97,7 @@ def _target(reference: str, root: JsonSchema) -> Any:
             return None
 
 
-ROOT: Final = ""  # which no reference can be
+ROOT: Final = ""  # not a valid reference
 TYPE_KEYWORDS: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
 ENFORCED_SUBSET: Final = Narrowing(
     keywords=frozenset(

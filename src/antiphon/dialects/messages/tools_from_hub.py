@@ -1,7 +1,7 @@
-"""Tools and tool choice for a Messages server (TOOL-1, TOOL-2).
+"""Translates tools and tool choice for a Messages server (TOOL-1, TOOL-2).
 
-Namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come back). Tools that a
-server of this dialect runs itself go as they are; those of other APIs are losses.
+Namespaces are flattened, and custom tools become functions with one string parameter (`dialects/common` reverses both).
+Tools that a server of this dialect runs itself are sent unchanged; hosted tools of other APIs are losses.
 """
 
 from __future__ import annotations
@@ -39,26 +39,28 @@ from antiphon.protocol.tools import (
 
 
 class OfferedTools(Struct, frozen=True):
-    """Tools as they are sent, by the names they go under, and what was lost of them."""
+    """Tools in wire form by their wire names, with the losses."""
 
-    by_name: dict[str, Any]  # of `ToolOut`, a dict, or the bytes of a tool of this dialect
+    by_name: dict[str, Any]  # `ToolOut`, a dict, or the bytes of a tool of this dialect
     losses: Losses
 
 
 class ToolSelection(NamedTuple):
     choice: ToolChoiceOut | UnsetType
-    #: The tools that may be called, where not all may.
+    #: The tools that may be called; None means all.
     allowed_names: Collection[str] | None = None
 
 
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
-    """Every tool that can be offered."""
+    """Translate every tool that can be offered."""
     losses = Losses()
     budget = SchemaBudget()
     sent: dict[str, Any] = {}
     places: dict[str, str] = {}
     offered = list(tools_with_paths(request, losses, "messages have no groups of tools"))
-    searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
+    has_tool_search = any(
+        isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
+    )
     for path, tool, namespace in offered:
         match tool:
             case FunctionToolParam():
@@ -74,7 +76,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
                 continue
-        if tool.defer_loading and searched:
+        if tool.defer_loading and has_tool_search:
             shown = replace(shown, defer_loading=True)
         elif tool.defer_loading:
             losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
@@ -88,7 +90,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
 
 
 def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
-    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    """The tool choice among the tools that were sent; an impossible choice is a loss."""
     chosen = _choice(request.tool_choice, sent, names, losses)
     if request.parallel_tool_calls is not False or not sent:
         return chosen
@@ -186,7 +188,7 @@ def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str
 
 
 def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
-    """A schema that servers take for arguments: of an object, with no choice at its top, and with names that they can write."""
+    """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object, which may now hold anything")
@@ -206,7 +208,7 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
                 members.append(_properties(form))
                 required |= dict.fromkeys(_required(form) if word == "allOf" else ())
     properties: dict[str, Any] = {}
-    for group in reversed(members):  # of members with one name, the first counts
+    for group in reversed(members):  # of properties with the same name, the first wins
         counter.add_nodes(len(group))
         properties.update(group)
     for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
@@ -236,6 +238,6 @@ NO_CHOICE: Final = ToolSelection(UNSET)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 CHOICES: Final = ("anyOf", "oneOf", "allOf")
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-#: Tools that a server of this dialect runs, or whose schema it knows, have a date in their type.
+#: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
 OWN_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
 TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})
