@@ -112,7 +112,7 @@ def test_calls_stand_behind_the_words_of_their_turn() -> None:
 def test_a_conversation_that_the_assistant_begins_is_given_a_first_word() -> None:
     """F-4."""
     lines, lost = sent(assistant("Hello"), user("Hi"))
-    assert lines == ["user: [The conversation goes on from here.]", "assistant: Hello", "user: Hi"]
+    assert lines == ["user: [earlier messages omitted]", "assistant: Hello", "user: Hi"]
     assert lost == ["input"]
 
 

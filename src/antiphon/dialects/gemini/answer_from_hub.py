@@ -120,7 +120,7 @@ class AnswerFromHub:
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
             self._losses.add(
-                "incomplete_details.reason", f"this API has no finish reason for {reason!r}: it is told as 'OTHER'"
+                "incomplete_details.reason", f"this API has no finish reason for {reason!r}: 'OTHER' is sent"
             )
         return FINISH_REASON.get(reason, "OTHER")
 
@@ -173,7 +173,7 @@ class AnswerFromHub:
         except ValueError:
             if was_cut:
                 return None
-            self._losses.add(f"output[{at}].arguments", "the arguments are no JSON object, and were put into one")
+            self._losses.add(f"output[{at}].arguments", "the arguments are not a JSON object and were wrapped in one")
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return Raw(text.encode())
 

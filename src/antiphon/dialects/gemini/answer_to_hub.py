@@ -106,7 +106,7 @@ class AnswerToHub:
             self._text_signature = signature
             self._update_open_text()
         elif part.text is None:
-            self._losses.add("content.parts", "a part of a kind that nobody knows has no place in the hub")
+            self._losses.add("content.parts", "a part of an unknown kind has no place in the hub")
 
     def _text(self, text: str, tokens: list[LogProb] | None) -> None:
         if self._text_signature:
@@ -216,7 +216,7 @@ class AnswerToHub:
         if not citations:
             return
         if self._message is None:
-            self._losses.add("groundingMetadata", "the sources of a text have no place behind what followed it")
+            self._losses.add("groundingMetadata", "the sources of a text have no place after the next item")
             return
         text = "".join(self.message_texts).encode()
         for start, end, url, title in citations:
@@ -240,7 +240,7 @@ def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) 
     if grounding is None:
         return []
     if grounding.web_search_queries:
-        losses.add("groundingMetadata.webSearchQueries", "the searches that were made have no place in the hub")
+        losses.add("groundingMetadata.webSearchQueries", "search queries have no place in the hub")
     chunks = grounding.grounding_chunks or []
     citations: list[_Citation] = []
     for support in grounding.grounding_supports or ():
@@ -248,11 +248,13 @@ def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) 
         for at in support.grounding_chunk_indices or ():
             web = chunks[at].web if 0 <= at < len(chunks) else None
             if web is None or segment is None:
-                losses.add("groundingMetadata", "a source that is no page has no place in the hub")
+                losses.add("groundingMetadata", "a source that is not a web page has no place in the hub")
             else:
                 citations.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
     if chunks and not citations:
-        losses.add("groundingMetadata.groundingChunks", "sources of no place in the text have no place in the hub")
+        losses.add(
+            "groundingMetadata.groundingChunks", "sources without a position in the text have no place in the hub"
+        )
     return citations
 
 

@@ -73,7 +73,7 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
     for at, part in enumerate(parts):
         report_unknown_fields(part, f"{path}[{at}]", losses)
         if not isinstance(part.text, str):
-            losses.add(f"{path}[{at}]", "a part that is no text", "instructions hold text alone")
+            losses.add(f"{path}[{at}]", "a part that is not text", "instructions hold only text")
     return "\n".join(part.text for part in parts if part.text) or UNSET
 
 
@@ -125,7 +125,7 @@ class _Items:
         elif native := _native_part(part):
             self._add(UnknownItem(kind=native.kind, raw=native.raw))
         elif not part.thought_signature:
-            self._losses.add(path, "a part that holds nothing")
+            self._losses.add(path, "a part without content")
 
     def _add_thought(self, text: str) -> None:
         if self._thought is None:
@@ -187,7 +187,7 @@ class _Items:
 
     def _content(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
-            self._losses.add(f"{path}.thoughtSignature", "a signature", "only what the model said is signed")
+            self._losses.add(f"{path}.thoughtSignature", "a signature", "only parts of the model have signatures")
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             return [InputText(text=part.text)]
@@ -196,7 +196,7 @@ class _Items:
             return [replace(media, extra=unknown_fields_of(part) or UNSET)]
         native = _native_part(part)
         if native is None:
-            self._losses.add(path, "a part that holds nothing")
+            self._losses.add(path, "a part without content")
             return []
         return [native]
 

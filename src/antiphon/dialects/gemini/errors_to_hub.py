@@ -20,7 +20,7 @@ def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiErr
     error_body = _decode_body(body)
     if status in (404, 405) and not error_body.status:
         # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
-        return UpstreamFault(f"the upstream generates no content where it was asked to (status {status})")
+        return UpstreamFault(f"the upstream does not serve generateContent at the configured URL (status {status})")
     return _translate_error(status, headers, error_body)
 
 

@@ -110,7 +110,7 @@ class EventsToHub(StreamToHub):
         """Data that the typed decoder refused: white space, the end marker of other dialects, or invalid data."""
         data = data.strip()
         if data and data != sse.DONE:
-            self._fail(invalid_upstream_data("what is no generated content", data))
+            self._fail(invalid_upstream_data("a frame that is not generated content", data))
 
     def _chunk(self, chunk: Chunk) -> None:
         if chunk.error:
@@ -148,7 +148,7 @@ class EventsToHub(StreamToHub):
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
             self.losses.add(
-                "finishReason", f"{sanitize(reason)[:50]!r} is told as completed", "the hub has no word for it"
+                "finishReason", f"{sanitize(reason)[:50]!r} is reported as completed", "the hub has no such reason"
             )
         self._end_as(incomplete)
 

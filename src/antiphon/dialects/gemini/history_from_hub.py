@@ -139,11 +139,11 @@ class _Contents:
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
             # The API refuses a call without a user message before it.
             self._losses.add(
-                "input", "that a call comes first", "the API wants a user's word before it, which was made up"
+                "input", "that a call comes first", "the API requires a user message before it, which was added"
             )
             self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
         if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
-            self._losses.add("input", "that the model has the last word", "the user was made to ask it to go on")
+            self._losses.add("input", "that the model's message is the last", "a user message was added to continue")
             self._add_parts("user", [PartOut(text=CONTINUE)])
         return SystemAndContents(self._system, self._done)
 
@@ -166,13 +166,11 @@ class _Contents:
             self._system.append(text)
         elif self._wire.system == "first":
             self._losses.add(
-                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
             )
             self._system.append(text)
         else:
-            self._losses.add(
-                turn.path, "that a text is the system's", "it was told in its place as a marked text of the user's"
-            )
+            self._losses.add(turn.path, "the system role of a text", "it was sent as a marked user text")
             self._add_parts("user", [PartOut(text=f"[{turn.item.role}] {text}")])
 
     def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
@@ -189,7 +187,7 @@ class _Contents:
         if signature := waiting.on_text():
             self._add_parts("model", [PartOut(text="", thought_signature=signature)])
         if waiting.on_other():
-            self._losses.add("input", "a signature whose call is not there", "it belongs on nothing else")
+            self._losses.add("input", "a signature whose call is missing", "it is valid only on that call")
         if turn.calls:
             self._add_results(turn.calls)
 
@@ -256,7 +254,7 @@ class _Contents:
         own = arguments_as_json_object(call.arguments)
         if own is None:
             self._losses.add(
-                f"{path}.arguments", "the form of the arguments", "they are no JSON object, and were put into one"
+                f"{path}.arguments", "the form of the arguments", "they are not a JSON object and were wrapped in one"
             )
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return own
@@ -321,7 +319,7 @@ class _Contents:
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "this API does not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "this API does not distinguish them")
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
@@ -348,6 +346,6 @@ def _signed(part: AnyPartOut, waiting: _Signatures) -> AnyPartOut:
 
 
 MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
-EARLIER_MESSAGES_OMITTED: Final = "[what was asked is not part of this conversation]"
-CONTINUE: Final = "[go on]"
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
+CONTINUE: Final = "Continue."
 NUMBER: Final = re.compile(r"\[(\d+)\]")

@@ -52,7 +52,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     names = GeminiToolNames(request)
     history = history_from_hub(request, names, wire, losses)
     if not history.contents:
-        raise InvalidValue("input: got nothing that can be said; wanted at least one message", param="input")
+        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []
@@ -123,7 +123,9 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
     if wire.thinking == "level" or model.startswith(wire.level_models):
         level = nearest_effort(effort, wire.levels)
         if level != effort:
-            losses.add("reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest that the model knows")
+            losses.add(
+                "reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest value that the model accepts"
+            )
         return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
@@ -132,7 +134,7 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
         )
         budget = wire.least_budget
     elif budget < EFFORT_BUDGETS[effort]:
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the most there is")
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the maximum")
     return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
@@ -156,14 +158,20 @@ def _with_format(
         raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
     schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
     if beside_tools and not _model(request).startswith(wire.json_with_tools):
-        losses.add("text.format", "that the output must be JSON", "with tools the server is told, but enforces nothing")
+        losses.add(
+            "text.format", "that the output must be JSON", "with tools, the format is only described in the system text"
+        )
         leading_system_texts.append(_rule(schema))
         return settings
     json = msgspec.structs.replace(settings, response_mime_type="application/json")
     if schema is None:
         return json
     if wire.json_output == "json_object":
-        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        losses.add(
+            "text.format",
+            "that the output must match the schema",
+            "the schema is only described in the system text; the server enforces JSON",
+        )
         leading_system_texts.append(_rule(schema))
         return json
     if wire.schemas == "openapi":
@@ -181,7 +189,7 @@ def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
     if format.description and schema is not None and "description" not in schema:
         return {**schema, "description": format.description}
     if format.description:
-        losses.add("text.format.description", "what is said of the form", "this API has no place for it")
+        losses.add("text.format.description", "the description of the output format", "this API has no place for it")
     return schema
 
 
@@ -219,7 +227,7 @@ def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses)
     members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
     for name, raw in own.items():
         if name in members:
-            losses.add(PREFIX + name, f"the field {name!r}", "it is said by other means")
+            losses.add(PREFIX + name, f"the field {name!r}", "another field sets it")
         else:
             members[name] = raw
     return members
@@ -234,13 +242,13 @@ def _report_fields(request: Request, losses: Losses) -> None:
     if request.text:
         report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
-            losses.add("text.verbosity", "how much is to be said", "this API has no place for it")
+            losses.add("text.verbosity", "the verbosity", "this API has no place for it")
     for name in UNSUPPORTED_FIELDS:
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "this API has no place for it")
     for at, name in enumerate(request.include or ()):
         if name not in KNOWN_INCLUDES:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "this API has no such thing")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "this API has no such thing")
 
 
 def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:

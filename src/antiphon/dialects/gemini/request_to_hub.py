@@ -82,7 +82,7 @@ def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
         if name in TOP_LEVEL_FIELDS:
             own[PREFIX + name] = raw
         else:
-            losses.add(name, f"the unknown field {name!r}", "whether a server knows it cannot be told")
+            losses.add(name, f"the unknown field {name!r}", "it is not known whether a server accepts it")
     return own
 
 

@@ -68,7 +68,7 @@ class ToolsFromHub:
         """The tool choice among the functions that were sent; an impossible choice is a loss."""
         choice = request.tool_choice
         if request.parallel_tool_calls is False and self._functions:
-            losses.add("parallel_tool_calls", "that at most one tool is called", "this API has no such thing")
+            losses.add("parallel_tool_calls", "the limit of one tool call", "this API has no such thing")
         match choice:
             case None | UnsetType():
                 return UNSET
@@ -112,14 +112,16 @@ class ToolsFromHub:
         if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
             report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         if self._functions.get(name, offered) != offered:
-            losses.add(path, f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                path, f"an earlier definition of {name}", "each tool is offered once; the last definition is used"
+            )
         self._functions[name] = offered
 
     def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:
-            self.losses.add(f"{path}.strict", "that arguments must obey the schema", "this API has no such thing")
+            self.losses.add(f"{path}.strict", "strict arguments", "this API has no such thing")
         declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
         own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
         return replace(declared, **own) if own else declared
@@ -139,7 +141,7 @@ class ToolsFromHub:
             )  # some API versions refuse an object without properties
         if schema.get("type") != "object":
             if "type" in schema:
-                self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
+                self.losses.add(f"{path}.type", "the type of the arguments", "arguments are always an object")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
             sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
@@ -150,7 +152,7 @@ class ToolsFromHub:
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None
         if mode == "ANY" and not (self._functions if offered is None else offered):
-            losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+            losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
             return UNSET
         if not self._functions:
             return UNSET

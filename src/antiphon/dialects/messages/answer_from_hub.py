@@ -212,7 +212,7 @@ class AnswerFromHub:
                 pieces = [] if self._is_streamed else self._arguments(item.arguments)
                 if item.arguments and not is_json_object(item.arguments):
                     self._losses.add(
-                        f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others"
+                        f"output[{at}].arguments", "arguments that are not a JSON object", "a call has no others"
                     )
                 return pieces + self._close()
             case CustomToolCall():
@@ -259,7 +259,9 @@ class AnswerFromHub:
 
     def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
         if item.role != "assistant":
-            self._losses.add(f"output[{at}]", f"a message of the role {item.role!r}", "an answer has one role")
+            self._losses.add(
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
+            )
             return []
         return [piece for part in item.content for piece in self._whole_part(part, at)]
 
@@ -295,7 +297,9 @@ class AnswerFromHub:
         citation = citation_from_hub(annotation)
         if citation is None:
             self._losses.add(
-                f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so"
+                f"output[{at}].annotations",
+                f"an annotation of type {type_of(annotation)!r}",
+                "no citation has this type",
             )
             return []
         return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
@@ -337,7 +341,7 @@ class AnswerFromHub:
         for annotation in part.annotations:
             if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
                 self._losses.add(
-                    f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there"
+                    f"output[{at}].annotations", "which range a citation is for", "it is for the whole block there"
                 )
 
     def _report_unsupported_part(self, at: int, part: Content) -> None:

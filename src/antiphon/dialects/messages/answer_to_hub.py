@@ -62,7 +62,7 @@ class AnswerToHub:
             block = _decode_block(raw)
             msgspec.json.decode(raw)  # checks that the members that are decoded later are valid JSON
         except ValueError:
-            self._losses.add(f"content[{index}]", "a block that cannot be read is left out")
+            self._losses.add(f"content[{index}]", "an unreadable block is left out")
             return
         match block.type:
             case "text":
@@ -102,7 +102,7 @@ class AnswerToHub:
         members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
         if not members:
             self._losses.add(
-                f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON"
+                f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is not valid JSON"
             )
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
 
@@ -203,14 +203,14 @@ class AnswerToHub:
             self._end_open_text(block)
         if block.key is None:
             if block.citations:
-                self._losses.add("content.citations", "citations of a text that never came")
+                self._losses.add("content.citations", "citations of a text that was not sent")
             return
         for raw in block.citations:
             citation = _decoded(raw)
             if isinstance(citation, dict):
                 self._writer.annotation(block.key, citation_to_hub(citation, block.length))
             else:
-                self._losses.add("content.citations", "a citation that cannot be read is left out")
+                self._losses.add("content.citations", "an unreadable citation is left out")
         self._writer.end_part(block.key)
 
     # Thoughts
@@ -267,7 +267,7 @@ class AnswerToHub:
                 self._writer.count(len(piece))
                 block.pieces.append(piece)
             case _:
-                self._losses.add(f"content[{index}]", "arguments of a call that never has_arguments")
+                self._losses.add(f"content[{index}]", "arguments for a call that did not start")
 
     def _arguments(self, call: _Call, piece: str) -> None:
         if call.freeform_input is None:
@@ -289,7 +289,9 @@ class AnswerToHub:
 
     def _start_native(self, index: int, kind: str, raw: Raw) -> None:
         if not is_extension_type(PREFIX + kind):
-            self._losses.add(f"content[{index}]", f"a block of type {kind[:50]!r} cannot be carried", "it is no name")
+            self._losses.add(
+                f"content[{index}]", f"a block of type {kind[:50]!r} cannot be carried", "its type is not a valid name"
+            )
             return
         raw = Raw(_compact(raw).encode())
         carried = _NativeBlock(kind=kind, members=_decode_members(raw))
@@ -304,7 +306,7 @@ class AnswerToHub:
                 block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
                 self._losses.add(
-                    f"content[{index}].input", f"the input of a {block.kind} block is no JSON, and left out"
+                    f"content[{index}].input", f"the input of a {block.kind} block is not JSON and is left out"
                 )
         self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
         self._last = self._last if self._last is not block else None

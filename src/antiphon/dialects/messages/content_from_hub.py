@@ -107,7 +107,7 @@ class ContentFromHub:
     def _unless_blank(self, block: Block, path: str) -> list[Block]:
         if block_text(block).strip():
             return [block]
-        self._losses.add(path, "a text without words", "servers refuse it")
+        self._losses.add(path, "a blank text", "servers refuse it")
         return []
 
     def _output_text(self, part: OutputTextParam, path: str) -> Block:
@@ -126,7 +126,9 @@ class ContentFromHub:
         foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
         citation = None if foreign else citation_from_hub(annotation)
         if citation is None:
-            self._losses.add(path, "a citation of earlier text", "only what the server itself has found can be cited")
+            self._losses.add(
+                path, "a citation of earlier text", "the server accepts only citations of its own search results"
+            )
         return citation
 
     def _image(self, part: InputImageParam, path: str) -> Block:
@@ -136,7 +138,7 @@ class ContentFromHub:
         if source is None:
             return self._note(part, path, "an image is sent by its data (JPEG, PNG, GIF, WebP) or an https address")
         if part.detail and part.detail != "auto":
-            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server decides how closely it looks")
+            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server has no such setting")
         if part.file_id and source.type != "file":
             self._losses.add(f"{path}.file_id", "the image's file id", "its content was sent instead")
         return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)

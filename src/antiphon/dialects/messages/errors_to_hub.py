@@ -18,7 +18,7 @@ def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiErr
     error_body = _decode_body(body)
     if status in (404, 405) and not error_body.is_api_error:
         # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
-        return UpstreamFault(f"the upstream has no messages where they were looked for (status {status})")
+        return UpstreamFault(f"the upstream does not serve the Messages API at the configured URL (status {status})")
     return upstream_error(status, headers, error_body.code, error_body.message, error_body.param)
 
 

@@ -128,7 +128,7 @@ class EventsToHub(StreamToHub):
         if message is not None and message.error:
             self._fail(error_in_answer(message.error))
         elif message is None or message.content is None:
-            self._fail(invalid_upstream_data("an answer that is no message", body))
+            self._fail(invalid_upstream_data("an answer that is not a message", body))
         else:
             self._message(message)
             self._stop_reason = self._stop_reason or "end_turn"
@@ -148,7 +148,7 @@ class EventsToHub(StreamToHub):
         elif frame.event == "error":
             self._fail(error_in_answer(_bare(frame)))
         else:
-            self._fail(invalid_upstream_data("an event that is no event of a message", data))
+            self._fail(invalid_upstream_data("an event that is not a Messages event", data))
 
     def _read_event(self, data: bytes) -> EventIn | None:
         if self._lenient_decoder is None:

@@ -133,14 +133,14 @@ class _Messages:
         self._drop_thoughts()
         self._flush_system()
         if not self._done and not self._system:
-            raise InvalidValue("input: got nothing that can be said in a message; wanted at least one", param="input")
+            raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
         if not self._done or self._done[0].role != "user":
-            self._losses.add("input", "the user's first word was made up", "a conversation begins with the user")
-            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=BEGIN)]))
+            self._losses.add("input", "a first user message was added", "a conversation starts with a user message")
+            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
         last = self._done[-1]
         text = block_text(last.content[-1])
         if last.role == "assistant" and text != text.rstrip():
-            self._losses.add("input", "white space at the end of the assistant's last words", "servers refuse it")
+            self._losses.add("input", "white space at the end of the assistant's last text", "servers refuse it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())
         return SystemAndMessages(self._system, self._done)
 
@@ -151,7 +151,7 @@ class _Messages:
         if message.role == "user":
             self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._system_waiting:
-                self._losses.add(turn.path, "the place of a system text", "it was moved behind the user's words")
+                self._losses.add(turn.path, "the place of a system text", "it was moved after the user message")
             return
         texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
         if not self._done:
@@ -160,7 +160,7 @@ class _Messages:
             self._system_waiting += texts
         elif self._wire.system == "top":
             self._losses.add(
-                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
             )
             self._system += texts
         else:
@@ -204,7 +204,7 @@ class _Messages:
 
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
-            self._losses.add(path, "that a text is the system's", "it is sent as the user's, between marks")
+            self._losses.add(path, "the system role of a text", "it was sent as a marked user text")
             self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
 
     # The assistant
@@ -248,13 +248,13 @@ class _Messages:
                     return ThinkingBlock(thinking=thinking, signature=signature)
                 case {"redacted": str(data)}:
                     return RedactedThinkingBlock(data=data)
-            why = "it is sealed in a form that nobody knows"
+            why = "it is sealed in an unknown form"
         self._losses.add(path, "earlier reasoning", why)
         return None
 
     def _drop_thoughts(self) -> None:
         for path in self._thoughts:
-            self._losses.add(path, "earlier reasoning", "it led to nothing")
+            self._losses.add(path, "earlier reasoning", "no text or call follows it")
         self._thoughts = {}
 
     # Calls and results
@@ -275,7 +275,9 @@ class _Messages:
         own = arguments_as_json_object(arguments)
         if own is not None:
             return own
-        self._losses.add(f"{path}.arguments", "arguments that are no JSON object", "they were put into one, as a text")
+        self._losses.add(
+            f"{path}.arguments", "arguments that are not a JSON object", "they were wrapped in one, as a text"
+        )
         return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
@@ -305,7 +307,7 @@ class _Messages:
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "messages do not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "messages do not distinguish them")
 
 
 def outgoing_call_id(call_id: str) -> str:
@@ -344,7 +346,7 @@ def _holds_results(message: MessageOut) -> bool:
 THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
 CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
 RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
-BEGIN: Final = "[The conversation goes on from here.]"
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
 MARKED: Final = "<system>\n{}\n</system>"
 MAX_ID: Final = 64
 NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")

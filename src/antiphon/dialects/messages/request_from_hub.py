@@ -107,7 +107,7 @@ class _Settings:
         temperature = self._given("temperature", self._request.temperature)
         temperature = self._thinking.drop_beside_thinking("temperature", temperature, allowed=temperature == 1)
         if temperature and temperature > 1:
-            self._losses.add("temperature", f"a temperature of {temperature}", "the highest that there is is 1")
+            self._losses.add("temperature", f"a temperature of {temperature}", "the maximum is 1")
             return 1
         return temperature
 
@@ -115,14 +115,14 @@ class _Settings:
         top_p = self._given("top_p", self._request.top_p)
         top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
         if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
-            self._losses.add("top_p", "the field 'top_p'", "the server takes it or a temperature, and not both")
+            self._losses.add("top_p", "the field 'top_p'", "the server does not accept it together with a temperature")
             return UNSET
         return top_p
 
     def top_k(self) -> int | UnsetType:
         name, top_k = self._from_extra("top_k")
         if top_k is not None and not isinstance(top_k, int):
-            self._losses.add(name, f"the field {name!r}", "it is no whole number")
+            self._losses.add(name, f"the field {name!r}", "it is not an integer")
             return UNSET
         return self._thinking.drop_beside_thinking(name, self._given("top_k", top_k, name))
 
@@ -132,16 +132,16 @@ class _Settings:
         texts = [] if given is UNSET else given if isinstance(given, list) else [given]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
-            self._losses.add(name, "a stop sequence that is no text, or one without words", "servers refuse it")
+            self._losses.add(name, "a stop sequence that is blank or not a string", "servers refuse it")
         return stops or UNSET
 
     def metadata(self) -> dict[str, str] | UnsetType:
         request = self._request
         user = request.safety_identifier or request.user or UNSET
         if request.user and request.user != user:
-            self._losses.add("user", "the field 'user'", "'safety_identifier' says who it is")
+            self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
         if request.metadata:
-            self._losses.add("metadata", "the field 'metadata'", "messages know no pairs of the client's own")
+            self._losses.add("metadata", "the field 'metadata'", "messages have no metadata of the client")
         given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
         return {"user_id": given} if given else UNSET
 
@@ -160,7 +160,7 @@ class _Settings:
         if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
             return UNSET
         if request.prompt_cache_key:
-            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server looks at the prompt itself")
+            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server caches by the prompt itself")
         if not self._wire.auto_cache:
             return UNSET
         return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
@@ -173,7 +173,7 @@ class _Settings:
             if is_handled_by_gateway(name, raw, self._request):
                 continue
             if own in RESERVED:
-                self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
+                self._losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
             elif own in BETA_FIELDS and own not in self._wire.fields:
                 self._losses.add(
                     name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none"
@@ -207,7 +207,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     if isinstance(format, TextFormat):
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
-        losses.add("text.format", "that the output must be a JSON object", "the model is told, but nothing enforces it")
+        losses.add("text.format", "that the output must be a JSON object", "it is only described in the system text")
         first.append(OBJECT_RULE)
         return UNSET
     schema = format.schema or {"type": "object"}
@@ -215,7 +215,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
         schema = {**schema, "description": format.description}
     enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
     if enforced is None:
-        losses.add("text.format", "that the output must match the schema", "the model is told, but nothing enforces it")
+        losses.add("text.format", "that the output must match the schema", "it is only described in the system text")
         first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
         return UNSET
     return {"type": "json_schema", "schema": enforced}
@@ -236,7 +236,7 @@ def _report_fields(request: Request, losses: Losses) -> None:
             losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
     for at, name in enumerate(request.include or ()):
         if name not in SEALED:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "messages have no such thing")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "messages have no such thing")
 
 
 ENCODER: Final = msgspec.json.Encoder()

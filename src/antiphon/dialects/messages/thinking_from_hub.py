@@ -54,11 +54,11 @@ class ThinkingFromHub:
         if not self.is_on:
             return
         if choice and choice.type in ("any", "tool"):
-            self._switch_off("a call is forced, and servers refuse both together")
+            self._switch_off("servers refuse it together with a forced call")
         elif history.ends_with_assistant:
-            self._switch_off("the answer has been begun")
+            self._switch_off("the conversation ends with an assistant message")
         elif self._kind == "enabled" and history.has_tool_loop_without_thinking:
-            self._switch_off("the thoughts that led to the last calls are not there, or not this server's")
+            self._switch_off("the thoughts before the last calls are missing, or of another server")
 
     def drop_beside_thinking(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
         """Drop a setting that servers refuse together with thinking, unless its value is allowed."""
@@ -72,7 +72,7 @@ class ThinkingFromHub:
         if self._is_switched_off:  # dropped with thinking, as part of that loss
             return UNSET
         if not self._accepted.efforts:
-            self._losses.add("output_config.effort", "how hard to think, in a word", "the model has no words for it")
+            self._losses.add("output_config.effort", "the effort", "the model does not accept an effort")
             return UNSET
         return self._nearest_effort(word, "output_config.effort") if word in EFFORT_ORDER else word
 
@@ -95,7 +95,7 @@ class ThinkingFromHub:
         elif kind in OFF_TYPES:
             self._use_client_off(kind)
         else:
-            why = f"the model knows it as {self._on!r}" if self._on else NO_THINKING
+            why = f"the model accepts {self._on!r} instead" if self._on else NO_THINKING
             self._losses.add("thinking", f"thinking of type {kind!r}", why)
             if self._on:
                 self._by_effort(self._effort or "medium")
@@ -103,7 +103,9 @@ class ThinkingFromHub:
     def _use_client_off(self, kind: str) -> None:
         self.thinking = self._off()
         if self.thinking:
-            self._losses.add("thinking", f"thinking of type {kind!r}", f"the model knows it as {self.thinking.type!r}")
+            self._losses.add(
+                "thinking", f"thinking of type {kind!r}", f"the model accepts {self.thinking.type!r} instead"
+            )
         elif self._on:
             self._losses.add("thinking", f"thinking of type {kind!r}", ALWAYS_THINKS)
 
@@ -132,11 +134,11 @@ class ThinkingFromHub:
 
     def _nearest_effort(self, effort: ReasoningEffort, path: str = "reasoning.effort") -> ReasoningEffort | UnsetType:
         if not self._accepted.efforts:
-            self._losses.add(path, f"the effort {effort!r}", "the model has no words for it")
+            self._losses.add(path, f"the effort {effort!r}", "the model does not accept an effort")
             return UNSET
         word = nearest_effort(effort, self._accepted.efforts)
         if word != effort:
-            self._losses.add(path, f"the effort {effort!r}", f"the nearest that the model knows is {word!r}")
+            self._losses.add(path, f"the effort {effort!r}", f"{word!r} is the nearest value that the model accepts")
         return word
 
     def _budget(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
@@ -161,7 +163,7 @@ class ThinkingFromHub:
             self.thinking = replace(self.thinking, display="summarized")
         else:
             self._losses.add(
-                "reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will"
+                "reasoning.summary", "a summary of the reasoning", "the server decides what it shows of its thoughts"
             )
 
     def _switch_off(self, why: str) -> None:
@@ -178,7 +180,7 @@ def _kind_of(written: Any) -> str:
 
 THINKING_FIELD: Final = "messages:thinking"
 LEAST_BUDGET: Final = 1024
-NO_THINKING: Final = "the server cannot be told to think"
-ALWAYS_THINKS: Final = "the model cannot be told not to think"
+NO_THINKING: Final = "the server has no thinking setting"
+ALWAYS_THINKS: Final = "the model always thinks"
 #: Types without thinking, or with the least thinking that the model allows.
 OFF_TYPES: Final = ("disabled", "between_tools")

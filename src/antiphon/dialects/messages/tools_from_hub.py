@@ -79,11 +79,13 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
         if tool.defer_loading and has_tool_search:
             shown = replace(shown, defer_loading=True)
         elif tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         final = _with_fields(shown, tool, path, losses)
         if name in sent and encode_raw(sent[name]) != encode_raw(final):
             losses.add(
-                places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts"
+                places[name],
+                f"an earlier definition of {name}",
+                "each tool is offered once; the last definition is used",
             )
         sent[name], places[name] = final, path
     return OfferedTools(sent, losses)
@@ -121,7 +123,9 @@ def _choice(
             allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
             if mode == "none" or not allowed:
                 return _mode("none", sent, losses)
-            losses.add("tools", "tools outside the allowed set", "they are not offered: that is how a set is told")
+            losses.add(
+                "tools", "tools outside the allowed set", "they are not offered, because the API has no allowed set"
+            )
             return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
         case _ as never:
             assert_never(never)
@@ -142,7 +146,7 @@ def _named(
     name = names.wire_name(ToolRef.from_choice(choice))
     if name in sent:
         return ToolSelection(ToolChoiceOut(type="tool", name=name))
-    losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+    losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
     return NO_CHOICE
 
 
@@ -160,7 +164,7 @@ def _function(
     strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
-        losses.add(f"{path}.strict", "that arguments must obey the schema", why)
+        losses.add(f"{path}.strict", "strict arguments", why)
     return ToolOut(
         name=name,
         description=tool.description or UNSET,
@@ -191,7 +195,7 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
     """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object, which may now hold anything")
+        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object; any members are allowed")
         return NO_PARAMETERS
     whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
     members = [_properties(whole)]
@@ -212,11 +216,11 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
         counter.add_nodes(len(group))
         properties.update(group)
     for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
-        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers of this kind cannot write its name")
+        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers do not accept its name")
         del properties[name]
     given = whole.get("required", [])
     if not isinstance(given, list) or not set(map(type, given)) <= {str}:
-        losses.add(f"{path}.required", "required members that are not named by strings", "servers refuse such a list")
+        losses.add(f"{path}.required", "required members that are not strings", "servers refuse such a list")
     needed = [name for name in required if PROPERTY.fullmatch(name)]
     whole |= {"properties": properties, "required": needed}
     if not needed:
