@@ -63,7 +63,7 @@ def test_a_system_content_is_a_system_message_in_its_place() -> None:
     assert items[1] == MessageParam(role="system", content=[InputText(text="b")])
 
 
-def test_a_content_without_parts_is_nothing() -> None:
+def test_content_without_parts_makes_no_item() -> None:
     assert ask({"role": "user"}, {"role": "model", "parts": None}).items == []
 
 
@@ -81,7 +81,7 @@ def test_instructions_come_in_any_form(given: Any, told: Any) -> None:
     assert ask(systemInstruction=given).request.instructions == told
 
 
-def test_instructions_hold_text_alone() -> None:
+def test_instructions_report_parts_other_than_text() -> None:
     """F-4."""
     asked = ask(systemInstruction={"parts": [{"text": "be good", "acme": 1}, PNG]})
     assert asked.request.instructions == "be good"
@@ -109,7 +109,7 @@ def test_parallel_calls_and_their_results_keep_their_ids() -> None:
 
 
 @pytest.mark.parametrize("word", ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"])
-def test_stand_in_for_a_signature_is_no_reasoning(word: str) -> None:
+def test_placeholder_signature_makes_no_reasoning(word: str) -> None:
     """RSN-3: a client that has no signature says so by a word of the API's, as text or in base64; no server has sealed it."""
     for written in (word, signed(word)):
         asked = ask(user({"text": "hi"}), model({**call("a", {}, id="c"), "thoughtSignature": written}), user(result("a", id="c")))
@@ -153,7 +153,7 @@ def kept(response: Any) -> dict[str, Any]:
         (None, "", {}),
     ],
 )
-def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any, output: str, extra: Any) -> None:
+def test_result_is_text_and_gemini_servers_get_the_object(response: Any, output: str, extra: Any) -> None:
     """No other server loses anything by it: the text says it all, and that the tool failed is marked."""
     item = ask(model(call("a", id="c")), user(result("a", response, id="c"))).items[1]
     assert isinstance(item, FunctionCallOutputParam)
@@ -226,7 +226,7 @@ def test_a_signature_alone_on_a_part_comes_behind_the_text() -> None:
     ]
 
 
-def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None:
+def test_empty_thought_is_dropped_and_last_thought_is_kept() -> None:
     items = ask(model({"text": "", "thought": True}), model(call("a", id="c")), model({"text": "hm", "thought": True})).items
     assert [type(item) for item in items] == [FunctionCallParam, ReasoningParam]
 
@@ -242,7 +242,7 @@ def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None
         ("abcde", "abcde"),
     ],
 )
-def test_a_signature_of_ours_is_opened_and_a_foreign_one_stays(signature: str, told: str) -> None:
+def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature: str, told: str) -> None:
     assert signature_to_hub(signature) == told
 
 
@@ -268,7 +268,7 @@ def test_a_signature_goes_back_to_the_server_that_made_it_and_to_no_other() -> N
 # What only this dialect knows
 
 
-def test_parts_of_the_dialects_own_reach_its_servers_as_they_came() -> None:
+def test_native_parts_reach_gemini_servers_unchanged() -> None:
     """ITEM-5: code and its result, generated images, and what will be invented next."""
     code = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
     image = {**PNG, "mediaResolution": {"level": "LOW"}}
@@ -286,13 +286,13 @@ def test_parts_of_the_dialects_own_reach_its_servers_as_they_came() -> None:
     assert list(losses) == []
 
 
-def test_how_media_are_to_be_read_stands_beside_them() -> None:
+def test_media_metadata_travels_with_the_media() -> None:
     asked = ask(user({**PNG, "mediaResolution": {"level": "LOW"}}, {"text": "see"}))
     body, _ = request_from_hub(asked.request)
     assert json.loads(body)["contents"][0]["parts"][0] == {**PNG, "mediaResolution": {"level": "LOW"}}
 
 
-def test_what_has_no_place_is_named() -> None:
+def test_contents_report_unsupported_members_as_losses() -> None:
     """F-4."""
     asked = ask(
         {"role": "user", "parts": [{"text": "a", "acme": 1, "thoughtSignature": "x"}, {}], "acme": 1},

@@ -35,7 +35,7 @@ def error_of(error: ApiError) -> Any:
         (504, "DEADLINE_EXCEEDED"),
     ],
 )
-def test_every_status_has_the_apis_word(status: int, word: str) -> None:
+def test_errors_have_the_status_name_of_the_api(status: int, word: str) -> None:
     """ERR-2."""
     assert error_of(ApiError("no", status=status))["status"] == word
 
@@ -78,7 +78,7 @@ def test_an_error_without_field_or_wait_has_its_code_alone() -> None:
         UpstreamFault("busy", code="overloaded", status=503),
     ],
 )
-def test_hub_to_gemini_to_hub_means_the_same(error: ApiError) -> None:
+def test_errors_survive_hub_to_gemini_to_hub(error: ApiError) -> None:
     """Law (d), ERR-4: another gateway of ours in front would tell it alike."""
     status, body = error_from_hub(error)
     again = error_to_hub(status, {}, body)

@@ -73,7 +73,7 @@ def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended
 
 @settings(max_examples=30)
 @given(lives())
-def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
+def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
     """Law (d), RSN-2: words in their order, thoughts, every seal, and every call with its own arguments."""
     told = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
@@ -387,7 +387,7 @@ def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
         ("boredom", "OTHER"),
     ],
 )
-def test_why_an_answer_is_incomplete_is_told_in_the_apis_words(reason: str, told: str) -> None:
+def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told: str) -> None:
     """REQ-3."""
     life = RecordingWriter()
     life.text("t", "So")
@@ -429,7 +429,7 @@ def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
     assert told.lost == ["annotations"]
 
 
-def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
+def test_native_parts_are_sent_unchanged() -> None:
     """ITEM-5: with the signature that waited for them, if one did."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
     life = RecordingWriter()
@@ -446,7 +446,7 @@ def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
     assert told.lost == []
 
 
-def test_what_the_api_has_no_place_for_is_a_loss() -> None:
+def test_unsupported_content_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
     life = RecordingWriter()
     life.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
@@ -461,7 +461,7 @@ def test_what_the_api_has_no_place_for_is_a_loss() -> None:
     assert life.client_stream().lost == ["output[0]", "events", "output[1].acme", "output[1].phase", "output[2]", "response.acme"]
 
 
-def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
+def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
     life = RecordingWriter()
@@ -488,7 +488,7 @@ def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
     assert told.lost == ["output[0].content.acme", "output[0].content", "output[1].content"]
 
 
-def test_reasoning_that_was_not_streamed_is_told_when_it_is_done() -> None:
+def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
     life = RecordingWriter()
@@ -514,7 +514,7 @@ def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
     assert array.text_run(run) == b"".join(map(EventsFromHub(REQUEST, as_json_array=True).feed, events))
 
 
-def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
+def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
     """RSN-2."""
     life = RecordingWriter()
     life.encrypted_content("r", "seal")
@@ -542,7 +542,7 @@ def test_a_failure_is_one_error_in_the_stream() -> None:
     assert sum("error" in answer for answer in told.answers) == 1
 
 
-def test_a_failed_response_without_an_error_event_is_told_as_well() -> None:
+def test_failed_response_without_error_event_sends_an_error() -> None:
     life = RecordingWriter()
     life.text("t", "He")
     failed = msgspec.structs.replace(fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy"))
@@ -560,7 +560,7 @@ def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> No
     assert [answer["error"]["code"] for answer in answers] == [502]
 
 
-def test_a_model_without_a_name_is_told_as_such() -> None:
+def test_missing_model_name_is_sent_as_empty() -> None:
     life = RecordingWriter(Request())
     life.text("t", "x")
     life.complete()

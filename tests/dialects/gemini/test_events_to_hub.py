@@ -42,7 +42,7 @@ def test_a_finish_reason_is_enough_though_the_bytes_break_off() -> None:
     assert isinstance(to_hub.finish(UpstreamFault("reset", code="upstream_disconnected"))[-1], ResponseCompleted)
 
 
-def test_the_error_that_broke_a_stream_off_is_told() -> None:
+def test_disconnect_error_is_reported() -> None:
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "Half"})))
     events = to_hub.finish(UpstreamFault("silent for too long", code="upstream_timeout"))
@@ -61,12 +61,12 @@ def test_nothing_follows_the_end() -> None:
 
 
 @pytest.mark.parametrize("data", [b" ", b"[DONE]", b" [DONE] "])
-def test_blank_data_and_an_end_in_another_dialects_word_say_nothing(data: bytes) -> None:
+def test_blank_data_and_foreign_end_markers_are_ignored(data: bytes) -> None:
     assert read(parts({"text": "Hi"}), data).summary == ["Hi", "completed"]
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"candidates": 3}', b'"\xff"', b"[" * 5000])
-def test_nonsense_in_the_stream_fails_it(data: bytes) -> None:
+def test_invalid_data_fails_the_stream(data: bytes) -> None:
     """Faults: what is no answer of this API, before and in the middle of a text."""
     assert read_frames([sse.Frame("", data)]).summary == ["failed: upstream_invalid_response"]
     assert read(parts({"text": "Hi"}), data).summary == ["Hi (incomplete)", "failed: upstream_invalid_response"]
@@ -118,7 +118,7 @@ def test_a_signature_is_sealed_with_the_makers_name_from_the_profile() -> None:
     assert reading.summary[0] == "signed by acme, on call: a"
 
 
-def test_an_empty_thought_is_none() -> None:
+def test_empty_thought_makes_no_item() -> None:
     assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).summary == ["Hi", "completed"]
 
 
@@ -197,7 +197,7 @@ def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
     assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).summary[-1] == end
 
 
-def test_what_a_model_could_not_call_is_a_loss() -> None:
+def test_malformed_call_is_a_loss() -> None:
     """F-4: in the server's own words; the answer has no error."""
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
@@ -248,7 +248,7 @@ def test_failed_call_reaches_clients_of_every_dialect(
     assert [loss.path for loss in losses] == ([] if is_told else ["incomplete_details.reason"])
 
 
-def test_prompt_feedback_without_a_block_says_nothing() -> None:
+def test_prompt_feedback_without_block_is_ignored() -> None:
     assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).summary == ["Hi", "completed"]
 
 

@@ -67,7 +67,7 @@ def sealed(**content: Any) -> ReasoningParam:
 # Turns.
 
 
-def test_what_one_side_says_on_is_one_content() -> None:
+def test_consecutive_messages_of_one_role_are_one_content() -> None:
     """Issue 7, point 3: alternation."""
     found = contents(ASKED, MessageParam(role="user", content="In Rome."), said("Rain."), said("Much."), ASKED)
     assert found == [
@@ -144,14 +144,14 @@ def test_a_result_of_this_dialects_client_goes_back_as_the_object_it_was() -> No
     assert lost(request) == []
 
 
-def test_a_conversation_that_begins_with_a_call_is_given_a_question() -> None:
+def test_conversation_that_starts_with_a_call_gets_a_user_message() -> None:
     request = Request(input=[called("a"), gave("a")])
     body, losses = send(request)
     assert judged(body)["contents"][0]["parts"] == [{"text": EARLIER_MESSAGES_OMITTED}]
     assert [loss.path for loss in losses] == ["input"]
 
 
-def test_the_model_has_the_last_word_only_where_it_may() -> None:
+def test_user_message_is_added_after_a_final_model_message() -> None:
     request = Request(input=[ASKED, said("Rain, and")])
     body, losses = send(request)
     assert judged(body)["contents"][-1] == {"role": "user", "parts": [{"text": CONTINUE}]}
@@ -225,7 +225,7 @@ def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
         [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
     ],
 )
-def test_what_a_server_signed_comes_back_to_it_to_the_letter(answer: list[dict[str, Any]]) -> None:
+def test_signed_parts_return_to_their_server_unchanged(answer: list[dict[str, Any]]) -> None:
     """RSN-2: signatures stand where they stood; on a text in pieces, on the whole of it."""
     whole = [{"text": "Yes.", "thoughtSignature": "a"}] if len(answer) > 1 and answer[1].get("text") == "" else answer
     assert again(answer) == whole
@@ -280,7 +280,7 @@ def test_a_signature_whose_call_is_gone_is_a_loss() -> None:
 SIGNED = GeminiWire(missing_signature="skip", signed_models=("gemini-3",))
 
 
-def test_a_call_without_a_signature_says_so_where_the_model_wants_one() -> None:
+def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
     """Issue 7, point 4: on the first call of each step since the user spoke, and a loss."""
     history: list[ItemParam] = [
         ASKED,
@@ -305,7 +305,7 @@ def test_a_call_without_a_signature_says_so_where_the_model_wants_one() -> None:
     assert lost(Request(model="gemini-2.5-pro", input=history), SIGNED) == []
 
 
-def test_media_alone_begin_no_turn() -> None:
+def test_message_with_only_media_starts_no_turn() -> None:
     """Issue 7, point 4: the server counts from the last text of the user's."""
     picture = MessageParam(role="user", content=[InputImageParam(image_url=PICTURE)])
     request = Request(model="gemini-3-pro", input=[ASKED, called("a"), gave("a"), picture])
@@ -314,7 +314,7 @@ def test_media_alone_begin_no_turn() -> None:
     assert [loss.path for loss in losses] == ["input[1]"]
 
 
-def test_what_another_conversation_of_the_same_maker_signed_is_kept_apart_by_items() -> None:
+def test_signatures_of_separate_items_stay_separate() -> None:
     """RSN-2: text, signature, text: the signature stays with the text before it."""
     found = contents(ASKED, said("A"), sealed(on="text", signature="s"), said("B"), ASKED)
     assert found[1]["parts"] == [{"text": "A", "thoughtSignature": "s"}, {"text": "B"}]
@@ -380,14 +380,14 @@ def test_content_goes_out_as_parts(part: Any, sent: dict[str, Any]) -> None:
         (UnknownContent(kind="acme:thing", raw=Raw(b'{"type":"acme:thing"}')), "[acme:thing omitted]", "input[0].content[0]"),
     ],
 )
-def test_what_has_no_place_is_a_note_and_a_loss(part: Any, note: str, path: str) -> None:
+def test_unsupported_content_is_a_note_and_a_loss(part: Any, note: str, path: str) -> None:
     """F-4."""
     request = user(part)
     assert send(request)[0]["contents"][0]["parts"] == [{"text": note}]
     assert lost(request) == [path]
 
 
-def test_addresses_are_notes_where_the_server_takes_none() -> None:
+def test_urls_are_notes_if_the_server_accepts_none() -> None:
     """REQ-6."""
     request = user(InputImageParam(image_url="https://a.b/c"))
     assert send(request, GeminiWire(urls=False))[0]["contents"][0]["parts"] == [{"text": "[image omitted: https://a.b/c]"}]

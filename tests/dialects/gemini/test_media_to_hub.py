@@ -41,13 +41,13 @@ def audio(format: str) -> InputAudio:
         ({"fileData": {"fileUri": "files/1", "displayName": "x"}}, InputFileParam(file_url="files/1", filename="x")),
     ],
 )
-def test_media_are_what_their_type_says(part: dict[str, Any], told: Any) -> None:
+def test_media_kind_follows_the_media_type(part: dict[str, Any], told: Any) -> None:
     asked = ask(user(part))
     assert asked.items == [MessageParam(role="user", content=[told])]
     assert asked.lost == []
 
 
-def test_fields_that_nobody_knows_are_losses() -> None:
+def test_unknown_media_fields_are_losses() -> None:
     """F-4."""
     blob, file = {"mimeType": "image/png", "data": "", "acme": 1}, {"fileUri": "x", "acme": 1}
     lost = ask(user({"inlineData": blob}, {"fileData": file})).lost
@@ -55,5 +55,5 @@ def test_fields_that_nobody_knows_are_losses() -> None:
 
 
 @pytest.mark.parametrize(("given", "told"), [("", ""), ("AA", "AA=="), ("AA==", "AA=="), ("-_", "+/=="), ("AAAA", "AAAA")])
-def test_base64_is_of_the_common_alphabet_and_padded(given: str, told: str) -> None:
+def test_base64_is_converted_to_the_standard_alphabet(given: str, told: str) -> None:
     assert standard_base64(given) == told

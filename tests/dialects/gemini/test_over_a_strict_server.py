@@ -60,7 +60,7 @@ def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: boo
 @pytest.mark.parametrize("gives_ids", [True, False])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-flash"])
-def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: bool) -> None:
+def test_tool_loop_runs_to_the_final_answer(model: str, stream: bool, gives_ids: bool) -> None:
     """RSN-2, issue 7, points 3 and 4: thoughts, text and parallel calls of one name, then another step, then the answer."""
     history: list[ItemParam] = [MessageParam(role="user", content="Weather in Rome and Oslo?")]
     told: list[str] = []
@@ -87,7 +87,7 @@ def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: 
     ]
 
 
-def test_a_history_of_another_server_is_taken_with_the_word_for_no_signature() -> None:
+def test_history_of_another_server_is_accepted_with_placeholder_signature() -> None:
     """RSN-3: nobody else's reasoning, and calls that a strict model takes all the same."""
     history: list[ItemParam] = [
         MessageParam(role="user", content="Weather in Rome?"),

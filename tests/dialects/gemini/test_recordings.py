@@ -32,7 +32,7 @@ def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_says_what_it_was_made_to_say(path: Path) -> None:
+def test_recording_contains_its_expected_content(path: Path) -> None:
     reading = read_frames(frames_of(path.read_bytes()))
     assert find_violations(reading.events) == []
     assert reading.summary == SAID[path.stem]
@@ -40,7 +40,7 @@ def test_a_recording_says_what_it_was_made_to_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_runs_of_text_say_the_same_as_frame_after_frame(path: Path) -> None:
+def test_text_runs_equal_single_frames(path: Path) -> None:
     """The fast way for many frames at once leaves out nothing and tells nothing twice."""
     frames, to_hub = frames_of(path.read_bytes()), reader()
     deltas, at = 0, 0
@@ -71,7 +71,7 @@ def test_runs_of_text_say_the_same_as_frame_after_frame(path: Path) -> None:
         ("max_tokens_while_thinking", (4, 64, 68, 0, 64)),
     ],
 )
-def test_tokens_are_counted_by_the_hubs_arithmetic(name: str, tokens: tuple[int, ...]) -> None:
+def test_usage_follows_the_hub_definition(name: str, tokens: tuple[int, ...]) -> None:
     """REQ-4: thoughts are inside the output, cached tokens inside the input, and no token is counted twice."""
     usage = read_frames(frames_of(of(name))).response.usage
     assert usage is not None

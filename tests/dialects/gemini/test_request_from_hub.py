@@ -52,7 +52,7 @@ WIRES = st.builds(
 @given(requests(orphans=True), WIRES)
 def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire) -> None:
     """Issue 7, point 3: alternation, calls and results in order and number, names, no empty part."""
-    body, _ = _sent_if_anything_is_said(request, wire)
+    body, _ = _sent_if_not_empty(request, wire)
     for name in ("tools", "toolConfig", "generationConfig"):
         body.pop(name, None)
     judged(_with_media_that_pass(body), model="gemini-3-x")
@@ -62,7 +62,7 @@ def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire
 @given(requests(orphans=True), WIRES)
 def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWire) -> None:
     """F-4, REQ-6."""
-    body, losses = _sent_if_anything_is_said(request, wire)
+    body, losses = _sent_if_not_empty(request, wire)
     sent = [text for _, text in _strings(body)]
     for path, text in _strings(json.loads(codec.encode(request))):
         # What only its maker can read is reported where it was all there was.
@@ -71,7 +71,7 @@ def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWir
             assert any(one in other for one in told for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
 
-def _sent_if_anything_is_said(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
+def _sent_if_not_empty(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
     """Empty messages alone are refused, which is no matter of these laws."""
     try:
         return send(request, wire)
@@ -133,7 +133,7 @@ def test_neither_the_model_nor_the_stream_is_in_the_body() -> None:
     assert not list(losses)
 
 
-def test_nothing_to_say_is_refused() -> None:
+def test_empty_input_is_refused() -> None:
     with pytest.raises(InvalidValue):
         send(asked(input=[MessageParam(role="system", content="Be brief.")]))
 
@@ -240,7 +240,7 @@ GOOGLE = GeminiWire(
         ("gemini-2.0-flash", "none", None, True),
     ],
 )
-def test_effort_is_told_as_the_model_takes_it(
+def test_effort_is_sent_in_the_form_of_the_model(
     model: str, effort: ReasoningEffort, expected: dict[str, Any] | None, is_exact: bool
 ) -> None:
     """RSN-4."""
@@ -283,7 +283,7 @@ def test_output_by_schema_goes_out_in_the_form_the_server_has() -> None:
     }
 
 
-def test_what_is_said_of_the_form_stands_in_the_schema() -> None:
+def test_format_description_is_in_the_schema() -> None:
     """REQ-1, F-4."""
     told = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object"})
     assert send(asked(text=TextParam(format=told)))[0]["generationConfig"]["responseJsonSchema"]["description"] == "A number."
@@ -298,7 +298,7 @@ def test_json_of_any_kind_and_plain_text() -> None:
     assert "generationConfig" not in send(asked(text=TextParam(format=TextFormat())))[0]
 
 
-def test_a_schema_that_is_not_enforced_is_told_and_a_loss() -> None:
+def test_schema_that_is_not_enforced_is_in_the_system_text_and_a_loss() -> None:
     """REQ-1."""
     body, losses = send(asked(text=BY_SCHEMA), GeminiWire(json_output="json_object"))
     assert body["generationConfig"] == {"responseMimeType": "application/json"}

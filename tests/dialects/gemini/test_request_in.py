@@ -56,5 +56,5 @@ def test_a_list_of_one_may_come_without_its_brackets() -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p": {"\xed\xa0\x80": 1}}', b'{"top_p":' * 2000])
-def test_what_needs_no_change_or_cannot_be_read_stays_to_the_byte(body: bytes) -> None:
+def test_normalize_spelling_keeps_correct_and_invalid_bodies(body: bytes) -> None:
     assert normalize_spelling(body) == body

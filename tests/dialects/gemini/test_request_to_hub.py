@@ -38,7 +38,7 @@ WITH_IDS = GeminiWire(call_ids=True, images_in_results=True, system="first")
 
 @settings(max_examples=30)
 @given(requests(orderly=True))
-def test_hub_to_gemini_to_hub_says_the_same(request: Request) -> None:
+def test_requests_survive_hub_to_gemini_to_hub(request: Request) -> None:
     """Law (d): every text, call and result, in order; system texts move to the beginning, which is named as a loss."""
     body, losses = request_from_hub(request, WITH_IDS)
     again, lost = request_to_hub(body)
@@ -101,7 +101,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=30)
 @given(bodies())
-def test_gemini_to_hub_to_gemini_asks_the_same(body: dict[str, Any]) -> None:
+def test_requests_survive_gemini_to_hub_to_gemini(body: dict[str, Any]) -> None:
     """Law (d), REQ-7: calls and results, with ids or without, and every setting of the dialect's own."""
     has_ids = any("id" in part.get("functionCall", {}) for content in body["contents"] for part in content["parts"])
     request, lost = request_to_hub(json.dumps(body).encode())
@@ -179,7 +179,7 @@ def test_a_bare_request_asks_for_nothing_more() -> None:
     )
 
 
-def test_a_client_may_ask_to_be_remembered() -> None:
+def test_store_flag_is_translated() -> None:
     assert ask(store=True).request.store is True
 
 
@@ -236,7 +236,7 @@ def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stay
         ),
     ],
 )
-def test_thinking_that_the_hub_has_words_for_is_said_in_them(thinking: dict[str, Any], reasoning: ReasoningConfigParam) -> None:
+def test_thinking_becomes_effort_where_the_hub_has_a_value(thinking: dict[str, Any], reasoning: ReasoningConfigParam) -> None:
     """RSN-4: and in nothing else, so that no other server has to lose anything."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert asked.request.reasoning == reasoning
@@ -253,14 +253,14 @@ def test_thinking_that_the_hub_has_words_for_is_said_in_them(thinking: dict[str,
         ({"thinkingLevel": "LOW", "thinkingBudget": 100}, "low"),
     ],
 )
-def test_thinking_beyond_the_hubs_words_goes_along_as_it_came(thinking: dict[str, Any], effort: str | None) -> None:
+def test_thinking_without_hub_value_travels_unchanged(thinking: dict[str, Any], effort: str | None) -> None:
     """RSN-4: a budget to the token, or left to the model."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert (asked.request.reasoning.effort if asked.request.reasoning else None) == effort
     assert asked.own == {"gemini:thinkingConfig": thinking}
 
 
-def test_thinking_that_asks_for_nothing_is_nothing() -> None:
+def test_empty_thinking_sets_nothing() -> None:
     assert not ask(generationConfig={"thinkingConfig": {"includeThoughts": False}}).request.reasoning
 
 
@@ -275,7 +275,7 @@ def test_thinking_that_asks_for_nothing_is_nothing() -> None:
         (b'{"contents":[{"parts":[{"inline_data":{"data":"x"}}]}]}', MissingField, "contents[0].parts[0].inlineData.mimeType"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(body: bytes, error: type[Exception], param: str | None) -> None:
+def test_request_error_names_the_field(body: bytes, error: type[Exception], param: str | None) -> None:
     """ERR-3."""
     with pytest.raises(error) as caught:
         request_to_hub(body)

@@ -32,7 +32,7 @@ def said(response: Response) -> Any:
 
 @settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
-def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> None:
+def test_whole_answer_equals_its_stream(response: Response) -> None:
     """Law (c), STR-14: read by a client of this dialect, and every loss is named in both. A seal between two texts of a cut
     answer is told in both; our own reader takes it for that of the text which was cut, if both come in one frame."""
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
@@ -92,7 +92,7 @@ def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
     }
 
 
-def test_a_thought_behind_a_signed_one_is_another() -> None:
+def test_thought_after_a_signed_thought_is_a_new_part() -> None:
     """RSN-2: a signature closes the thought it stands on."""
     life = RecordingWriter()
     for number in (1, 2):
@@ -107,7 +107,7 @@ def test_a_thought_behind_a_signed_one_is_another() -> None:
     ]
 
 
-def test_an_answer_that_says_nothing_has_a_part_that_is_empty() -> None:
+def test_empty_answer_has_an_empty_part() -> None:
     life = RecordingWriter()
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": ""}]

@@ -96,7 +96,7 @@ def test_schema_in_capitals_is_the_same_request_in_every_field(schema: dict[str,
             assert tools == [FunctionToolParam(name="f", parameters=schema, strict=False)]
 
 
-def test_types_in_capitals_are_written_small_at_every_depth() -> None:
+def test_schema_to_hub_lowers_types_at_every_depth() -> None:
     schema = {
         "type": "OBJECT",
         "properties": {
@@ -139,7 +139,7 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     ],
 )
-def test_what_json_schema_says_otherwise_is_said_so(schema: dict[str, Any], told: dict[str, Any]) -> None:
+def test_schema_to_hub_translates_keywords_that_json_schema_lacks(schema: dict[str, Any], told: dict[str, Any]) -> None:
     assert schema_to_hub(schema, "s") == told
     jsonschema.Draft202012Validator.check_schema(told)
 
@@ -151,7 +151,7 @@ def test_schema_to_hub_reads_tuples_of_older_drafts() -> None:
 @pytest.mark.parametrize(
     "schema", [{"type": 7}, {"type": [7]}, {"items": True}, {"properties": [{"type": "STRING"}]}, {"maxItems": "many"}]
 )
-def test_schema_to_hub_leaves_what_no_schema_says_to_the_server(schema: dict[str, Any]) -> None:
+def test_schema_to_hub_keeps_values_that_are_not_schemas(schema: dict[str, Any]) -> None:
     assert schema_to_hub(schema, "s") == schema
 
 

@@ -81,13 +81,13 @@ def test_tools_have_a_bound_each_and_together(schemas: Any) -> None:
     assert refused.value.param == "tools[1].parameters"
 
 
-def test_what_a_function_says_besides_is_a_loss() -> None:
+def test_unknown_function_fields_are_losses() -> None:
     """REQ-6."""
     tool = FunctionToolParam(name="f", strict=True, defer_loading=True, extra={"cache_control": Raw(b"{}"), "x": Raw(b"1")})
     assert losses_of(tool) == ["tools[0].strict", "tools[0].x", "tools[0].defer_loading"]
 
 
-def test_what_this_dialects_clients_say_of_a_function_goes_back() -> None:
+def test_native_function_members_are_sent() -> None:
     """REQ-7."""
     tool = FunctionToolParam(name="f", extra={"behavior": Raw(b'"NON_BLOCKING"'), "responseJsonSchema": Raw(b'{"type":"object"}')})
     body, losses = send(Request(model="m", input="hi", tools=[tool]))
@@ -150,7 +150,7 @@ def test_the_apis_own_tools_pass_and_others_are_losses() -> None:
         (AllowedToolsParam(tools=[SpecificFunction(name="one")]), {"mode": "AUTO"}),
     ],
 )
-def test_the_choice_is_told_in_the_words_of_the_api(choice: Any, config: dict[str, Any]) -> None:
+def test_tool_choice_becomes_a_mode_of_the_api(choice: Any, config: dict[str, Any]) -> None:
     """TOOL-2, TOOL-3."""
     assert offered(ONE, TWO, tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
     assert losses_of(ONE, TWO, tool_choice=choice) == []
@@ -174,7 +174,7 @@ def test_a_choice_that_cannot_be_made_is_a_loss(tools: list[ToolParam], choice: 
     assert losses_of(*tools, tool_choice=choice) == ["tool_choice"]
 
 
-def test_the_choice_as_this_dialects_client_wrote_it_goes_first() -> None:
+def test_native_tool_config_wins_over_the_tool_choice() -> None:
     """REQ-7: `VALIDATED` has no word in the hub."""
     raw = b'{"functionCallingConfig":{"mode":"VALIDATED","allowedFunctionNames":["one"]}}'
     body = offered(ONE, tool_choice="auto", extra={"gemini:toolConfig": Raw(raw)})

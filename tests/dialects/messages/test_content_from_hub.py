@@ -101,13 +101,13 @@ def test_a_documents_name_is_its_title_and_what_is_said_besides_goes_with_it() -
         UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}')),
     ],
 )
-def test_what_cannot_be_sent_is_a_note_and_a_loss_F4(part: ContentParam) -> None:
+def test_unsupported_content_is_a_note_and_a_loss_F4(part: ContentParam) -> None:
     blocks, lost = sent(part)
     assert blocks[0]["text"].endswith("omitted]") or " omitted: " in blocks[0]["text"]
     assert lost == ["content[1]"]
 
 
-def test_servers_that_see_nothing_are_told_that_there_was_something() -> None:
+def test_servers_without_media_get_a_note() -> None:
     """F-4."""
     blind = MessagesWire(images=False, documents=False)
     blocks, lost = sent(InputImageParam(image_url="https://i/1"), InputFileParam(file_data=PDF, filename="a.pdf"), wire=blind)
@@ -115,7 +115,7 @@ def test_servers_that_see_nothing_are_told_that_there_was_something() -> None:
     assert lost == ["content[1]", "content[2]"]
 
 
-def test_what_is_said_twice_of_a_medium_is_sent_once() -> None:
+def test_media_with_two_sources_is_sent_once() -> None:
     """F-4."""
     image = InputImageParam(image_url="https://i/1", file_id="f", detail="low")
     _, lost = sent(
@@ -144,7 +144,7 @@ def test_a_marked_system_text_keeps_its_mark_among_the_users_words() -> None:
     assert body["messages"][0]["content"][1] == marked
 
 
-def test_blocks_of_this_dialect_go_as_they_came() -> None:
+def test_native_blocks_are_sent_unchanged() -> None:
     raw = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}
     part = UnknownContent(
         kind="search_result", raw=Raw(b'{"type":"search_result","source":"s","title":"t","content":[{"type":"text","text":"x"}]}')
@@ -152,7 +152,7 @@ def test_blocks_of_this_dialect_go_as_they_came() -> None:
     assert sent(part) == ([raw], [])
 
 
-def test_what_the_assistant_said_is_text_whatever_it_was_F4() -> None:
+def test_assistant_content_is_always_text_F4() -> None:
     chance = LogProb(token="x", logprob=-1, bytes=[], top_logprobs=[])
     said: list[ContentParam] = [
         OutputTextParam(text="x", logprobs=[chance]),

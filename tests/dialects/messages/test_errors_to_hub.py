@@ -30,7 +30,7 @@ def body(type: str, message: str) -> bytes:
         (529, "overloaded_error", "Overloaded", (503, "overloaded")),
     ],
 )
-def test_an_error_is_told_by_its_meaning_ERR4(status: int, type: str, message: str, meaning: tuple[int, str]) -> None:
+def test_server_errors_are_translated_by_meaning_ERR4(status: int, type: str, message: str, meaning: tuple[int, str]) -> None:
     error = error_to_hub(status, {}, body(type, message))
     assert (error.status, error.code) == meaning
 
@@ -41,7 +41,7 @@ def test_how_long_to_wait_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("page", [b"<html>no</html>", b'{"detail":"Not Found"}', b"[]", b"not here"])
-def test_an_address_where_nobody_speaks_this_dialect_is_not_the_clients_fault(page: bytes) -> None:
+def test_url_without_this_dialect_is_an_upstream_fault(page: bytes) -> None:
     """ERR-4."""
     assert isinstance(error_to_hub(404, {}, page), UpstreamFault)
 

@@ -70,14 +70,14 @@ def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[Str
 
 
 @given(lives(("complete", "incomplete", "fail")))
-def test_nothing_that_was_said_is_missing_or_out_of_order(events: list[StreamEvent]) -> None:
+def test_stream_contains_all_content_in_order(events: list[StreamEvent]) -> None:
     """RSN-1, law (d): hub → messages, item by item: thoughts with their seal, texts, and every call with its own arguments."""
     expected = [block for item in fold(events).output for block in blocks_of(item)]
     assert squeezed(stream_to_client(events).message["content"]) == squeezed(expected)
 
 
 @given(written(("complete", "incomplete")))
-def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> None:
+def test_stream_equals_the_whole_answer(life: Written) -> None:
     """STR-14. Summaries come first in a whole answer, whenever they came in the stream."""
     body, losses = response_from_hub(life.response, REQUEST)
     told = stream_to_client(life.events)
@@ -88,7 +88,7 @@ def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> Non
 
 
 @given(lives(("complete", "incomplete")))
-def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None:
+def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> None:
     """Law (d): minus what `losses` names; what was sealed comes back inside a new seal, since that is the signature here."""
     told = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
@@ -100,7 +100,7 @@ def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None
 
 
 @given(lives(("complete", "incomplete", "fail")))
-def test_what_a_message_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
+def test_unsupported_content_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
     lost = stream_to_client(events).lost
     for event in events:
@@ -256,7 +256,7 @@ def test_cached_tokens_are_counted_once() -> None:
     }
 
 
-def test_calls_that_arrive_side_by_side_are_told_one_after_the_other() -> None:
+def test_interleaved_calls_are_sent_one_after_the_other() -> None:
     """STR-9: the known bug of peers is that blocks overlap, or that two calls share an index."""
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
@@ -288,7 +288,7 @@ def test_text_and_a_call_in_one_turn_are_two_blocks_and_the_turn_ends_in_a_call(
     assert message["stop_reason"] == "tool_use"
 
 
-def test_arguments_that_only_the_end_tells_are_told() -> None:
+def test_arguments_without_deltas_are_sent_at_the_end() -> None:
     """Arguments only in `.done` are a known bug of peers, and so is a call without any."""
     life = RecordingWriter()
     life.whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
@@ -450,7 +450,7 @@ def test_the_stop_reason_says_why_it_ended_early(reason: str, wanted: str, lost:
     assert told.lost == lost
 
 
-def test_what_a_server_of_this_dialect_said_of_the_end_is_given_back() -> None:
+def test_native_stop_reason_and_sequence_are_restored() -> None:
     """REQ-3, F-4: the sequence that ended it, reasons that the hub has no word for; other fields of the response are losses."""
     life = RecordingWriter()
     life.update(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
@@ -482,7 +482,7 @@ def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
     assert stream_to_client(events).message["error"] == {"type": "timeout_error", "message": "gone", "code": "upstream_timeout"}
 
 
-def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
+def test_cut_stream_ends_with_one_error() -> None:
     life = RecordingWriter()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)

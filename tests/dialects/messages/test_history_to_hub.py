@@ -181,7 +181,7 @@ def test_documents_come_from_four_places(source: dict[str, Any], part: InputFile
     assert given({"type": "document", "source": source, "title": "t"}) == [part]
 
 
-def test_what_is_said_of_a_document_goes_with_it() -> None:
+def test_document_members_travel_with_the_document() -> None:
     (part,) = given(
         {"type": "document", "source": {"type": "url", "url": "u"}, "citations": {"enabled": True}, "context": "c", **CACHED}
     )
@@ -196,7 +196,7 @@ def test_what_is_said_of_a_document_goes_with_it() -> None:
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "x"}]}, "title": "t"},
     ],
 )
-def test_blocks_that_the_hub_has_no_part_for_go_as_they_are(block: dict[str, Any]) -> None:
+def test_native_blocks_travel_unchanged(block: dict[str, Any]) -> None:
     """ITEM-5."""
     (part,) = given(block)
     assert isinstance(part, UnknownContent)
@@ -243,7 +243,7 @@ def test_empty_content_is_an_empty_message() -> None:
     ]
 
 
-def test_a_field_of_a_message_that_says_nothing_by_itself_is_a_loss() -> None:
+def test_message_field_without_message_item_is_a_loss() -> None:
     """F-4."""
     result = {"type": "tool_result", "tool_use_id": "a", "content": "one"}
     _, losses = read([{"role": "user", "content": [result], "acme": 1}])

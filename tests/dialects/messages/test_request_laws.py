@@ -163,7 +163,7 @@ def test_a_messages_server_gets_what_a_messages_client_sent(body: dict[str, Any]
 
 
 @given(bodies())
-def test_other_servers_get_every_word_and_what_they_do_not_get_is_named(body: dict[str, Any]) -> None:
+def test_other_servers_get_every_text_or_a_loss_names_it(body: dict[str, Any]) -> None:
     """Law (d), F-4, RSN-3."""
     request, losses = request_to_hub(json.dumps(body).encode())
     assert list(losses) == []
@@ -179,7 +179,7 @@ def test_other_servers_get_every_word_and_what_they_do_not_get_is_named(body: di
 
 
 @given(requests())
-def test_what_was_written_for_a_server_is_read_and_written_to_the_same_body(request: Request) -> None:
+def test_server_body_survives_reading_and_writing(request: Request) -> None:
     """Law (d), hub → messages → hub → messages: the second time there is nothing left to lose."""
     try:
         body, _ = request_from_hub(request, WIRE)

@@ -55,7 +55,7 @@ def test_thread_of_null_is_no_thread() -> None:
     assert read(thread=None)[0] == read()[0]
 
 
-def test_what_only_this_dialect_knows_goes_under_its_name() -> None:
+def test_native_fields_travel_under_their_names() -> None:
     """REQ-7, F-4."""
     edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
     request, losses = read(
@@ -79,7 +79,7 @@ def test_what_only_this_dialect_knows_goes_under_its_name() -> None:
     assert list(losses) == []
 
 
-def test_nulls_say_nothing() -> None:
+def test_nulls_set_nothing() -> None:
     request, losses = read(
         top_k=None,
         stop_sequences=None,
@@ -117,7 +117,7 @@ def test_nulls_say_nothing() -> None:
         ),
     ],
 )
-def test_how_hard_to_think_is_one_word_and_the_clients_own_words_go_along(
+def test_thinking_becomes_effort_and_travels_unchanged(
     members: dict[str, Any], effort: str | None, carried: dict[str, Any] | None
 ) -> None:
     """RSN-4."""
@@ -137,13 +137,13 @@ def test_the_form_of_the_output_has_two_places(place: str) -> None:
     assert list(losses) == []
 
 
-def test_a_form_of_output_that_is_newer_than_this_is_carried() -> None:
+def test_unknown_output_format_travels_unchanged() -> None:
     request, losses = read(output_config={"format": {"type": "grammar", "g": 1}})
     assert extra_in(request) == {"messages:output_config": {"format": {"type": "grammar", "g": 1}}}
     assert list(losses) == []
 
 
-def test_what_has_no_place_is_a_loss() -> None:
+def test_unsupported_fields_are_losses() -> None:
     """F-4."""
     _, losses = read(
         metadata={"user_id": "u", "team": "t"},
@@ -176,7 +176,7 @@ def test_what_has_no_place_is_a_loss() -> None:
         ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: wanted a string"),
     ],
 )
-def test_an_error_says_what_came_what_was_wanted_and_where(members: dict[str, Any], param: str, said: str) -> None:
+def test_request_error_names_value_expectation_and_path(members: dict[str, Any], param: str, said: str) -> None:
     """ERR-3."""
     body = {"model": "m", "max_tokens": 1, "messages": HELLO, **members}
     with pytest.raises(ApiError) as raised:
@@ -185,7 +185,7 @@ def test_an_error_says_what_came_what_was_wanted_and_where(members: dict[str, An
     assert said in raised.value.message
 
 
-def test_what_a_coding_agent_sends_is_read_without_a_loss() -> None:
+def test_request_of_a_coding_agent_has_no_loss() -> None:
     """System text in blocks and in mid-conversation, adaptive thinking, effort, context management, marks for the cache."""
     cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     request, losses = read(

@@ -19,14 +19,14 @@ STRING = {"type": "string"}
 CLOSED: dict[str, Any] = {"type": "object", "properties": {"a": STRING}, "additionalProperties": False}
 
 
-def test_what_the_server_knows_is_kept() -> None:
+def test_enforceable_schema_keeps_supported_keywords() -> None:
     losses = Losses()
     schema = {**CLOSED, "$defs": {"x": STRING}, "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"type": "array", "items": STRING}}}
     assert enforceable_schema(schema, "s", losses) == schema
     assert not list(losses)
 
 
-def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
+def test_enforceable_schema_drops_unsupported_keywords_with_a_loss() -> None:
     """F-4."""
     losses = Losses()
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}
@@ -60,7 +60,7 @@ def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
         {"type": "string", "enum": 5},
     ],
 )
-def test_what_leaves_open_what_a_value_is_cannot_be_enforced(schema: dict[str, Any]) -> None:
+def test_enforceable_schema_is_none_if_a_type_is_open(schema: dict[str, Any]) -> None:
     losses = Losses()
     assert enforceable_schema(schema, "s", losses) is None
     assert not list(losses)

@@ -35,7 +35,7 @@ def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_can_be_told_to_a_messages_client_again(path: Path) -> None:
+def test_recording_can_be_written_for_a_messages_client(path: Path) -> None:
     """E-6, law (d): hub → messages → hub says the same, and how it ended. A refusal is text there, what is sealed a signature."""
     reading = read_frames(frames_of(path.read_bytes()))
     from_hub = EventsFromHub(REQUEST)
@@ -48,14 +48,14 @@ def test_a_recording_can_be_told_to_a_messages_client_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS])
-def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
+def test_recording_contains_its_expected_content(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
     assert reading.summary == SAID[name]
     assert reading.lost == LOST.get(name, [])
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_pieces_told_in_runs_say_the_same(path: Path) -> None:
+def test_text_runs_equal_single_frames(path: Path) -> None:
     """A run is the deltas that it stands for, numbered as they would have been."""
     frames = frames_of(path.read_bytes())
     to_hub = reader()
@@ -89,23 +89,23 @@ def test_cached_tokens_are_counted_once_and_inside(name: str, counts: tuple[int,
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
 
 
-def test_tokens_that_were_written_to_the_cache_are_told_beside() -> None:
+def test_cache_creation_tokens_are_in_extra() -> None:
     """REQ-4."""
     assert bytes((_usage("usage_with_cache").input_tokens_details.extra or {})[CACHE_CREATION_FIELD]) == b"200"
 
 
-def test_thoughts_are_part_of_the_output_and_told_apart() -> None:
+def test_thinking_tokens_are_part_of_the_output_count() -> None:
     """REQ-4."""
     usage = _usage("thinking_then_text")
     assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens) == (40, 25)
 
 
-def test_usage_that_nobody_tells_is_null() -> None:
+def test_missing_usage_is_null() -> None:
     """REQ-4."""
     assert read_frames(frames_of(of("no_usage").read_bytes())).response.usage is None
 
 
-def test_the_tier_is_told_in_the_hubs_words() -> None:
+def test_service_tier_is_translated() -> None:
     """REQ-5."""
     tiers = {name: read_frames(frames_of(of(name).read_bytes())).response.service_tier for name in ("text", "usage_with_cache")}
     assert tiers == {"text": "default", "usage_with_cache": "priority"}
@@ -120,7 +120,7 @@ def test_the_tier_is_told_in_the_hubs_words() -> None:
         ("stop_reason_nobody_knows", STOP_REASON_FIELD, "tired"),
     ],
 )
-def test_what_the_hub_has_no_word_for_stands_beside_its_fields(name: str, field: str, value: str) -> None:
+def test_values_without_hub_field_are_in_extra(name: str, field: str, value: str) -> None:
     """F-4."""
     extra = read_frames(frames_of(of(name).read_bytes())).response.extra
     assert extra

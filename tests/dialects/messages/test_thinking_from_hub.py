@@ -48,7 +48,7 @@ def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, 
         (LOW, "high", {"type": "adaptive"}, None, ["reasoning.effort"]),
     ],
 )
-def test_effort_is_said_in_the_servers_own_form_RSN4(
+def test_effort_is_sent_in_the_form_of_the_server_RSN4(
     wire: MessagesWire, effort: Any, thinking: Any, config: Any, lost: list[str]
 ) -> None:
     assert sent(wire, effort) == ((thinking, config), lost)
@@ -92,7 +92,7 @@ def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
         (ALWAYS, {"type": "enabled", "budget_tokens": 5000}, "max", {"type": "adaptive"}, {"effort": "high"}, [*LOST]),
     ],
 )
-def test_what_a_client_of_this_dialect_wrote_is_kept_where_the_server_knows_it_RSN4(
+def test_client_thinking_is_kept_if_the_server_accepts_it_RSN4(
     wire: MessagesWire, written: Any, effort: Any, thinking: Any, config: Any, lost: list[str]
 ) -> None:
     extra = {"messages:thinking": Raw(json.dumps(written).encode())}
@@ -130,7 +130,7 @@ def test_a_forced_call_leaves_thinking_to_a_model_that_always_thinks() -> None:
         (NONE, "low", None, ["output_config.effort"]),
     ],
 )
-def test_effort_that_a_client_of_this_dialect_wrote_is_a_word_that_the_model_knows_RSN4(
+def test_client_effort_is_mapped_to_an_accepted_value_RSN4(
     wire: MessagesWire, word: str, config: Any, lost: list[str]
 ) -> None:
     extra = {"messages:thinking": Raw(b"null"), "messages:output_config": Raw(json.dumps({"effort": word}).encode())}
@@ -148,7 +148,7 @@ def test_effort_beside_a_budget_goes_with_it_RSN4() -> None:
     assert sent(wire, extra=extra, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
 
 
-def test_an_answer_that_is_begun_switches_thinking_off() -> None:
+def test_prefilled_answer_switches_thinking_off() -> None:
     """F-4."""
     assert sent(RICH, input=[user("q"), assistant("It is")]) == (({"type": "disabled"}, None), ["thinking"])
 

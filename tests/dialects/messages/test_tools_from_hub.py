@@ -63,7 +63,7 @@ def test_a_strict_function_is_strict_where_the_server_can_be() -> None:
     assert sent(FunctionToolParam(name="look", strict=True))[1] == ["tools[0].strict"]
 
 
-def test_a_custom_tool_is_a_function_of_one_string_and_a_grammar_is_told() -> None:
+def test_custom_tool_is_a_function_of_one_string_with_its_grammar_described() -> None:
     """TOOL-1, F-4."""
     grammar = GrammarFormat(syntax="lark", definition="start: x")
     body, lost = sent(
@@ -102,7 +102,7 @@ def test_the_last_of_two_tools_of_one_name_counts() -> None:
     assert ([tool.get("description") for tool in body["tools"]], lost) == ([None], ["tools[1]"])
 
 
-def test_what_only_this_dialect_says_of_a_tool_is_put_back() -> None:
+def test_native_tool_fields_are_sent() -> None:
     """E-4."""
     body, lost = sent(FunctionToolParam(name="look", extra={**MARK, "note": Raw(b"1")}))
     assert (body["tools"][0]["cache_control"], lost) == ({"type": "ephemeral"}, ["tools[0].note"])
@@ -120,7 +120,7 @@ def test_a_tool_is_loaded_later_only_where_tools_are_searched() -> None:
     assert (body["tools"][1]["defer_loading"], lost) == (True, [])
 
 
-def test_tools_that_come_again_are_worked_out_once_for_each_server() -> None:
+def test_tools_are_translated_once_for_each_server() -> None:
     tools: ToolList[ToolParam] = ToolList([FunctionToolParam(name="look", strict=True, parameters=SCHEMA)])
     plain = MessagesWire()
     bodies = [ask(Request(model="m", input="q", tools=tools), wire)[0]["tools"] for wire in (RICH, plain, RICH, plain)]
@@ -140,7 +140,7 @@ def test_a_schema_of_something_else_is_a_loss() -> None:
     assert schema_of({"type": "string"}) == ({"type": "object", "properties": {}}, [""])
 
 
-def test_a_choice_at_the_top_of_a_schema_is_told_by_all_its_members() -> None:
+def test_choice_at_the_top_of_a_schema_is_merged_into_members() -> None:
     """F-4: servers refuse it there."""
     forms = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}}, True]
     assert schema_of({"type": "object", "oneOf": forms, "required": ["c"]}) == (
@@ -237,7 +237,7 @@ def test_required_names_are_strings_and_each_stands_once() -> None:
         (AllowedToolsParam(tools=[SpecificFunction(name="other")]), {"type": "none"}, []),
     ],
 )
-def test_a_choice_is_made_in_the_servers_words_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
+def test_tool_choice_is_translated_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
     body, found = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=choice)
     assert (body.get("tool_choice"), found) == (made, lost)
 
@@ -263,6 +263,6 @@ def test_a_forced_call_without_tools_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("choice", "made"), [(UNSET, {"type": "auto", "disable_parallel_tool_use": True}), ("none", {"type": "none"})]
 )
-def test_one_call_at_a_time_is_said_in_the_choice_TOOL4(choice: Any, made: dict[str, Any]) -> None:
+def test_parallel_tool_calls_false_is_sent_in_the_choice_TOOL4(choice: Any, made: dict[str, Any]) -> None:
     assert sent(LOOK, parallel_tool_calls=False, tool_choice=choice)[0]["tool_choice"] == made
     assert "tool_choice" not in sent(parallel_tool_calls=False)[0]
