@@ -68,9 +68,14 @@ def test_result_with_unknown_id_matches_by_name() -> None:
 
 def test_result_without_call_keeps_its_id_or_gets_a_new_one() -> None:
     """It is for whoever sends it on to say that its call is nowhere."""
-    assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [("1", "x"), ("2", "call_1")]
+    assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [
+        ("1", "x"),
+        ("2", "call_1"),
+    ]
 
 
 def test_second_result_keeps_the_id_of_its_call() -> None:
-    given = ids_of(model(call("a", id="x"), call("a", id="y")), user(*(result("a", {"output": "1"}, id="x") for _ in range(2))))
+    given = ids_of(
+        model(call("a", id="x"), call("a", id="y")), user(*(result("a", {"output": "1"}, id="x") for _ in range(2)))
+    )
     assert given[2:] == [("1", "x"), ("1", "x")]

@@ -12,7 +12,9 @@ from antiphon.errors import ApiError
 
 
 def translate(status: int, word: str, message: str = "no", **members: Any) -> ApiError:
-    return error_to_hub(status, {}, json.dumps({"error": {"code": status, "message": message, "status": word, **members}}).encode())
+    return error_to_hub(
+        status, {}, json.dumps({"error": {"code": status, "message": message, "status": word, **members}}).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,9 @@ def translate(status: int, word: str, message: str = "no", **members: Any) -> Ap
         (504, "DEADLINE_EXCEEDED", "Deadline expired", (504, "upstream_timeout")),
     ],
 )
-def test_server_errors_are_translated_by_meaning(status: int, word: str, message: str, expected: tuple[int, str]) -> None:
+def test_server_errors_are_translated_by_meaning(
+    status: int, word: str, message: str, expected: tuple[int, str]
+) -> None:
     """ERR-4: the same before a stream has begun and inside it."""
     error = translate(status, word, message)
     assert (error.status, error.code) == expected
@@ -48,7 +52,10 @@ def test_bad_key_is_a_gateway_error_and_is_not_shown() -> None:
     """ERR-4, ERR-5: the API answers 400 to it."""
     details = [{"@type": "x/ErrorInfo", "reason": "API_KEY_INVALID", "domain": "d"}]
     error = translate(
-        400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key: AIzaSyD1234567890abcdef", details=details
+        400,
+        "INVALID_ARGUMENT",
+        "API key not valid. Please pass a valid API key: AIzaSyD1234567890abcdef",
+        details=details,
     )
     assert (error.status, error.code) == (502, "upstream_auth_failed")
     assert "AIza" not in error.message

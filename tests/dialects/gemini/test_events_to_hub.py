@@ -79,7 +79,9 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     before = chunk[: chunk.index(b'"x": 0')]
     depth = levels - (before.count(b"{") + before.count(b"[") - before.count(b"}") - before.count(b"]"))
     deep = chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth)
-    assert str(read(deep).summary[-1]) == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
+    assert str(read(deep).summary[-1]) == (
+        "completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response"
+    )
 
 
 def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:
@@ -94,7 +96,12 @@ def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> Non
 def test_after_a_signature_more_text_is_another_message() -> None:
     """RSN-2: what was signed stays apart from what was not."""
     signed = {"text": "One", "thoughtSignature": "a"}
-    assert read(parts(signed), parts({"text": "Two"})).summary == ["One", "signed by gemini, on text: a", "Two", "completed"]
+    assert read(parts(signed), parts({"text": "Two"})).summary == [
+        "One",
+        "signed by gemini, on text: a",
+        "Two",
+        "completed",
+    ]
 
 
 def test_two_signatures_behind_one_text_are_both_kept() -> None:
@@ -106,7 +113,11 @@ def test_two_signatures_behind_one_text_are_both_kept() -> None:
 def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
     """ITEM-3: the incomplete item is the last one."""
     reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
-    assert reading.summary == ["One", "signed by gemini, on text: a", "completed"]  # the finish reason that `read` adds counts
+    assert reading.summary == [
+        "One",
+        "signed by gemini, on text: a",
+        "completed",
+    ]  # the finish reason that `read` adds counts
     cut = read_frames([frame(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))])
     assert cut.summary == ["One (incomplete)", "incomplete: max_output_tokens"]
     assert paths(cut.losses) == ["thoughtSignature"]
@@ -129,8 +140,10 @@ def test_a_signature_alone_on_a_thought_is_kept() -> None:
 
 
 def test_calls_come_back_under_the_names_of_the_hub() -> None:
-    """REQ-8: a name that begins with a digit went out with a mark before it; one that is not legal at all is made so."""
-    reading = read(parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c")))
+    """REQ-8: a name that starts with a digit was sent with a prefix; an invalid name is replaced."""
+    reading = read(
+        parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c"))
+    )
     assert reading.summary[:-1] == ["a = 2fast({})", "b = no_such_tool({})", "c = files.edit[x]"]
     assert paths(reading.losses) == ["functionCall.name", "functionCall.args"]
 
@@ -153,7 +166,10 @@ def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
     "grounding",
     [
         {"groundingChunks": [{"web": {"uri": "https://a.example"}}]},
-        {"groundingChunks": [{"maps": {}}], "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 7]}]},
+        {
+            "groundingChunks": [{"maps": {}}],
+            "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 7]}],
+        },
         {"groundingChunks": [{"web": {}}], "groundingSupports": [{"groundingChunkIndices": [0]}, {}]},
     ],
 )
@@ -207,7 +223,7 @@ def test_malformed_call_is_a_loss() -> None:
 
 
 def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
-    """TOOL-1: what has come of a call that goes on cannot be called."""
+    """TOOL-1: an unfinished call cannot be called."""
     cut = {"functionCall": {"name": "get_time", "willContinue": True}}
     more = {"functionCall": {"partialArgs": [{"jsonPath": "$.zone", "stringValue": "CE"}], "willContinue": True}}
     reading = read_frames(
@@ -228,8 +244,11 @@ def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
 def test_failed_call_reaches_clients_of_every_dialect(
     client: ClientDialectName, reason: str, streams: bool, said: list[str]
 ) -> None:
-    """REQ-3, F-4: all that came before it, and why it ended, in the client's own words or reported as lost."""
-    sent = [{"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}") for at, kind in enumerate(said)]
+    """REQ-3, F-4: the output before it, and the reason for the end, as a client value or as a loss."""
+    sent = [
+        {"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}")
+        for at, kind in enumerate(said)
+    ]
     speech = CLIENT_DIALECTS[client]
     losses: list[Loss]
     if streams:
@@ -285,6 +304,8 @@ def test_a_whole_answer_needs_no_finish_reason() -> None:
 def test_usage_is_null_only_where_there_is_none() -> None:
     """REQ-4."""
     assert read(parts({"text": "x"})).response.usage is None
-    usage = read({**parts({"text": "x"}), "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}).response.usage
+    usage = read(
+        {**parts({"text": "x"}), "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}
+    ).response.usage
     assert usage is not None
     assert usage.total_tokens == 5

@@ -86,7 +86,9 @@ def test_sources_become_citations_of_characters() -> None:
     [part] = message.content
     assert isinstance(part, OutputText)
     cited = [
-        (part.text[found.start_index : found.end_index], found.url) for found in part.annotations if isinstance(found, UrlCitation)
+        (part.text[found.start_index : found.end_index], found.url)
+        for found in part.annotations
+        if isinstance(found, UrlCitation)
     ]
     assert cited == [
         ("España g", "https://a.example/1"),
@@ -118,7 +120,11 @@ SAID: dict[str, list[str]] = {
         "It is 42.",
         "completed",
     ],
-    "custom_tool_and_namespace": ['p1 = apply_patch[*** Begin "Patch"\n]', 'f1 = files.read({"path":"a"})', "completed"],
+    "custom_tool_and_namespace": [
+        'p1 = apply_patch[*** Begin "Patch"\n]',
+        'f1 = files.read({"path":"a"})',
+        "completed",
+    ],
     "empty_answer": ["completed"],
     "empty_candidates": ["Late", "completed"],
     "error_at_once": ["failed: rate_limit_exceeded"],
@@ -131,7 +137,11 @@ SAID: dict[str, list[str]] = {
     "max_tokens_while_thinking": ["thought: Long ago (incomplete)", "incomplete: max_output_tokens"],
     "no_finish_reason": ["Fine so far (incomplete)", "failed: upstream_disconnected"],
     "nulls_and_unknown_fields": ["xy", "completed"],
-    "parallel_calls_with_ids": ['oslo-1 = get_weather({"city":"Oslo"})', 'rome-2 = get_weather({"city":"Rome"})', "completed"],
+    "parallel_calls_with_ids": [
+        'oslo-1 = get_weather({"city":"Oslo"})',
+        'rome-2 = get_weather({"city":"Rome"})',
+        "completed",
+    ],
     "parallel_calls_without_ids": [
         "signed by gemini, on call: c2ln",
         'call_2 = get_weather({"city":"Cork"})',
@@ -156,8 +166,16 @@ SAID: dict[str, list[str]] = {
     ],
     "thoughts_then_text": ["thought: **Comparing**\n\n9.11 and 9.8.\n\nSo 9.8.", "9.8 is greater.", "completed"],
     "tool_use_tokens": ["Found.", "completed"],
-    "two_calls_of_one_name": ['call_1 = get_weather({"city":"Kyiv"})', 'call_3 = get_weather({"city":"Kyiv"})', "completed"],
-    "two_calls_share_an_id": ['c1 = get_weather({"city":"Bern"})', 'call_2 = get_weather({"city":"Graz"})', "completed"],
+    "two_calls_of_one_name": [
+        'call_1 = get_weather({"city":"Kyiv"})',
+        'call_3 = get_weather({"city":"Kyiv"})',
+        "completed",
+    ],
+    "two_calls_share_an_id": [
+        'c1 = get_weather({"city":"Bern"})',
+        'call_2 = get_weather({"city":"Graz"})',
+        "completed",
+    ],
     "unexpected_tool_call": ["Now (incomplete)", "incomplete: unexpected_tool_call"],
     "unknown_finish_reason": ["Bye", "completed"],
     "unknown_part": ["Still here.", "completed"],

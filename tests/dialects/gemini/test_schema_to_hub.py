@@ -22,7 +22,17 @@ from antiphon.protocol.tools import FunctionToolParam
 TYPES = ["string", "number", "integer", "boolean", "null"]
 #: Names of properties that are keywords too, or are spelled as no keyword is.
 NAMES = st.sampled_from(["a", "type", "items", "any_of", "nullable", "STRING", "min_items"])
-ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties")
+ONE = (
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedProperties",
+)
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 
@@ -132,7 +142,10 @@ def test_schema_to_hub_lowers_types_at_every_depth() -> None:
         ({"anyOf": [{"type": "STRING"}], "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"description": "x", "nullable": True}, {"description": "x"}),
         ({"type": "STRING", "example": "x"}, {"type": "string", "examples": ["x"]}),
-        ({"ref": "#/$defs/a", "defs": {"a": {"type": "NULL"}}}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}),
+        (
+            {"ref": "#/$defs/a", "defs": {"a": {"type": "NULL"}}},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}},
+        ),
         ({"type": "STRING", "maxLength": "7", "pattern": "7"}, {"type": "string", "maxLength": 7, "pattern": "7"}),
         ({"type": "TYPE_UNSPECIFIED"}, {}),
         ({"type": ["STRING", "NULL"]}, {"type": ["string", "null"]}),

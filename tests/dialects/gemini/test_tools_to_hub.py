@@ -23,7 +23,11 @@ def test_functions_are_functions_with_either_kind_of_schema() -> None:
         tools=[
             {
                 "functionDeclarations": [
-                    {"name": "a", "description": "A", "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}},
+                    {
+                        "name": "a",
+                        "description": "A",
+                        "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}},
+                    },
                     {"name": "b", "parametersJsonSchema": {"type": "object"}, "parameters": None},
                     {"name": "c.d:e"},
                 ]
@@ -64,7 +68,10 @@ def test_other_function_members_travel_in_extra() -> None:
     assert isinstance(tools[0], FunctionToolParam)
     extra = tools[0].extra
     assert extra
-    assert {name: bytes(raw) for name, raw in extra.items()} == {"behavior": b'"BLOCKING"', "response": b'{"type": "STRING"}'}
+    assert {name: bytes(raw) for name, raw in extra.items()} == {
+        "behavior": b'"BLOCKING"',
+        "response": b'{"type": "STRING"}',
+    }
     assert all(isinstance(raw, Raw) for raw in extra.values())
 
 

@@ -141,7 +141,9 @@ def test_white_space_after_the_assistants_last_words_is_left_out() -> None:
 def test_fields_and_items_without_a_place_are_losses() -> None:
     """F-4."""
     said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
-    _, lost = sent(user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b"))
+    _, lost = sent(
+        user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b")
+    )
     assert lost == ["input[1].note", "input[1].phase", "input[3]"]
 
 
@@ -150,7 +152,9 @@ def test_fields_and_items_without_a_place_are_losses() -> None:
 
 def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
     body, losses = ask(
-        Request(model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")])
+        Request(
+            model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")]
+        )
     )
     assert [block["text"] for block in body["system"]] == ["I", "S", "D"]
     assert not list(losses)
@@ -160,7 +164,11 @@ def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
     ("wire", "lines", "lost"),
     [
         (RICH, ["user: a", "system: S, T", "assistant: b", "user: c"], []),
-        (PLAIN, ["user: a, <system>\nS\n</system>, <system>\nT\n</system>", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
+        (
+            PLAIN,
+            ["user: a, <system>\nS\n</system>, <system>\nT\n</system>", "assistant: b", "user: c"],
+            ["input[1]", "input[2]"],
+        ),
         (TOP, ["user: a", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
     ],
 )
@@ -234,7 +242,9 @@ def test_a_custom_call_is_one_of_one_string() -> None:
 
 def test_images_stay_in_results() -> None:
     """TOOL-6."""
-    lines, lost = sent(user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")]))
+    lines, lost = sent(
+        user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")])
+    )
     assert (lines[-1], lost) == ("user: a=['see', 'image']", [])
 
 
@@ -276,7 +286,9 @@ def test_marks_on_calls_and_results_go_back() -> None:
 
 def test_reasoning_of_this_server_is_unsealed_in_place_RSN2() -> None:
     redacted = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"redacted": "data"}))
-    dropped = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"thinking": "kept", "signature": "t"}))
+    dropped = ReasoningParam(
+        summary=[], encrypted_content=seal_reasoning("messages", {"thinking": "kept", "signature": "t"})
+    )
     items: list[ItemParam] = [user("q"), thought("one"), assistant("b"), redacted, dropped, call("a"), output("a")]
     lines, lost = sent(*items)
     assert (lines[1], lost) == ("assistant: <one|s>, b, <data>, <kept|t>, a()", [])
@@ -330,7 +342,9 @@ def test_server_content_returns_to_it_unchanged_RSN2(name: str) -> None:
     response = read_frames(frames_of(of(name).read_bytes())).response
     said: list[ItemParam] = [codec.decode_item_param(codec.encode(item)) for item in response.output]
     calls = [item.call_id for item in said if isinstance(item, FunctionCallParam)]
-    body, losses = ask(Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools))
+    body, losses = ask(
+        Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools)
+    )
     written = msgspec.json.decode(of(name).with_suffix(".json").read_bytes())["content"]
     assert body["messages"][1]["content"] == written
     assert [loss.path for loss in losses] == []
@@ -342,7 +356,10 @@ def test_citation_of_another_server_is_a_loss() -> None:
     place = {"type": "file_citation", "file_id": "f"}
     part = msgspec.json.encode({"type": "output_text", "text": "x", "annotations": [page, place]})
     said = MessageParam(role="assistant", content=[codec.decode_as(part, OutputTextParam)])
-    assert sent(user("q"), said, user("r"))[1] == ["input[1].content[0].annotations[0]", "input[1].content[0].annotations[1]"]
+    assert sent(user("q"), said, user("r"))[1] == [
+        "input[1].content[0].annotations[0]",
+        "input[1].content[0].annotations[1]",
+    ]
 
 
 def _unjudged(request: Request, wire: MessagesWire) -> tuple[Any, list[str]]:

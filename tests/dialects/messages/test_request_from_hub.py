@@ -69,7 +69,9 @@ def _ask_if_not_empty(request: Request, wire: MessagesWire) -> tuple[dict[str, A
 def sent(wire: MessagesWire = RICH, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     """The settings of the body that is sent, and the paths of what was lost."""
     body, losses = ask(Request(**{"model": "m", "input": "q", **fields}), wire)
-    return {name: value for name, value in body.items() if name not in ("model", "messages")}, [loss.path for loss in losses]
+    return {name: value for name, value in body.items() if name not in ("model", "messages")}, [
+        loss.path for loss in losses
+    ]
 
 
 def raw(value: Any) -> Raw:
@@ -103,12 +105,18 @@ def test_max_tokens_is_always_sent() -> None:
         ({"stream": None}, {}, []),
         ({"presence_penalty": 1, "frequency_penalty": 1}, {}, ["presence_penalty", "frequency_penalty"]),
         ({"top_logprobs": 3, "client_metadata": {"a": 1}}, {}, ["top_logprobs", "client_metadata"]),
-        ({"include": ["reasoning.encrypted_content", "message.output_text.logprobs", ENCRYPTED_IF_ANY]}, {}, ["include[1]"]),
+        (
+            {"include": ["reasoning.encrypted_content", "message.output_text.logprobs", ENCRYPTED_IF_ANY]},
+            {},
+            ["include[1]"],
+        ),
         ({"text": TextParam(verbosity="low", extra={"x": Raw(b"1")})}, {}, ["text.x", "text.verbosity"]),
         ({"reasoning": ReasoningConfigParam(extra={"x": Raw(b"1")})}, {}, ["reasoning.x"]),
     ],
 )
-def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(fields: dict[str, Any], settings: dict[str, Any], lost: list[str]) -> None:
+def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(
+    fields: dict[str, Any], settings: dict[str, Any], lost: list[str]
+) -> None:
     assert sent(**fields) == ({"max_tokens": 32_000, **settings}, lost)
 
 
@@ -161,7 +169,9 @@ def test_stream_options_of_chat_clients_are_no_loss() -> None:
 
 def test_unknown_fields_pass_where_the_profile_says_so() -> None:
     """REQ-7."""
-    body, losses = request_from_hub(Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",)))
+    body, losses = request_from_hub(
+        Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",))
+    )
     assert (json.loads(body)["seed"], list(losses)) == (1, [])
 
 

@@ -34,7 +34,9 @@ from antiphon.protocol.tools import (
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 LOOK = FunctionToolParam(name="look", description="d", parameters=SCHEMA)
-SEARCH = UnknownTool(kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"web_search","max_uses":3}'))
+SEARCH = UnknownTool(
+    kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"web_search","max_uses":3}')
+)
 MARK = {"cache_control": Raw(b'{"type":"ephemeral"}')}
 
 
@@ -50,14 +52,21 @@ def schema_of(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def test_a_function_has_its_schema_under_another_name() -> None:
     """TOOL-1."""
-    assert sent(LOOK) == ({**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]}, [])
+    assert sent(LOOK) == (
+        {**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]},
+        [],
+    )
 
 
 def test_a_strict_function_is_strict_where_the_server_can_be() -> None:
     """TOOL-1: with a schema that it can enforce."""
     strict = FunctionToolParam(name="look", parameters=SCHEMA, strict=True)
     body, lost = sent(strict)
-    assert body["tools"][0] == {"name": "look", "input_schema": {**SCHEMA, "additionalProperties": False}, "strict": True}
+    assert body["tools"][0] == {
+        "name": "look",
+        "input_schema": {**SCHEMA, "additionalProperties": False},
+        "strict": True,
+    }
     assert lost == []
     assert sent(strict, wire=MessagesWire())[1] == ["tools[0].strict"]
     assert sent(FunctionToolParam(name="look", strict=True))[1] == ["tools[0].strict"]
@@ -83,7 +92,8 @@ def test_custom_tool_is_a_function_of_one_string_with_its_grammar_described() ->
 def test_a_namespace_is_flattened() -> None:
     """TOOL-2."""
     body, lost = sent(
-        NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]), NamespaceTool(name="n", tools=[])
+        NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]),
+        NamespaceTool(name="n", tools=[]),
     )
     assert ([tool["name"] for tool in body["tools"]], lost) == (["files__read"], ["tools[0].description"])
 
@@ -92,7 +102,10 @@ def test_tools_that_this_dialects_servers_run_go_as_they_are_and_others_are_loss
     """F-4."""
     toolset = UnknownTool(kind="mcp_toolset", raw=Raw(b'{"type":"mcp_toolset"}'))
     body, lost = sent(SEARCH, toolset, WebSearchTool(), UnknownTool(kind="acme", raw=Raw(b'{"type":"acme"}')))
-    assert body["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}, {"type": "mcp_toolset"}]
+    assert body["tools"] == [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+        {"type": "mcp_toolset"},
+    ]
     assert lost == ["tools[2]", "tools[3]"]
 
 
@@ -232,7 +245,11 @@ def test_required_names_are_strings_and_each_stands_once() -> None:
         ),
         (UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool"}')), None, ["tool_choice"]),
         (UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}')), None, ["tool_choice"]),
-        (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"), {"type": "tool", "name": "look"}, []),
+        (
+            AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"),
+            {"type": "tool", "name": "look"},
+            [],
+        ),
         (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="none"), {"type": "none"}, []),
         (AllowedToolsParam(tools=[SpecificFunction(name="other")]), {"type": "none"}, []),
     ],
