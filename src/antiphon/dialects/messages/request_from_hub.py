@@ -175,9 +175,7 @@ class _Settings:
             if own in RESERVED:
                 self._losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
             elif own in BETA_FIELDS and own not in self._wire.fields:
-                self._losses.add(
-                    name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none"
-                )
+                self._losses.add(name, f"the field {name!r}", "it is a beta field, and no beta header is sent")
             elif own != name or own in self._wire.pass_fields:
                 sent[own] = raw
             else:
